@@ -19,7 +19,9 @@ CLOSE = 0.1
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that are most like this one, the likeliest first; upper and lower case are alike."""
+    """The known names that are most like this one, the likeliest first; else those that begin with it. Upper and lower
+    case are alike.
+    """
     by_lower = {one.lower(): one for one in known}
     likeness = difflib.SequenceMatcher(b=name.lower())
 
@@ -28,6 +30,8 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
         return likeness.ratio()
 
     found = difflib.get_close_matches(name.lower(), by_lower, MOST_MEANT, LIKENESS)
+    if not found and name:
+        return [one for lower, one in by_lower.items() if lower.startswith(name.lower())][:MOST_LISTED]
     return [by_lower[one] for one in found if ratio(one) > ratio(found[0]) - CLOSE]
 
 

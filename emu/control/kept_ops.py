@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .control_tensors import ControlTensors
-from .host_views import Place
-from .references import Layout, Output, Recipe, Values, shared
+from .host_views import Layout, Place
+from .references import Output, Recipe, Values, shared
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,8 +13,8 @@ from ..private.access import schema_of
 from . import device_ops, host_reads
 from .computed_op import Kernel, NumberWrapper
 from .control_tensors import KNOWN, ControlTensors
-from .host_views import NoHostView, Place
-from .references import Layout, Recipe, shared
+from .host_views import Layout, NoHostView, Place
+from .references import Recipe, shared
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .computed_op import Kernel
 from .control_tensors import KNOWN, ControlTensors
-from .host_views import Place
-from .references import Layout, Output, Recipe, Values, shared
+from .host_views import Layout, Place
+from .references import Output, Recipe, Values, shared
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,10 +13,10 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .host_views import Place
+from .host_views import Layout, Place
 
 if TYPE_CHECKING:
-    from torch import Tensor, dtype
+    from torch import Tensor
 
     from .control_tensors import ControlTensors
 
@@ -28,39 +28,6 @@ DEEPEST = 32
 """Computations of computations of ...: deeper ones are computed at once, so that what is remembered stays small."""
 _FEW_RUNS = 1024
 """Elements in more pieces than this are remembered with the gaps between them."""
-
-
-class Layout:
-    """Where a tensor's elements lie, as the hook library's functions take it."""
-
-    __slots__ = ("address", "dtype", "item", "shape", "sizes", "strides")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.address: int = tensor.data_ptr()
-        self.item: int = tensor.element_size()
-        self.dtype: dtype = tensor.dtype
-        self.shape = tuple(tensor.size())
-        self.sizes, self.strides = list(self.shape), list(tensor.stride())
-
-    @classmethod
-    def of(cls, dtype: Any, item: int, sizes: list[int], strides: list[int]) -> Layout:
-        """Of a tensor of another rank."""
-        layout = cls.__new__(cls)
-        layout.address, layout.dtype, layout.item = 0, dtype, item
-        layout.shape, layout.sizes, layout.strides = tuple(sizes), sizes, strides
-        return layout
-
-    def told(self) -> tuple[Any, int, list[int], list[int]]:
-        """For `of`."""
-        return self.dtype, self.item, self.sizes, self.strides
-
-    def dimensions(self) -> tuple[int, Any, Any]:
-        n = len(self.sizes)
-        return n, (ctypes.c_int64 * n)(*self.sizes), (ctypes.c_int64 * n)(*self.strides)
-
-    def order(self) -> list[int]:
-        """The dimensions, the one with the largest stride first."""
-        return sorted(range(len(self.sizes)), key=lambda dim: -self.strides[dim])
 
 
 class Snapshot:

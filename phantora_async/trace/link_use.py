@@ -16,7 +16,7 @@ _MOST_CHANGES = 100_000
 
 
 def key_of(collective: Collective) -> CollectiveKey:
-    """The same for all members that tell of it."""
+    """What all members that tell of the collective agree on."""
     return collective.comm.id, collective.seq, collective.op, collective.ranks
 
 

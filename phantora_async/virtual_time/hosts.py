@@ -21,6 +21,7 @@ from phantora_async.virtual_time.entities import (
     EventRecording,
     Host,
     HostState,
+    MemoryLimit,
     MemoryPeaks,
     NcclKernel,
     Segment,
@@ -42,7 +43,7 @@ from phantora_async.virtual_time.facts import (
 from phantora_async.virtual_time.output import Output, delay_poll
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.streams import Streams
+from phantora_async.virtual_time.streams import Streams, paced_floor_ns
 from profiles.gpu_sharing import fill_of
 
 
@@ -65,8 +66,7 @@ class Hosts:
         "_queue_depth",
         "_streams",
         "handlers",
-        "last_step",
-        "most_memory",
+        "memory_limit",
     )
 
     def __init__(
@@ -94,10 +94,7 @@ class Hosts:
         self._heard = announcer.heard
         self._queue_depth = queue_depth
         self._parts = parts
-        self.most_memory: MemoryPeaks | None = None
-        """A host whose peaks exceed one of these is held when its step ends; None: there is no limit."""
-        self.last_step = 0
-        """The run ends after this step anyhow; 0: it does not."""
+        self.memory_limit: MemoryLimit | None = None
         self.handlers: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
@@ -105,7 +102,7 @@ class Hosts:
             records.COST: self._pass,
             records.TRACE: self._trace,
             records.BYE: self._bye,
-            records.STEPS_DONE: self._steps_done,
+            records.STEPS_DONE: self._hold,
             records.MEMORY: self._memory,
             records.COUNTERS: self._counters,
             records.MARKER: self._marker,
@@ -177,7 +174,7 @@ class Hosts:
         host.cursor += 1
         return self.block(host, HostState.FINISHED)
 
-    def _steps_done(self, host: Host, record: records.StepsDone) -> bool:
+    def _hold(self, host: Host, record: records.Up) -> bool:
         host.cursor += 1
         return self.block(host, HostState.HELD)
 
@@ -204,16 +201,9 @@ class Hosts:
                 self._streams.submit(stream, step)
             if not busy:
                 self._streams.step_done(step)
-            if self._ends_over_memory(host):
-                host.cursor += 1
-                return self.block(host, HostState.HELD)
+            if self.memory_limit is not None and self.memory_limit.ends(host):
+                return self._hold(host, record)
         return True
-
-    def _ends_over_memory(self, host: Host) -> bool:
-        most = self.most_memory
-        if most is None or host.steps == self.last_step:
-            return False
-        return any(peaks.exceed(most) for peaks in host.memory.values())
 
     # ---- recorded runs, which are simulated in order ---------------------------------------------------------------
 
@@ -270,7 +260,7 @@ class Hosts:
         solo_ns, contended_ns = record.solo_ns, record.contended_ns
         floor_ns = self._event_queue.now_ns + record.tail_ns
         if host.pace is not None or stream.device.pace is not None:
-            floor_ns = self._paced_floor(host, stream.device, record)
+            floor_ns = paced_floor_ns(self._event_queue.now_ns, host, stream.device, record)
         contended_ns = max(contended_ns, solo_ns)
         segment = Segment(launches, solo_ns, contended_ns, floor_ns, fill_of(solo_ns, contended_ns))
         if self._heard and host.rank in self._heard:
@@ -278,18 +268,6 @@ class Hosts:
             self._announcer.tell(host, launched)
         self._streams.submit(stream, segment)
         return True
-
-    def _paced_floor(self, host: Host, device: Device, record: records.Segment) -> int:
-        """The launch from which `tail_ns` is counted comes at the host's pace, the work behind it is done at the GPU's.
-
-        Another launch of the segment may then leave less room. It is not known here: the segment ends no earlier than
-        all of its work at the GPU's pace.
-        """
-        launched_ns = now_ns = self._event_queue.now_ns
-        after_ns = max(record.tail_ns - record.tail_work_ns, 0)
-        launched_ns = now_ns + after_ns if host.pace is None else host.pace.lasts(now_ns, after_ns)
-        work_ns = record.tail_ns - after_ns
-        return launched_ns + work_ns if device.pace is None else device.pace.lasts(launched_ns, work_ns)
 
     def _event_record(self, host: Host, record: records.EventRecord) -> bool:
         stream = host.streams.get(record.stream) or host.stream(record.stream)

@@ -5,6 +5,7 @@ Segments of several streams of one GPU share it (``profiles.gpu_sharing``).
 
 from __future__ import annotations
 
+from emu.contract import records
 from phantora_async.faults.pace import FULL_PACE
 from phantora_async.virtual_time.announcer import Announcer
 from phantora_async.virtual_time.entities import (
@@ -320,3 +321,16 @@ def _set_recording(recording: EventRecording, done_ns: int, waiters: tuple[Strea
 
 def _reopen_step(step: StepEnd, pending: int) -> None:
     step.pending = pending
+
+
+def paced_floor_ns(now_ns: int, host: Host, device: Device, record: records.Segment) -> int:
+    """The segment's earliest end. The launch from which `tail_ns` is counted comes at the host's pace, the work behind
+    it is done at the GPU's.
+
+    Another launch of the segment may then leave less room. It is not known here: the segment ends no earlier than all
+    of its work at the GPU's pace.
+    """
+    after_ns = max(record.tail_ns - record.tail_work_ns, 0)
+    launched_ns = now_ns + after_ns if host.pace is None else host.pace.lasts(now_ns, after_ns)
+    work_ns = record.tail_ns - after_ns
+    return launched_ns + work_ns if device.pace is None else device.pace.lasts(launched_ns, work_ns)

@@ -18,7 +18,7 @@ from phantora_async.over_time import Activity, parts_for
 from phantora_async.virtual_time.announcer import Announcer, Listener
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
 from phantora_async.virtual_time.comm_creations import CommCreations
-from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, MemoryPeaks, Stream
+from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, MemoryLimit, MemoryPeaks, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
@@ -141,8 +141,7 @@ class Timeline:
         """Hosts whose peaks exceed these are held when a step ends, except after `last_step`, after which the run ends
         anyhow; 0: there is none.
         """
-        self.host_rules.most_memory = most
-        self.host_rules.last_step = last_step
+        self.host_rules.memory_limit = MemoryLimit(most, last_step)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends facts of one rank, in the rank's order."""

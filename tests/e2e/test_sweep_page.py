@@ -37,7 +37,7 @@ def rows(tab: Tab) -> list[str]:
 
 def test_the_page_filters_and_sorts(tmp_path: Path) -> None:
     path = browser_path()
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     (tmp_path / "page.html").write_text(sweep_page(DOCUMENT, "a <study>"))
     with sync_playwright() as playwright:
@@ -53,7 +53,7 @@ def test_the_page_filters_and_sorts(tmp_path: Path) -> None:
         assert rows(tab) == ["1", "2"]
         assert page.locator("circle:visible").count() == 2
         page.get_by_role("button", name="Show all").click()
-        page.wait_for_function("document.getElementById('count').textContent === '4 of 4 trials'")
+        expect(page.locator("#count")).to_have_text("4 of 4 trials")
         page.get_by_role("button", name="--batch").click()
         assert rows(tab) == ["1", "2", "4", "10"], "as numbers"
         page.get_by_role("button", name="time").click()

@@ -55,7 +55,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["x.py", "-n", "8"], "to run a script: phantora-async run x.py"),
         (["run", "--clustr", "p5", "x.py"], "did you mean --cluster?"),
         (["report", "--hmtl=a.html"], "did you mean --html?"),
-        (["run", "--gpu", "H20", __file__], "did you mean h200?"),
+        (["run", "--gpu", "H2000", __file__], "did you mean h200 or gh200?"),
         (["run", "--cluster", "pcie-l4s", __file__], "did you mean pcie-l40s?"),
         (["profiles", "show", "xeonh200"], "did you mean xeon-h200?"),
         (["run", __file__.replace("cli", "clli")], "did you mean test_cli.py?"),
@@ -99,7 +99,7 @@ def test_completion_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -
 COMPLETED = [
     (["ru"], "run"),
     (["run", "--clus"], "--cluster"),
-    (["run", "--gpu", "l4"], "l40s"),
+    (["run", "--gpu", "l40"], "l40s"),
     (["profile", "--swee"], "--sweep"),
     (["run", "pyproject.t"], "pyproject.toml"),
     (["report", "--html", "tox.i"], "tox.ini"),

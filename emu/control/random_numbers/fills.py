@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ...private.access import schema_of
 from ..computed_op import Kernel, as_tuple
 from ..control_tensors import KNOWN, ControlTensors
-from ..host_views import NoHostView, Place
-from ..references import Layout, Recipe
+from ..host_views import Layout, NoHostView, Place
+from ..references import Recipe
 from ..references import shared as references_of
 from .distributions import AT_ANY_SIZE, IN_PLACE, Distributions, Draw, Given, Output
 from .philox import BLOCK, GeneratorState, Philox, state_of

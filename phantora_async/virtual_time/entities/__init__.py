@@ -20,6 +20,7 @@ from phantora_async.virtual_time.entities.host import (
     Entry,
     Host,
     HostState,
+    MemoryLimit,
     MemoryPeaks,
 )
 from phantora_async.virtual_time.entities.stream import (
@@ -43,6 +44,7 @@ __all__ = [
     "Host",
     "HostState",
     "Item",
+    "MemoryLimit",
     "MemoryPeaks",
     "NcclKernel",
     "Segment",

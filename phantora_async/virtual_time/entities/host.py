@@ -169,3 +169,15 @@ class Host:
 
 Entry = tuple[int, int, int, Stream | Host]
 """An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple: heaps compare many of them."""
+
+
+class MemoryLimit(NamedTuple):
+    """A host whose peaks exceed one of `most` is held when its step ends, except after `last_step`, after which the run
+    ends anyhow; 0: there is no such step.
+    """
+
+    most: MemoryPeaks
+    last_step: int
+
+    def ends(self, host: Host) -> bool:
+        return host.steps != self.last_step and any(peaks.exceed(self.most) for peaks in host.memory.values())
