@@ -161,3 +161,19 @@ def test_the_shortest_time_of_a_message_is_not_known_before_both_have_called() -
     assert net.shortest_ns(send) == 0
     send.joined += [9, 3]
     assert net.shortest_ns(send) > 0
+
+
+def test_collectives_beside_kernels_are_slower_by_their_operation() -> None:
+    """Medians of measured pairs (docs/data/several-gpus-h100.md); data of 1 GiB, for which latency does not count."""
+
+    def longer(op: NcclKind) -> float:
+        took = []
+        for beside in (False, True):
+            net = network()
+            net.begin(collective(op, 1 << 26, tuple(range(8))), 0, beside_compute=beside)
+            took.append(completion_ns(net))
+        return took[1] / took[0]
+
+    measured = {NcclKind.ALL_GATHER: 1.40, NcclKind.REDUCE_SCATTER: 1.42, NcclKind.ALL_TO_ALL: 1.77}
+    for op, slower in measured.items():
+        assert longer(op) == pytest.approx(slower, rel=0.02), op

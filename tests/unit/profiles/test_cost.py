@@ -160,3 +160,21 @@ def test_few_blocks_cannot_draw_the_whole_bandwidth(model: profiles.CostModel) -
     unknown = "kernel;something_nobody_knows;{},1,1;1024,1,1;0;;"
     few, many = (model.cost(unknown.format(blocks)).solo_ns for blocks in (24, 24 * 400))
     assert many < 400 * few / 2
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "slower"),
+    [
+        (4096, 4096, 4096, 1.49),
+        (4096, 14336, 4096, 1.47),
+        (8192, 2048, 2048, 1.53),
+        (2048, 8192, 8192, 1.45),
+        (8192, 768, 3072, 2.00),
+        (2048, 1536, 4096, 1.98),
+        (1024, 1024, 4096, 2.01),
+    ],
+)
+def test_products_wait_for_processors_that_nccl_holds(m: int, n: int, k: int, slower: float) -> None:
+    """How much longer products took on an H100 beside an all-gather of 416 MiB: docs/data/contention-h100-x2.jsonl."""
+    cost = profiles.CostModel(profiles.load_gpu("h100")).cost(gemm(m, n, k))
+    assert cost.contended_ns / cost.solo_ns == pytest.approx(slower, rel=0.09)
