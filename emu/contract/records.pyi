@@ -142,9 +142,12 @@ class MemoryHeld(NamedTuple):
     missing_reserved: int
     failures: int
     missing_site: int
+    allocations: int
+    points: int
+    pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, device: int, entries: int, allocated: int, reserved: int, missing: int, missing_allocated: int, missing_reserved: int, failures: int, missing_site: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, device: int, entries: int, allocated: int, reserved: int, missing: int, missing_allocated: int, missing_reserved: int, failures: int, missing_site: int, allocations: int, points: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class MemoryHolder(NamedTuple):
     nbytes: int
@@ -158,6 +161,20 @@ class MemoryHolder(NamedTuple):
     def size() -> int: ...
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[MemoryHolder]: ...
+
+class MemoryPoint(NamedTuple):
+    most: int
+    parameters: int
+    gradients: int
+    optimizer_state: int
+    activations: int
+    temporaries: int
+    @staticmethod
+    def encode(most: int, parameters: int, gradients: int, optimizer_state: int, activations: int, temporaries: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[MemoryPoint]: ...
 
 class Counters(NamedTuple):
     kind: int

@@ -37,6 +37,18 @@ class MissingMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class StepMemory:
+    """What is allocated over the step that has the peak. Each point stands for as many allocations as the others, the
+    last one for as many or fewer."""
+
+    allocations: int
+    by_kind: dict[HeldKind, tuple[int, ...]]
+    """Bytes at the end of each point."""
+    most: tuple[int, ...]
+    """The most bytes at one time in each point."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeldMemory:
     """Of one device of a rank."""
 
@@ -47,12 +59,16 @@ class HeldMemory:
     holders: tuple[Holder, ...]
     """The largest first, then what is left of each kind."""
     missing: MissingMemory | None
+    over_step: StepMemory | None = None
 
 
 def from_record(record: records.MemoryHeld) -> HeldMemory:
     """Raises RecordError."""
     told = records.MemoryHolder.decode_all(record.payload, 0, record.entries)
-    lines = record.payload[record.entries * records.MemoryHolder.size() :].decode(errors="replace").split("\n")
+    points_at = record.entries * records.MemoryHolder.size()
+    points = records.MemoryPoint.decode_all(record.payload, points_at, record.points)
+    text = record.payload[points_at + record.points * records.MemoryPoint.size() :]
+    lines = text.decode(errors="replace").split("\n")
     kinds = {int(kind): kind for kind in HeldKind}
     if len(lines) <= record.entries or any(one.held_as not in kinds for one in told):
         raise RecordError("MEMORY_HELD: an entry without its operation, or of an unknown kind")
@@ -64,4 +80,11 @@ def from_record(record: records.MemoryHeld) -> HeldMemory:
         missing = MissingMemory(
             record.missing, record.missing_allocated, record.missing_reserved, record.missing_site, record.failures
         )
-    return HeldMemory(record.allocated, record.reserved, tuple(holders), missing)
+    return HeldMemory(record.allocated, record.reserved, tuple(holders), missing, _over_step(record, points))
+
+
+def _over_step(record: records.MemoryHeld, points: list[records.MemoryPoint]) -> StepMemory | None:
+    if not points:
+        return None
+    by_kind = {kind: tuple(getattr(one, kind.name.lower()) for one in points) for kind in HeldKind}
+    return StepMemory(record.allocations, by_kind, tuple(one.most for one in points))

@@ -38,7 +38,10 @@ class Columns extends Picture {
     const each = this.each(width), [columns] = this.cells();
     let most = this.options.most ?? 0;
     if (!this.options.most) {
-      for (const one of series) for (const value of one.values) most = Math.max(most, value);
+      for (let place = 0; place < this.size; place++) {
+        const values = series.map(one => one.values[place]);
+        most = Math.max(most, stacked ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values));
+      }
       for (const value of [...lines.map(line => line.value), band?.[1] ?? 0]) most = Math.max(most, value);
     }
     const steps = this.options.most ? [0, most / 4, most / 2, most * 3 / 4, most] : ticks(most, 4, this.options.unit), top = steps.at(-1);

@@ -151,7 +151,7 @@ function memory(view) {
   });
   const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated, ${size(largest('reserved_peak_nbytes'))} reserved` +
     (capacity ? ` of ${size(capacity)} that the GPU has for them.` : '.');
-  return section('memory', 'Memory', el('p', {}, said), categories(memory?.fullest), picture.element,
+  return section('memory', 'Memory', el('p', {}, said), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
     legend([['allocated', '--compute'], ['reserved', '--idle'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
 }
 
@@ -173,6 +173,26 @@ function categories(fullest) {
     legend(said),
     fullest.holders.length ? folded('Who asked for it', () => table([['bytes', one => size(one.nbytes)], ['blocks', one => count(one.blocks)],
       ['what', one => one.part, 'text'], ['operation', one => one.op, 'text'], ['line', one => one.site, 'text long']], fullest.holders)) : null];
+}
+
+// What the fullest rank has allocated over the step that has its peak.
+function overStep(fullest, capacity) {
+  const step = fullest?.over_step;
+  if (!step || step.most_nbytes.length < 2) return null;
+  const points = step.most_nbytes.length, held = CATEGORIES.filter(([name]) => step.parts[name]);
+  const ends = step.most_nbytes.map((_, point) => held.reduce((sum, [name]) => sum + step.parts[name][point], 0));
+  const brief = step.most_nbytes.map((most, point) => Math.max(most - ends[point], 0));
+  const series = [...held.map(([name, colour]) => ({name, colour, values: step.parts[name]})),
+    {name: 'more for a moment', colour: '--idle', values: brief}];
+  const most = Math.max(...step.most_nbytes);
+  const picture = new Columns(`What rank ${fullest.rank} has allocated over ${plural(step.allocations, 'allocation')}; at most ${size(most)}`, {
+    labels: point => percent(points > 1 ? point / (points - 1) : 1, 0), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB',
+    unit: 2 ** 30, stacked: true, series, lines: capacity && capacity < 1.5 * most ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
+  });
+  return [el('h3', {}, `Rank ${fullest.rank} over the step that has its peak`),
+    el('p', {class: 'faint'}, `From left to right: the step’s ${plural(step.allocations, 'allocation')}, in the order in which the program asked for them. ` +
+      'Communication buffers are among temporaries here.'),
+    picture.element, legend(series.map(one => [one.name, one.colour]))];
 }
 
 // How the peaks came about: the largest of any rank until each instant.

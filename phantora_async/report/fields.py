@@ -104,7 +104,12 @@ _MEMORY = Fields(
                 "rank": WHOLE,
                 "parts": Named(WHOLE),
                 "holders": Each(Fields(_fields(WHOLE, "nbytes", "blocks") | _fields(TEXT, "part", "op", "site"))),
-            }
+            },
+            {
+                "over_step": Maybe(
+                    Fields({"allocations": WHOLE, "parts": Named(Each(WHOLE)), "most_nbytes": Each(WHOLE)})
+                )
+            },
         ),
     },
 )

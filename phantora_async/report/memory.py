@@ -12,7 +12,7 @@ from typing import Any
 
 from emu.contract.records import HeldKind
 from phantora_async.ingest.call_sites import Site
-from phantora_async.ingest.memory_holders import HeldMemory, Holder
+from phantora_async.ingest.memory_holders import HeldMemory, Holder, StepMemory
 from phantora_async.wording import size
 
 Document = dict[str, Any]
@@ -71,6 +71,7 @@ def memory_document(
             "rank": fullest,
             "parts": parts[fullest],
             "holders": [_holder(one, _site_of(fullest, sites)) for one in device.holders] if device else [],
+            "over_step": _over_step(device.over_step) if device and device.over_step else None,
         },
     }
 
@@ -106,6 +107,12 @@ def _part(holder: Holder, site: Site | None) -> str:
         if any(part in file for part in _BUFFERS) and not any(part in file for part in _NO_BUFFERS):
             return COMMUNICATION
     return PARTS[holder.held_as]
+
+
+def _over_step(step: StepMemory) -> Document:
+    """The step that has the peak: bytes by what they are for, at points with equally many allocations between them."""
+    named = {PARTS[kind]: list(values) for kind, values in step.by_kind.items() if any(values)}
+    return {"allocations": step.allocations, "parts": named, "most_nbytes": list(step.most)}
 
 
 def _holder(holder: Holder, site: Callable[[int], Site | None]) -> Document:

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CATEGORIES = PH_HELD_TEMPORARIES + 1, SINGLY = PH_MOST_HOLDER_GROUPS - CATEGORIES };
+enum { SINGLY = PH_MOST_HOLDER_GROUPS - PH_HELD_PURPOSES };
 
 ph_holder_groups ph_holder_groups_make(size_t blocks) {
     size_t capacity = 64;
@@ -51,7 +51,7 @@ static int larger_first(const void *a, const void *b) {
 
 size_t ph_holder_groups_take(ph_holder_groups *from, ph_holder_group largest[PH_MOST_HOLDER_GROUPS]) {
     qsort(from->slots, from->capacity, sizeof *from->slots, larger_first);
-    ph_holder_group rest[CATEGORIES] = {0};
+    ph_holder_group rest[PH_HELD_PURPOSES] = {0};
     size_t n = 0;
     for (size_t i = 0; i < from->n; i++) {
         const ph_holder_group *one = &from->slots[i];
@@ -63,7 +63,7 @@ size_t ph_holder_groups_take(ph_holder_groups *from, ph_holder_group largest[PH_
             rest[one->held_as].blocks += one->blocks;
         }
     }
-    for (size_t i = 0; i < CATEGORIES; i++)
+    for (size_t i = 0; i < PH_HELD_PURPOSES; i++)
         if (rest[i].blocks) largest[n++] = rest[i];
     free(from->slots);
     return n;

@@ -49,8 +49,9 @@ typedef struct holder {
 
 typedef struct device_state {
     uint64_t live, peak, peak_number, peak_reserved;
-    holder *gone; /* blocks of the peak that have been taken back */
-    bool grew;    /* since it was told */
+    holder *gone;            /* blocks of the peak that have been taken back */
+    ph_over_step *over_step; /* NULL: no block has been given out */
+    bool grew;               /* since it was told */
     uint64_t missing, missing_live, missing_reserved, failures;
     uint16_t missing_site;
 } device_state;
@@ -158,6 +159,19 @@ static uint8_t first_guess(const ph_thread *thread) {
     return !backward && in_custom_function(thread) ? PH_HELD_ACTIVATIONS : PH_HELD_TEMPORARIES;
 }
 
+/* Under the lock. */
+static void held_for(holder *it, uint8_t purpose) {
+    if (it->counted && it->held_as != purpose)
+        ph_over_step_move(state.devices[it->device].over_step, it->number, it->nbytes, it->held_as, purpose);
+    it->held_as = purpose;
+}
+
+/* Under the lock. */
+static void step_begins(void) {
+    for (int device = 0; device < PH_MAX_DEVICES; device++)
+        if (state.devices[device].over_step) ph_over_step_next(state.devices[device].over_step, state.number);
+}
+
 /* ---- the allocator -------------------------------------------------------------------------------------------------
  */
 
@@ -181,7 +195,11 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
                    .counted = counted};
     put_in(it);
     device_state *own = &state.devices[device];
-    if (counted) own->live += nbytes;
+    if (!own->over_step) own->over_step = ph_over_step_make(it->number - 1);
+    if (counted) {
+        own->live += nbytes;
+        ph_over_step_change(own->over_step, it->number, (int64_t)nbytes, guess);
+    }
     if (counted && own->live > own->peak) {
         own->peak = own->live;
         own->peak_number = it->number;
@@ -205,10 +223,13 @@ static void taken_back(uintptr_t start) {
     ph_lock(PH_LOCK_HOLDERS);
     holder *it = take_out(start);
     device_state *own = it ? &state.devices[it->device] : NULL;
-    if (it && it->counted) own->live -= it->nbytes;
-    if (it && it->counted && it->number <= own->peak_number) {
+    if (it && it->counted) {
         bool in_its_op = it->thread == thread && thread->ndispatched && it->outer_ops == thread->outer_ops;
-        if (in_its_op && it->held_as == PH_HELD_ACTIVATIONS) it->held_as = PH_HELD_TEMPORARIES;
+        if (in_its_op && it->held_as == PH_HELD_ACTIVATIONS) held_for(it, PH_HELD_TEMPORARIES);
+        own->live -= it->nbytes;
+        ph_over_step_change(own->over_step, state.number, -(int64_t)it->nbytes, it->held_as);
+    }
+    if (it && it->counted && it->number <= own->peak_number) {
         it->next = own->gone;
         own->gone = it;
     } else if (it) {
@@ -257,7 +278,13 @@ PH_EXPORT int phantora_memory_step(void) {
     if (!state.grew_in_step) atomic_store_explicit(&state.steady, true, memory_order_relaxed);
     state.grew_in_step = false;
     ph_unlock(PH_LOCK_HOLDERS);
-    return phantora_memory_grew();
+    int grew = phantora_memory_grew();
+    if (!grew) { /* else phantora_memory_tell follows */
+        ph_lock(PH_LOCK_HOLDERS);
+        step_begins();
+        ph_unlock(PH_LOCK_HOLDERS);
+    }
+    return grew;
 }
 
 /* Storages of tensors begin at these addresses. `held_as`: what for; 0: Python has them, no more is known. */
@@ -267,7 +294,7 @@ PH_EXPORT void phantora_memory_held(uint32_t held_as, const uint64_t *addresses,
         ph_lock(PH_LOCK_HOLDERS);
         holder *it = find(within ? within : (uintptr_t)addresses[i]);
         if (it) it->in_python = true;
-        if (it && held_as) it->held_as = (uint8_t)held_as;
+        if (it && held_as) held_for(it, (uint8_t)held_as);
         ph_unlock(PH_LOCK_HOLDERS);
     }
 }
@@ -294,11 +321,14 @@ static ph_holder_groups groups_of(int device) {
 
 static void tell(int device) {
     ph_holder_group told[PH_MOST_HOLDER_GROUPS];
-    char payload[PH_MOST_HOLDER_GROUPS * (sizeof(struct ph_MEMORY_HOLDER) + MOST_OP_NAME)];
+    char payload[PH_MOST_HOLDER_GROUPS * (sizeof(struct ph_MEMORY_HOLDER) + MOST_OP_NAME) +
+                 PH_MOST_STEP_POINTS * sizeof(struct ph_MEMORY_POINT)];
+    struct ph_MEMORY_POINT points[PH_MOST_STEP_POINTS];
     ph_lock(PH_LOCK_HOLDERS);
     device_state *own = &state.devices[device];
     ph_holder_groups groups = groups_of(device);
     size_t n = ph_holder_groups_take(&groups, told), nbytes = n * sizeof(struct ph_MEMORY_HOLDER);
+    size_t npoints = own->over_step ? ph_over_step_points(own->over_step, points) : 0;
     struct ph_MEMORY_HELD record = {.device = (uint32_t)device,
                                     .entries = (uint32_t)n,
                                     .allocated = own->peak,
@@ -307,9 +337,13 @@ static void tell(int device) {
                                     .missing_allocated = own->missing_live,
                                     .missing_reserved = own->missing_reserved,
                                     .failures = (uint32_t)own->failures,
-                                    .missing_site = own->missing_site};
+                                    .missing_site = own->missing_site,
+                                    .points = (uint32_t)npoints,
+                                    .allocations = own->over_step ? ph_over_step_allocations(own->over_step) : 0};
     own->grew = false;
     ph_unlock(PH_LOCK_HOLDERS);
+    memcpy(payload + nbytes, points, npoints * sizeof *points);
+    nbytes += npoints * sizeof *points;
     for (size_t i = 0; i < n; i++) {
         struct ph_MEMORY_HOLDER entry = {
             .nbytes = told[i].nbytes, .blocks = told[i].blocks, .held_as = told[i].held_as, .site = told[i].site};
@@ -328,10 +362,14 @@ PH_EXPORT void phantora_memory_tell(int step_ends) {
     ph_lock(PH_LOCK_HOLDERS);
     for (size_t i = 0; i < state.nbuckets; i++)
         for (holder *it = state.buckets[i]; it; it = it->next) {
-            if (step_ends && !it->in_python && it->held_as == PH_HELD_ACTIVATIONS) it->held_as = PH_HELD_TEMPORARIES;
+            if (step_ends && !it->in_python && it->held_as == PH_HELD_ACTIVATIONS) held_for(it, PH_HELD_TEMPORARIES);
             it->in_python = false;
         }
     ph_unlock(PH_LOCK_HOLDERS);
     for (int device = 0; device < ph_cfg.device_count; device++)
         if (state.devices[device].grew) tell(device);
+    if (!step_ends) return;
+    ph_lock(PH_LOCK_HOLDERS);
+    step_begins();
+    ph_unlock(PH_LOCK_HOLDERS);
 }

@@ -1,17 +1,21 @@
 /*
  * holders/: who holds device memory when most of it is allocated (holders), block by block, as PyTorch's allocator
- * reports them (allocator), and in groups that are held for the same reason (groups). Comes in: blocks that PyTorch's
- * allocator gives out and takes back; which tensors Python has. Goes out: the record MEMORY_HELD.
+ * reports them (allocator), in groups that are held for the same reason (groups), and over the step that has the peak
+ * (over_step). Comes in: blocks that PyTorch's allocator gives out and takes back; which tensors Python has. Goes out:
+ * the record MEMORY_HELD.
  */
 #ifndef PHANTORA_HOLDERS_H
 #define PHANTORA_HOLDERS_H
 
+#include "channel/channel.h"
 #include "core/base.h"
 
 /* PyTorch's allocator has given out (nbytes > 0) or taken back a block; it holds `reserved` bytes now. */
 void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t reserved);
 /* It found no memory for so many bytes, even without its cache. */
 void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved);
+
+enum { PH_HELD_PURPOSES = PH_HELD_TEMPORARIES + 1 };
 
 /* ---- groups.c: blocks that are held for the same reason, by category, line of the script and operation ------------
  */
@@ -37,5 +41,23 @@ void ph_holder_groups_add(ph_holder_groups *to, uint64_t nbytes, uint8_t held_as
 /* The largest first. Those that are too many are added up, one group for each category. Returns how many there are, and
  * frees the groups. */
 size_t ph_holder_groups_take(ph_holder_groups *from, ph_holder_group largest[PH_MOST_HOLDER_GROUPS]);
+
+/* ---- over_step.c: what is allocated over one step -----------------------------------------------------------------
+ */
+enum { PH_MOST_STEP_POINTS = 128 };
+typedef struct ph_over_step ph_over_step; /* of one device */
+
+/* A step that begins after the allocation of this number, with nothing allocated. */
+ph_over_step *ph_over_step_make(uint64_t before);
+/* So much more (or less, if negative) is held after the allocation of this number, which is not before earlier ones. */
+void ph_over_step_change(ph_over_step *step, uint64_t number, int64_t nbytes, uint8_t held_as);
+/* The block that the allocation of this number gave is held for something else than was said. */
+void ph_over_step_move(ph_over_step *step, uint64_t number, uint64_t nbytes, uint8_t from, uint8_t to);
+/* The next step begins after the allocation of this number. */
+void ph_over_step_next(ph_over_step *step, uint64_t before);
+/* Returns how many points there are. */
+size_t ph_over_step_points(const ph_over_step *step, struct ph_MEMORY_POINT points[PH_MOST_STEP_POINTS]);
+/* How many allocations the step had, those of other devices included. */
+uint64_t ph_over_step_allocations(const ph_over_step *step);
 
 #endif

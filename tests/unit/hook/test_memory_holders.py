@@ -270,3 +270,50 @@ def test_a_compiler_s_blocks_do_not_count(held) -> None:
 
     (told,) = held(program)
     assert told.allocated == 3 * MIB
+
+
+def over_step(memory: HeldMemory) -> dict[str, list[int]]:
+    """MiB at each point."""
+    step = memory.over_step
+    assert step is not None
+    parts = {kind.name.lower(): [nbytes // MIB for nbytes in values] for kind, values in step.by_kind.items()}
+    return {name: values for name, values in parts.items() if any(values)} | {"most": [it // MIB for it in step.most]}
+
+
+def test_the_step_that_has_the_peak_by_purpose(held) -> None:
+    def program(allocator: Allocator) -> None:
+        weight = allocator.in_op(MM, 4)
+        allocator.held_as(HeldKind.PARAMETERS, weight)
+        allocator.tell(step_ends=True)
+        activation = allocator.in_op(MM, 8)
+        allocator.records(False)
+        gradient = allocator.in_op(ADD, 4)
+        allocator.free(activation)
+        allocator.in_op(STEP, 2)
+        allocator.held_as(HeldKind.GRADIENTS, gradient)
+        allocator.held_as(HeldKind.PARAMETERS, weight)
+        allocator.tell(step_ends=True)
+
+    first, second = held(program)
+    assert over_step(first) == {"parameters": [0, 4], "most": [0, 4]}
+    assert second.over_step.allocations == 3
+    assert over_step(second) == {
+        "parameters": [4, 4, 4, 4], "activations": [0, 8, 0, 0], "gradients": [0, 0, 4, 4], "temporaries": [0, 0, 0, 2],
+        "most": [4, 12, 16, 10],
+    }  # fmt: skip
+
+
+def test_a_step_of_many_allocations_has_fewer_points(held) -> None:
+    """300 blocks of 1 MiB, of which every other one is given back at once: 4 allocations a point."""
+
+    def program(allocator: Allocator) -> None:
+        for number in range(300):
+            block = allocator.in_op(MM, 1)
+            if number % 2:
+                allocator.free(block)
+        allocator.tell(step_ends=False)
+
+    (told,) = held(program)
+    step = told.over_step
+    assert (step.allocations, len(step.most)) == (300, 76)
+    assert [nbytes // MIB for nbytes in step.most] == [min(2 * point + 2, 151) for point in range(75)] + [151]

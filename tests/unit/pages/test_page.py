@@ -195,3 +195,17 @@ def test_memory_is_the_first_tile_and_a_bar(tmp_path: Path) -> None:
     assert "parameters 1.00 GiB" in memory
     assert "gradients 20.0 MiB" in memory
     assert not any("at its peak" in note for note in view(content)["notes"])
+
+
+def test_memory_over_the_step_that_has_the_peak(tmp_path: Path) -> None:
+    content = report()
+    content["simulated"]["ranks"][0]["memory"]["reserved_peak_nbytes"] = 3 << 30
+    over_step = {
+        "allocations": 900, "parts": {"parameters": [1 << 30] * 3, "activations": [0, 1 << 30, 0]},
+        "most_nbytes": [1 << 30, 3 << 30, 1 << 30],
+    }  # fmt: skip
+    fullest = {"rank": 0, "parts": {"parameters": 1 << 30}, "holders": [], "over_step": over_step}
+    content["simulated"]["memory"] |= {"max_allocated_nbytes": 3 << 30, "fullest": fullest}
+    (memory,) = (line for line in shown(content, tmp_path) if "over the step that has its peak" in line)
+    assert "900 allocations, in the order in which the program asked for them" in memory
+    assert "more for a moment" in memory

@@ -10,7 +10,7 @@ from emu.contract import records
 from emu.contract.records import HeldKind
 from emu.contract.records_definition import RecordError
 from phantora_async.ingest.call_sites import Line, Site
-from phantora_async.ingest.memory_holders import HeldMemory, Holder, MissingMemory, from_record
+from phantora_async.ingest.memory_holders import HeldMemory, Holder, MissingMemory, StepMemory, from_record
 from phantora_async.report.memory import memory_document, memory_notes
 
 GIB = 2**30
@@ -129,14 +129,25 @@ def test_a_script_that_does_without_fits() -> None:
 
 def test_ranks_that_told_nothing() -> None:
     memory = document([rank(0, 0, 0)], [{}])
-    assert memory["fullest"] == {"rank": 0, "parts": {"outside PyTorch": 2 * GIB}, "holders": []}
+    assert memory["fullest"] == {"rank": 0, "parts": {"outside PyTorch": 2 * GIB}, "holders": [], "over_step": None}
     assert memory_notes(memory) == []
     assert in_gib(document([rank(0, 3, 3)], [{}])["fullest"]["parts"]) == {"not told": 3, "outside PyTorch": 2}
     assert memory_notes({"max_allocated_nbytes": 5}) == []  # of an older version
 
 
+def test_the_step_that_has_the_peak() -> None:
+    by_kind = {HeldKind.PARAMETERS: (5, 5), HeldKind.GRADIENTS: (0, 0), HeldKind.TEMPORARIES: (0, 9)}
+    step = StepMemory(7, by_kind, (5, 20))
+    told = {0: HeldMemory(14, 0, (holder(HeldKind.PARAMETERS, 1),), None, step)}
+    memory = document([rank(0, 1, 1)], [told])
+    assert memory["fullest"]["over_step"] == {
+        "allocations": 7, "parts": {"parameters": [5, 5], "temporaries": [0, 9]}, "most_nbytes": [5, 20]
+    }  # fmt: skip
+    assert document([rank(0, 1, 1)], [held(holder(HeldKind.PARAMETERS, 1))])["fullest"]["over_step"] is None
+
+
 def record(entries: int, payload: bytes) -> records.MemoryHeld:
-    return records.MemoryHeld(records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, payload)
+    return records.MemoryHeld(records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, 0, 0, 0, payload)
 
 
 def test_a_record_is_read() -> None:
