@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from phantora_async.errors import NotWritten, UsageError
+from phantora_async.errors import Interrupted, UsageError
 from phantora_async.wording import short
 
 if TYPE_CHECKING:
+    from phantora_async.recording import Recording
+    from phantora_async.replaying.kept_outcomes import KeptOutcomes
     from phantora_async.replaying.machine import Changes
+    from phantora_async.replaying.variants import Outcome, Variant
 
 MOST_JOBS = 1024
 """Processes, each of which has the recording in memory."""
@@ -70,7 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--variants", type=Path, metavar="FILE",
         help="replay on each of the machines of this TOML file, and print what a step takes; see docs/replay.md",
     )  # fmt: skip
-    parser.add_argument("--table", type=Path, metavar="FILE", help="with --variants: write the figures as CSV, too")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="with --variants: write the figures, too, as .csv or .json"
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE",
+        help="with --variants: keep what each variant comes to, a line of JSON each; what the file has is not played "
+        "again, so that an interrupted command goes on",
+    )  # fmt: skip
     parser.add_argument(
         "--jobs", type=int, default=0, metavar="N", help="with --variants: processes (default: one for each processor)"
     )
@@ -82,26 +95,75 @@ def run(given: argparse.Namespace) -> int:
 
 def _variants(given: argparse.Namespace) -> int:
     from phantora_async.recording import load
+    from phantora_async.replaying.kept_outcomes import KeptOutcomes
     from phantora_async.replaying.machine import Changes
-    from phantora_async.replaying.table import as_csv, as_text
-    from phantora_async.replaying.variants import play_all, read_variants
+    from phantora_async.replaying.table import check_suffix
+    from phantora_async.replaying.variants import read_variants
 
     if not 0 <= given.jobs <= MOST_JOBS:
         raise UsageError(f"--jobs {given.jobs}: expected 1 to {MOST_JOBS:,}, or 0: one for each processor")
+    if given.table is not None:
+        check_suffix(given.table)
     if _changes(given) != Changes():
         raise UsageError("--variants excludes other machines on the command line", "name them in the file")
-    variants = read_variants(given.variants)
-    load(given.recording)  # a file that is none is told before processes start
+    variants, allowed = read_variants(given.variants), frozenset(given.allow)
+    recording = load(given.recording)
     jobs = given.jobs or len(os.sched_getaffinity(0))
-    outcomes = list(play_all(given.recording, variants, frozenset(given.allow), jobs))
-    print(as_text(outcomes))
-    if given.table is not None:
-        try:
-            given.table.write_text(as_csv(outcomes))
-        except OSError as error:
-            raise NotWritten(f"cannot write {short(given.table)}: {error.strerror}") from None
-        print(f"table: {short(given.table)}")
+    known: dict[int, Outcome] = {}
+    try:
+        with ExitStack() as kept_open:
+            kept = None
+            if given.results is not None:
+                kept = kept_open.enter_context(KeptOutcomes(given.results, recording, variants, allowed))
+                known |= kept.known
+            _play(recording, variants, allowed, jobs, known, kept)
+    except KeyboardInterrupt:
+        if known:
+            _show(known, given.table)
+        interrupted = Interrupted(f"interrupted: {len(known):,} of {len(variants):,} variants are known")
+        interrupted.hint = "with --results FILE, an interrupted command goes on where it was"
+        if given.results is not None:
+            interrupted.hint = f"the same command goes on with {short(given.results)}"
+        raise interrupted from None
+    _show(known, given.table)
     return 0
+
+
+def _play(
+    recording: Recording,
+    variants: Sequence[Variant],
+    allowed: frozenset[str],
+    jobs: int,
+    known: dict[int, Outcome],
+    kept: KeptOutcomes | None,
+) -> None:
+    """Those that are not `known`, which grows."""
+    from phantora_async.replaying.variants import play_all
+    from phantora_async.terminal import Terminal
+
+    left = [number for number in range(len(variants)) if number not in known]
+    terminal, began_s = Terminal(status=True), time.monotonic()
+    try:
+        for done, (place, outcome) in enumerate(
+            play_all(recording, [variants[number] for number in left], allowed, jobs), 1
+        ):
+            known[left[place]] = outcome
+            if kept is not None:
+                kept.add(left[place], outcome)
+            left_s = (time.monotonic() - began_s) / done * (len(left) - done)
+            terminal.status(f"{len(known):,} of {len(variants):,} variants | about {left_s:,.0f} s left")
+    finally:
+        terminal.close()
+
+
+def _show(known: Mapping[int, Outcome], table: Path | None) -> None:
+    from phantora_async.replaying.table import as_text, write
+
+    outcomes = [known[number] for number in sorted(known)]
+    print(as_text(outcomes))
+    if table is not None:
+        write(table, outcomes)
+        print(f"table: {short(table)}")
 
 
 def _replay(given: argparse.Namespace) -> int:

@@ -132,6 +132,17 @@ class Recording:
             raise ValueError("a rank sleeps for an impossible time")
 
     @property
+    def digest(self) -> str:
+        """Of all that the file holds."""
+        return self._reader.digest
+
+    def read_ahead(self) -> None:
+        """What else is read when it is first asked for, so that forked processes share it."""
+        for rank in range(self.world_size):
+            self.stream(rank)
+            self.answers(rank)
+
+    @property
     def world_size(self) -> int:
         return len(self._ranks)
 

@@ -113,6 +113,8 @@ class Reader:
         at, packed, nbytes, digest = _TRAILER.unpack_from(self._content, end)
         if at + packed != end:
             raise self.damaged("it is cut off")
+        self.digest: str = digest.hex()
+        """The file's: the header has digests of all pieces."""
         if _digest(self._content[at:end]) != digest:
             raise self.damaged("its header is not what was written")
         content = self._unpacked(at, packed, nbytes, HEADER_GROWS)

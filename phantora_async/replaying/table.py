@@ -1,12 +1,17 @@
-"""Figures of variants, for a terminal and as CSV."""
+"""Figures of variants, for a terminal, as CSV and as JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 
+from phantora_async.errors import NotWritten, UsageError
 from phantora_async.replaying.variants import Outcome
+from phantora_async.wording import short
 
 NAME = 60
 """Characters of a name that are shown."""
@@ -37,3 +42,36 @@ def as_csv(outcomes: Sequence[Outcome]) -> str:
         figures = ["", "", ""] if one.left else [one.step_ns / 1e6, one.virtual_ns / 1e9, one.other_states]
         writer.writerow([one.variant.name, *figures, one.left])
     return out.getvalue()
+
+
+def as_json(outcomes: Sequence[Outcome]) -> str:
+    """In the order of the variants, with what each changes."""
+    rows = [
+        {
+            "variant": one.variant.name,
+            "changes": {name: value for name, value in asdict(one.variant.changes).items() if value},
+            "step_ns": None if one.left else one.step_ns,
+            "virtual_ns": None if one.left else one.virtual_ns,
+            "other_states": None if one.left else one.other_states,
+            "left": one.left,
+        }
+        for one in outcomes
+    ]
+    return json.dumps(rows, indent=1) + "\n"
+
+
+FORMS = {".csv": as_csv, ".json": as_json}
+
+
+def check_suffix(path: Path) -> None:
+    """Raises UsageError for a table of another form."""
+    if path.suffix not in FORMS:
+        raise UsageError(f"--table {short(path)}: expected a name that ends in {' or '.join(FORMS)}")
+
+
+def write(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Raises NotWritten."""
+    try:
+        path.write_text(FORMS[path.suffix](outcomes))
+    except OSError as error:
+        raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None

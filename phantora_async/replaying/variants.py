@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from functools import partial
@@ -20,7 +20,7 @@ from formats.nearest import meant_or_known
 from formats.toml import FileTable, read_toml
 from formats.values import shown
 from phantora_async.errors import EnvironmentUnusable, PathChanged, UsageError
-from phantora_async.recording import Recording, load
+from phantora_async.recording import Recording
 from phantora_async.replaying.answers import Compared
 from phantora_async.replaying.differences import Allowed, check_memory
 from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
@@ -30,6 +30,8 @@ from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 
 MOST_VARIANTS = 100_000
+MOST_OF_A_PORTION = 8
+"""Variants that a process plays before it tells of them."""
 MOST_PRICINGS = 8
 """Machines whose prices a process keeps."""
 MEMORY_HINT = "perhaps for lack of memory: each has the recording in memory; replay --jobs with a smaller number"
@@ -149,39 +151,46 @@ _player: list[Player] = []
 """Of a worker's process."""
 
 
-def _start(folder: Path, allowed: Allowed) -> None:
+def _start(recording: Recording, allowed: Allowed) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     process_setup.prctl(process_setup.PR_SET_PDEATHSIG, signal.SIGKILL)
-    _player.append(Player(load(folder), allowed))
+    _player.append(Player(recording, allowed))
 
 
-def _play(variants: Sequence[Variant]) -> list[Outcome]:
+def _play(portion: Sequence[tuple[int, Variant]]) -> list[tuple[int, Outcome]]:
     with uncollected():
-        return [_player[0].play(variant) for variant in variants]
+        return [(number, _player[0].play(variant)) for number, variant in portion]
 
 
-def play_all(folder: Path, variants: Sequence[Variant], allowed: Allowed, jobs: int) -> Iterator[Outcome]:
-    """In their order, by so many processes. Those with the same prices follow each other. Raises UsageError."""
-    order = sorted(range(len(variants)), key=lambda number: _prices_of(variants[number]))
+def play_all(
+    recording: Recording, variants: Sequence[Variant], allowed: Allowed, jobs: int
+) -> Iterator[tuple[int, Outcome]]:
+    """Each as soon as it is known, with its place among the variants. By so many processes, which share what the
+    recording has been read to. Those with the same prices follow each other. Raises UsageError.
+    """
+    order = sorted(enumerate(variants), key=lambda one: _prices_of(one[1]))
     if jobs <= 1 or len(variants) == 1:
-        player = Player(load(folder), allowed)
-        with uncollected():
-            played = [player.play(variants[number]) for number in order]
-    else:
-        each = max(1, min(32, -(-len(order) // (4 * jobs))))
-        portions = [[variants[number] for number in order[at : at + each]] for at in range(0, len(order), each)]
-        played = list(_in_processes(min(jobs, len(portions)), partial(_start, folder, allowed), portions))
-    by_number = dict(zip(order, played, strict=True))
-    yield from (by_number[number] for number in range(len(variants)))
+        player = Player(recording, allowed)
+        for number, variant in order:
+            with uncollected():
+                outcome = player.play(variant)
+            yield number, outcome
+        return
+    recording.read_ahead()
+    each = max(1, min(MOST_OF_A_PORTION, -(-len(order) // (4 * jobs))))
+    portions = [order[at : at + each] for at in range(0, len(order), each)]
+    yield from _in_processes(min(jobs, len(portions)), partial(_start, recording, allowed), portions)
 
 
-def _in_processes(count: int, start: Callable[[], None], portions: Sequence[Sequence[Variant]]) -> Iterator[Outcome]:
-    """In order. None of the processes is left, however this ends. Raises EnvironmentUnusable."""
+def _in_processes(
+    count: int, start: Callable[[], None], portions: Sequence[Sequence[tuple[int, Variant]]]
+) -> Iterator[tuple[int, Outcome]]:
+    """None of the processes is left, however this ends. Raises EnvironmentUnusable."""
     others = set(active_children())
     with ProcessPoolExecutor(count, get_context("fork"), start) as pool:
         try:
-            for played in [pool.submit(_play, portion) for portion in portions]:
+            for played in as_completed([pool.submit(_play, portion) for portion in portions]):
                 yield from played.result()
         except BaseException as error:
             for process in set(active_children()) - others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import signal
 from multiprocessing import active_children
@@ -12,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from emu.contract import records
-from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.cli import run
+from phantora_async.errors import EnvironmentUnusable, ExitCode, UsageError
 from phantora_async.recording import load
+from phantora_async.replaying.kept_outcomes import key_of
 from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
 from phantora_async.replaying.replay import replay
-from phantora_async.replaying.table import as_csv, as_text
-from phantora_async.replaying.variants import Player, play_all, read_variants
+from phantora_async.replaying.table import as_csv, as_json, as_text
+from phantora_async.replaying.variants import Outcome, Player, Variant, play_all, read_variants
 from profiles import path_of
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
@@ -51,9 +54,10 @@ def folder(tmp_path: Path) -> Path:
 def test_each_is_a_replay(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "variants.toml").write_text(GRID)
     variants = read_variants(tmp_path / "variants.toml")
-    outcomes = list(play_all(folder, variants, frozenset(), 2))
-    assert [one.variant for one in outcomes] == variants
     recording = load(folder)
+    found = dict(play_all(recording, variants, frozenset(), 2))
+    outcomes = [found[number] for number in range(len(variants))]
+    assert [one.variant for one in outcomes] == variants
     for one in outcomes:
         full = replay(recording, spec_of(recording, one.variant.changes, tmp_path)).report["simulated"]
         assert (one.step_ns, one.virtual_ns) == (full["step"]["median_ns"], full["virtual_ns"])
@@ -62,6 +66,8 @@ def test_each_is_a_replay(folder: Path, tmp_path: Path) -> None:
     assert slower.step_ns > outcomes[1].step_ns
     assert "server.gpu_gbps=100" in as_text(outcomes).splitlines()[-1]
     assert len(as_csv(outcomes).splitlines()) == 1 + len(variants)
+    row = json.loads(as_json(outcomes))[2]
+    assert (row["changes"], row["step_ns"]) == ({"network": ["server.gpu_gbps=100"]}, slower.step_ns)
 
 
 def test_a_host_that_counts_work_otherwise_cannot_price_a_recording(folder: Path, tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_processes_that_cannot_be_forked(folder: Path, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(os, "fork", fork)
     with pytest.raises(EnvironmentUnusable, match="no further process"):
-        list(play_all(folder, variants, frozenset(), 4))
+        list(play_all(load(folder), variants, frozenset(), 4))
     monkeypatch.undo()
     for child in active_children():
         child.join()
@@ -133,7 +139,7 @@ def test_no_more_processes_than_there_is_work_for(
     (tmp_path / "variants.toml").write_text('[grid]\nnccl = ["", "NCCL_ALGO=Ring"]')
     forked = []
     monkeypatch.setattr(os, "fork", lambda: (forked.append(pid) if (pid := REAL_FORK()) else None, pid)[1])
-    assert len(list(play_all(folder, read_variants(tmp_path / "variants.toml"), frozenset(), 64))) == 2
+    assert len(list(play_all(load(folder), read_variants(tmp_path / "variants.toml"), frozenset(), 64))) == 2
     assert len(forked) == 2
 
 
@@ -141,5 +147,69 @@ def test_a_process_that_is_killed(folder: Path, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "variants.toml").write_text(GRID)
     monkeypatch.setattr(Player, "play", lambda player, variant: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(EnvironmentUnusable, match="a process that replays variants was ended"):
-        list(play_all(folder, read_variants(tmp_path / "variants.toml"), frozenset(), 2))
+        list(play_all(load(folder), read_variants(tmp_path / "variants.toml"), frozenset(), 2))
     assert active_children() == []
+
+
+def replay_variants(folder: Path, *options: str) -> int:
+    file = folder / "variants.toml"
+    file.write_text(GRID)
+    return run(["replay", str(folder), "--variants", str(file), "--results", str(folder / "kept"), *options])
+
+
+def test_an_interrupted_command_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A killed one may have left a part of a line."""
+    play, played = Player.play, []
+
+    def interrupted(player: Player, variant: Variant) -> Outcome:
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        played.append(variant.name)
+        return play(player, variant)
+
+    monkeypatch.setattr(Player, "play", interrupted)
+    assert replay_variants(folder, "--jobs", "1") == ExitCode.INTERRUPTED
+    told = capsys.readouterr()
+    assert "interrupted: 3 of 7 variants are known" in told.err
+    assert len(told.out.splitlines()) == 1 + 3
+    with (folder / "kept").open("a") as file:
+        file.write('{"key": ')
+    monkeypatch.setattr(Player, "play", lambda player, variant: (played.append(variant.name), play(player, variant))[1])
+    assert replay_variants(folder, "--jobs", "1", "--table", str(folder / "again.csv")) == 0
+    assert len(played) == len(set(played)) == 7
+    assert replay_variants(folder, "--jobs", "1", "--table", str(folder / "kept.csv")) == 0
+    assert len(played) == 7
+    assert (folder / "kept.csv").read_text() == (folder / "again.csv").read_text()
+    assert len((folder / "kept").read_text().splitlines()) == 7
+
+
+def test_results_of_another_machine_are_not_taken(folder: Path) -> None:
+    recording = load(folder)
+    own = path_of("h200").read_text()
+    (folder / "mine.toml").write_text(own)
+    variant = Variant("mine", Changes(gpu=str(folder / "mine.toml")))
+    before = key_of(recording, variant, frozenset())
+    assert key_of(recording, variant, frozenset()) == before
+    assert key_of(recording, variant, frozenset({"queries"})) != before
+    (folder / "mine.toml").write_text(own.replace("sm_count = 132", "sm_count = 131"))
+    assert key_of(recording, variant, frozenset()) != before
+
+
+@pytest.mark.parametrize("content", ["text", "text\n", "[]\n", '{"key": "a", "step_ns": "1"}\n'])
+def test_a_file_of_something_else_is_left_as_it_is(
+    folder: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "kept").write_text(content)
+    assert replay_variants(folder) == ExitCode.USAGE
+    assert "name another file: --results FILE" in capsys.readouterr().err
+    assert (folder / "kept").read_text() == content
+
+
+def test_a_table_of_another_form_is_refused_before_anything_is_played(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay_variants(folder, "--table", "steps.txt") == ExitCode.USAGE
+    assert "expected a name that ends in .csv or .json" in capsys.readouterr().err
+    assert not (folder / "kept").exists()
