@@ -22,6 +22,7 @@ from phantora_async.virtual_time.speculation.policy import POLICIES
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
 REPLICAS = ("shared", "each")
+ROLES = ("alike", "similar")
 ISOLATIONS = isolation.LEVELS
 NETWORKS = isolation.NETWORKS
 STALL_TIMEOUT_S = 1800.0
@@ -117,6 +118,12 @@ class RunOptions:
     witness_seed: int = _option(
         0, JOB, "--witness-seed", kind=Kind.COUNT, metavar="SEED",
         help="with --witnesses: draws them (default: %(default)s)",
+    )  # fmt: skip
+    roles: str | None = _option(
+        None, JOB, "--roles", choices=ROLES,
+        help="with --fold: ranks of one role launch the same work (alike, the default), or may launch other work "
+        "between the same calls (similar), as with Megatron's distributed optimizer: the result is then approximate, "
+        "and the report says by how much the work of witnesses differs",
     )  # fmt: skip
     replicas: str | None = _option(
         None, JOB, "--replicas", choices=REPLICAS,

@@ -99,6 +99,9 @@ class Folding:
     apart: frozenset[int] = frozenset()
     witnesses: frozenset[int] = frozenset()
     """Those that are apart in order to be compared with the representative of their role."""
+    similar: bool = False
+    """Ranks of a role need only make the same calls: the work between them may differ, and is played as the
+    representative's."""
 
     @cached_property
     def _representatives(self) -> Mapping[int, int]:
@@ -146,9 +149,11 @@ class Folding:
             "axes": [[axis.name, axis.size, axis.folded] for axis in self.mesh.axes],
             "apart": sorted(self.apart),
             "witnesses": sorted(self.witnesses),
+            "similar": self.similar,
         }
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Folding:
         axes = tuple(Axis(str(name), int(size), bool(folded)) for name, size, folded in told["axes"])
-        return cls(Mesh(axes), frozenset(map(int, told["apart"])), frozenset(map(int, told["witnesses"])))
+        apart, witnesses = (frozenset(map(int, told[ranks])) for ranks in ("apart", "witnesses"))
+        return cls(Mesh(axes), apart, witnesses, bool(told["similar"]))

@@ -16,6 +16,7 @@ from phantora_async.wording import named
 
 NOBODY = "none"
 AUTO = "auto"
+SIMILAR = "similar"
 WITNESSES = 1
 """If --witnesses is not given."""
 MOST_UNFOLDED = 256
@@ -25,8 +26,9 @@ MOST_UNFOLDED = 256
 def folding_of(given: RunOptions, world_size: int) -> tuple[Folding | None, tuple[str, ...]]:
     """Which ranks have processes; None if all have. With it remarks for the user. Raises UsageError."""
     if given.fold is None:
-        if given.witnesses is not None:
-            raise UsageError("--witnesses needs --fold")
+        for option, value in (("--witnesses", given.witnesses), ("--roles", given.roles)):
+            if value is not None:
+                raise UsageError(f"{option} needs --fold")
         return None, ()
     excluded = (
         ("--launcher", given.launcher),
@@ -51,7 +53,7 @@ def folding_of(given: RunOptions, world_size: int) -> tuple[Folding | None, tupl
     mesh = mesh_of(text, world_size)
     apart = apart_of(given.fold_apart, world_size)
     drawn = witnesses_of(given, Folding(mesh, apart))
-    folding = Folding(mesh, apart | drawn, drawn)
+    folding = Folding(mesh, apart | drawn, drawn, given.roles == SIMILAR)
     return folding, (*remarks, unchecked(folding))
 
 

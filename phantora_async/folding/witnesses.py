@@ -3,7 +3,7 @@
 A witness' op stream is compared with what its representative's would be in its place. What either has sent first waits
 for the other. The first difference ends the run; amounts that differ a little are noted. Ranks that are apart for
 themselves are compared, too: there a difference is a warning, because scripts log and save on them. Rank 0 is left out:
-most scripts do so there.
+most scripts do so there. If ranks of a role need only be similar, other work between the same calls is counted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from emu.contract import records
 from emu.contract.folding import CannotFold, Folding
 from phantora_async.errors import NotFoldable, Side
+from phantora_async.folding.differences import Difference, Launches
 from phantora_async.folding.stream_form import Form, StreamForm, described
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.communicators import Communicators
@@ -30,10 +31,15 @@ data, such as texts with a rank's number."""
 SMALL_COPY_NBYTES = 4096
 """Copies and fills of up to so many bytes move control data, such as objects that are gathered, whose lengths differ.
 They are not compared."""
+_OWN_AFFAIRS = frozenset(
+    (
+        records.EVENT_RECORD, records.STREAM_WAIT, records.HOST_WAIT, records.ELAPSED, records.CLOCK_READ,
+        records.STREAM_DESTROY, records.HOST_ADVANCE,
+    )
+)  # fmt: skip
+"""What no other rank is told. Ranks that are similar may differ in it: who updates more pieces waits more often."""
 SHOWN = 3
 """Kernels that are named."""
-Launches = Counter[int]
-"""By key of the cost."""
 
 
 @dataclass(slots=True)
@@ -57,6 +63,8 @@ class _Call(NamedTuple):
     record: Any = None
     """None: launches."""
     launches: Launches | None = None
+    host_waits: int = 0
+    """Before it, for GPU work, if only similar ranks are compared."""
 
 
 @dataclass(slots=True)
@@ -64,10 +72,12 @@ class _Stream:
     """What one of the two ranks has sent and the other has not."""
 
     form: StreamForm
+    similar: bool
     left: deque[_Call] = field(default_factory=deque)
     launched: dict[Form, Launches] = field(default_factory=dict)
     """Since the latest call, by stream."""
     host_ns: int = 0
+    host_waits: int = 0
     site: int = 0
 
     @property
@@ -88,12 +98,15 @@ class _Stream:
             form = self.form.of(record)
             if form is None:
                 continue
+            if self.similar and record.kind in _OWN_AFFAIRS:
+                self.host_waits += record.kind == records.HOST_WAIT
+                continue
             for stream, launches in sorted(self.launched.items()):
                 work = records.SEGMENT, stream, frozenset(launches.items())
                 self.left.append(_Call(work, self.host_ns, self.site, launches=launches))
             self.launched = {}
             self.site = record.site or self.site
-            self.left.append(_Call(form, self.host_ns, self.site, record))
+            self.left.append(_Call(form, self.host_ns, self.site, record, host_waits=self.host_waits))
 
 
 class Witnesses:
@@ -116,15 +129,19 @@ class Witnesses:
         self._warnings: list[str] = []
         """Of ranks that are apart for themselves."""
         self.compared = Compared()
+        self._differences: dict[int, Difference] = {}
+        """By rank that is compared, if roles need only be similar."""
         plays = {rank: others for rank, others in folding.mirrored.items() if others}
         for witness in sorted(folding.apart - {0}):
             played_by = folding.witnessed(witness)
             if played_by is None or (played_by not in plays and witness not in folding.witnesses):
                 continue
             pair = (
-                _Stream(StreamForm(played_by, witness, folding, timelines.gpus, communicators)),
-                _Stream(StreamForm(witness, witness, folding, timelines.gpus, communicators)),
+                _Stream(StreamForm(played_by, witness, folding, timelines.gpus, communicators), folding.similar),
+                _Stream(StreamForm(witness, witness, folding, timelines.gpus, communicators), folding.similar),
             )
+            if folding.similar:
+                self._differences[witness] = Difference(witness, played_by)
             for rank in (played_by, witness):
                 self._pairs.setdefault(rank, []).append(pair)
 
@@ -188,14 +205,18 @@ class Witnesses:
             "compared_calls": compared.calls,
             "host_apart_ns": compared.host_ns,
             "memory_apart_nbytes": compared.memory_nbytes,
+            "differences": [one.document() for one in self._differences.values()],
             "warnings": list(self._warnings),
         }
 
     def _compare(self, expected: _Stream, own: _Stream) -> None:
         is_witness = own.rank in self._folding.witnesses
+        difference = self._differences.get(own.rank)
         while expected.left and own.left:
+            if difference is not None and self._work_is_counted(expected, own, difference):
+                continue
             theirs, its = expected.left.popleft(), own.left.popleft()
-            if theirs.form == its.form and self._amounts_agree(theirs, its, is_witness):
+            if theirs.form == its.form and self._amounts_agree(theirs, its, is_witness, difference):
                 continue
             sides = self._sides((expected, theirs), (own, its))
             if is_witness:
@@ -204,14 +225,29 @@ class Witnesses:
                     f"rank {own.rank} is a witness, and does not do what rank {expected.rank} does, which would play it"
                     f"{f' ({role})' if role else ''}: ranks of one role differ, so this mesh cannot be folded",
                     sides=sides,
-                    details="to fold as if mirrored ranks did what their representative does: --witnesses 0",
+                    details="to fold ranks that launch other kernels, and be told how far they are apart: "
+                    "--roles similar; to fold as if mirrored ranks did what their representative does: --witnesses 0",
                 )
             else:
                 self._differing.add(own.rank)
                 self._warnings.append(self._warning(*sides))
             return
 
-    def _amounts_agree(self, theirs: _Call, its: _Call, is_witness: bool) -> bool:
+    def _work_is_counted(self, expected: _Stream, own: _Stream, difference: Difference) -> bool:
+        """Takes work that one of them has launched before their next call, and what the other has on that stream."""
+        heads = [stream.left[0].form for stream in (expected, own)]
+        work = [form for form in heads if form[0] == records.SEGMENT]
+        if not work:
+            return False
+        on_stream = min(form[1] for form in work)
+        played, launched = (
+            stream.left.popleft().launches or Counter() if form[:2] == (records.SEGMENT, on_stream) else Counter()
+            for stream, form in zip((expected, own), heads, strict=True)
+        )
+        difference.add(launched, played, self._costs.known)
+        return True
+
+    def _amounts_agree(self, theirs: _Call, its: _Call, is_witness: bool, difference: Difference | None) -> bool:
         apart_nbytes = 0
         if theirs.record is not None and theirs.record.kind == records.MEMORY:
             apart_nbytes = abs(theirs.record.allocated_peak - its.record.allocated_peak)
@@ -219,6 +255,10 @@ class Witnesses:
             self.compared.calls += 1
             self.compared.host_ns = max(self.compared.host_ns, abs(theirs.host_ns - its.host_ns))
             self.compared.memory_nbytes = max(self.compared.memory_nbytes, apart_nbytes)
+        if difference is not None:
+            difference.host_waits, difference.played_host_waits = its.host_waits, theirs.host_waits
+            difference.add_amounts(abs(theirs.host_ns - its.host_ns), apart_nbytes)
+            return True
         return apart_nbytes < SMALL_BLOCKS_NBYTES
 
     def _warning(self, theirs: Side, own: Side) -> str:

@@ -194,6 +194,13 @@ _LOADING = Fields(
     | dict.fromkeys(("step_ns", "step_mean_ns", "asked_ns", "workers_enough"), Maybe(WHOLE))
     | {"batches_per_step": Maybe(NUMBER), "binds": FLAG},
 )
+_DIFFERENCE = Fields(
+    _fields(WHOLE, "rank", "played_by", "launches", "played_launches", "gpu_ns", "played_gpu_ns")
+    | _fields(
+        WHOLE, "differing_launches", "differing_gpu_ns", "host_waits", "played_host_waits", "host_ns", "memory_nbytes"
+    )
+)
+"""Of a folded run, between a rank that really ran and the one that would have played it."""
 SHAPE = Fields(
     {
         "schema": Whole(1),
@@ -211,7 +218,8 @@ SHAPE = Fields(
                 _fields(TEXT, "mesh")
                 | _fields(WHOLE, "ranks", "processes", "representatives", "mirrored", "timelines", "compared_calls")
                 | _fields(WHOLE, "host_apart_ns", "memory_apart_nbytes")
-                | {"apart": Each(WHOLE), "witnesses": Each(WHOLE), "warnings": Each(TEXT)}
+                | {"apart": Each(WHOLE), "witnesses": Each(WHOLE), "warnings": Each(TEXT)},
+                {"differences": Each(_DIFFERENCE)},
             )
         ),
     },

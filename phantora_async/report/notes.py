@@ -53,6 +53,8 @@ def _folding(folding: Mapping[str, Any] | None) -> list[str]:
         f"{folding['mirrored']:,} were mirrored; {folding['timelines']:,} timelines"
     )
     warnings = [f"warning: {warning}" for warning in folding["warnings"]]
+    if folding.get("differences"):
+        return [text, *map(_difference, folding["differences"]), *warnings]
     if not witnesses:
         unchecked = "warning: --witnesses 0: nothing checks that mirrored ranks would have done the same"
         return [text, unchecked, *warnings]
@@ -63,6 +65,19 @@ def _folding(folding: Mapping[str, Any] | None) -> list[str]:
     ]
     differing = " and ".join(filter(None, apart_by))
     return [text, f"{same}{f'; {differing} differ' if differing else ''}", *warnings]
+
+
+def _difference(one: Mapping[str, Any]) -> str:
+    """Of `--roles similar`: what a rank does otherwise than it would have been played."""
+    of_gpu = 100 * one["differing_gpu_ns"] / max(one["gpu_ns"], one["played_gpu_ns"], 1)
+    waits = f", {one['host_waits']:,} waits for {one['played_host_waits']:,}"
+    return (
+        f"approximate (--roles similar): rank {one['rank']} launched {one['launches']:,} pieces of GPU work of "
+        f"{seconds(one['gpu_ns'])}, where rank {one['played_by']}, which would play it, launched "
+        f"{one['played_launches']:,} of {seconds(one['played_gpu_ns'])}; {one['differing_launches']:,} differ, "
+        f"{of_gpu:.2f}% of the GPU time{waits * (one['host_waits'] != one['played_host_waits'])}; host times are "
+        f"{seconds(one['host_ns'])} apart at most, peaks of memory {one['memory_nbytes']:,} bytes"
+    )
 
 
 def used_no_gpu(simulated: Mapping[str, Any]) -> bool:

@@ -55,6 +55,16 @@ class Run:
 
 @pytest.fixture
 def run() -> Run:
+    return run_of(FOLDING)
+
+
+@pytest.fixture
+def similar() -> Run:
+    """Ranks of a role need only make the same calls."""
+    return run_of(replace(FOLDING, similar=True))
+
+
+def run_of(folding: Folding) -> Run:
     fact_builder = new_fact_builder(8)
     price = Cost(10, 10, 0.0, Source.MEASURED)
     fact_builder.costs.known[ADD] = Priced("memset;1000000", price)
@@ -64,7 +74,7 @@ def run() -> Run:
             if number == 1:
                 fact_builder.take(rank, records.decode_up(Script(rank, 8).records[0])[0])
             fact_builder.take(rank, records.decode_up(init(rank, number, members_of(kind, rank), servers=SERVERS))[0])
-    witnesses = Witnesses(FOLDING, Timelines(8, servers=SERVERS), fact_builder.communicators, fact_builder.costs)
+    witnesses = Witnesses(folding, Timelines(8, servers=SERVERS), fact_builder.communicators, fact_builder.costs)
     found = Run(witnesses, fact_builder, {rank: Script(rank, 8) for rank in (REPRESENTATIVE, WITNESS)})
     told(found, 77, launched(ADD, 3), launched(COPY, 1))
     return found
@@ -226,3 +236,49 @@ def test_a_communicator_that_has_no_image_is_told() -> None:
     witnesses.look(REPRESENTATIVE, records.decode_up(init(2, 0, (2, 4), servers=SERVERS))[0])
     with pytest.raises(NotFoldable, match="2 of the 4 coordinates of the folded axis dp"):
         witnesses.check()
+
+
+def test_similar_ranks_differ_by_numbers(similar: Run) -> None:
+    """A set of 1,000,000 bytes takes 10 ns. The witness has two more before its call, and one less after it."""
+    told(similar, 78, launched(ADD, 5))
+    told(similar, 79, launched(ADD, 2))
+
+    def write(script: Script, rank: int) -> None:
+        first, second = (78, 79) if rank == WITNESS else (77, 77)
+        script.comm = comm(similar, DP, rank)
+        script.segment(10, content=first)
+        if rank == WITNESS:
+            script.sync(after=30)
+        script.all_reduce(100).segment(10, content=second).bye()
+
+    similar.both(write)
+    similar.witnesses.check()
+    (difference, _) = similar.witnesses.document()["differences"]
+    assert difference == {
+        "rank": WITNESS, "played_by": REPRESENTATIVE, "launches": 7, "played_launches": 6, "gpu_ns": 70,
+        "played_gpu_ns": 60, "differing_launches": 3, "differing_gpu_ns": 30, "host_waits": 1, "played_host_waits": 0,
+        "host_ns": 30, "memory_nbytes": 0,
+    }  # fmt: skip
+
+
+def test_of_similar_ranks_one_may_launch_nothing_on_a_stream(similar: Run) -> None:
+    def write(script: Script, rank: int) -> None:
+        script.comm = comm(similar, DP, rank)
+        script.segment(10, stream=1, content=77)
+        if rank == WITNESS:
+            script.segment(10, stream=2, content=77)
+        script.all_reduce(100)
+
+    similar.both(write)
+    similar.witnesses.check()
+    (difference, _) = similar.witnesses.document()["differences"]
+    assert (difference["launches"], difference["played_launches"], difference["differing_launches"]) == (6, 3, 3)
+
+
+def test_similar_ranks_make_the_same_calls(similar: Run) -> None:
+    def write(script: Script, rank: int) -> None:
+        script.comm = comm(similar, DP, rank)
+        script.all_reduce(101 if rank == WITNESS else 100)
+
+    similar.both(write)
+    assert "ranks 4: all_reduce of 101 i8 on ranks 0-6:2" in similar.message()
