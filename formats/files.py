@@ -1,6 +1,7 @@
 """Files that people or other programs have made: regular files whose content is of a bounded size.
 
-A pipe may never end, /dev/zero never does, and a small compressed file may hold any number of bytes.
+A pipe may never end, /dev/zero never does, and a small compressed file may hold any number of bytes. And files that
+are written: completely, or not at all.
 """
 
 from __future__ import annotations
@@ -64,6 +65,20 @@ def read_text(path: Path, most_nbytes: int, fault: Fault) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise fault(f"{path}:{line}: expected UTF-8 text, found the byte 0x{error.object[error.start]:02x}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Completely or not at all; what a link leads to, pipes and devices directly. Raises OSError."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(content)
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _kind(mode: int) -> str:

@@ -164,9 +164,7 @@ class Limits:
         """Of a run that ended as soon as a limit was exceeded: those limits, since nothing else is known."""
         if ended_over_budget(report) is None:
             return self.rows_of(figures_of(report))
-        simulated = report["simulated"]
-        known = {name: FIGURES[name].value(simulated) for name in OF_MEMORY if name in self.by_figure}
-        rows = self.rows_of({name: value for name, value in known.items() if value is not None})
+        rows = self.rows_of(least_figures_of(report))
         return [replace(row, so_far=True) for row in rows if row.broken and row.value is not None]
 
     def rows_of(self, figures: Mapping[str, float]) -> list[Row]:
@@ -265,8 +263,16 @@ def figures_of(report: Report) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def least_figures_of(report: Report) -> dict[str, float]:
+    """Of a run that a limit has ended early: what its figures are at least."""
+    values = {name: FIGURES[name].value(report["simulated"]) for name in OF_MEMORY}
+    least_ns = (report.get("stopped") or {}).get("over_budget", {}).get("at_least_ns")
+    values["step"] = None if least_ns is None else least_ns / 1e9
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def ended_over_budget(report: Report) -> int | None:
-    """The step in which the run ended because a limit of memory was exceeded; None: that did not end it."""
+    """The step in which the run ended because a limit was exceeded; None: that did not end it."""
     over = (report.get("stopped") or {}).get("over_budget")
     return None if over is None else int(over["step"])
 

@@ -53,6 +53,8 @@ class RunSpec:
     """The run ends when tensors on any GPU are known to take more; 0: no limit."""
     most_reserved_nbytes: int = 0
     """The run ends when PyTorch's allocator is known to reserve more on any GPU; 0: no limit."""
+    most_step_ns: int = 0
+    """With `steps`: the run ends when the median step is certain to take longer; 0: no limit."""
     routing: str = BALANCED
     """The policy of `--moe`."""
     launcher: bool = False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import get_args
 
+from formats.files import write_whole
 from phantora_async.api.tables import Table
 from phantora_async.config import RUNS
 from phantora_async.errors import NotWritten, UsageError
@@ -105,14 +105,8 @@ def _latest() -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Completely or not at all; pipes and devices (`/dev/stdout`) directly. Raises NotWritten."""
-    in_place = path.is_symlink() or (path.exists() and not path.is_file())
-    partial = path if in_place else path.with_name(f".{path.name}.{os.getpid()}")
+    """Raises NotWritten."""
     try:
-        partial.write_bytes(content)
-        if not in_place:
-            partial.replace(path)
+        write_whole(path, content)
     except OSError as error:
-        if not in_place:
-            partial.unlink(missing_ok=True)
         raise NotWritten(f"cannot write the page {short(path)}: {error.strerror}") from None

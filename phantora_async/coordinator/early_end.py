@@ -1,8 +1,11 @@
-"""The end of a run before its script's: after --steps, at --until, or when a limit of memory is exceeded.
+"""The end of a run before its script's: after --steps, at --until, or when a limit is exceeded.
 
-All are instants of virtual time, so that the report does not depend on the speed of this machine. With --steps each
-rank's script is held when it has done its steps; with a limit, when a step ends in which its memory exceeded it. The
-run ends when nothing is left to simulate, or when the ranks that have no steps at all have come as far as the others.
+With --steps each rank's script is held when it has done its steps; with a limit of memory, when a step ends in which
+its memory exceeded it. The run ends when nothing is left to simulate, or when the ranks that have no steps at all have
+come as far as the others. These are instants of virtual time, so that the report does not depend on the speed of this
+machine. With a limit of the step's time and --steps, a run ends as soon as so many steps have exceeded it that the
+median will: which step that is, and the time that is told, do not depend on this machine either, but ranks may have
+gone on, and the rest of the report says how far.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import reduce
+from itertools import pairwise
 
 from phantora_async.report import Document
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import NO_MEMORY, Host, HostState, MemoryPeaks, Stop, Timeline
-from phantora_async.wording import duration, named, size
+from phantora_async.virtual_time.output import WARM_UP
+from phantora_async.wording import duration, named, seconds, size
 
 
 class EarlyEnd:
@@ -33,7 +38,7 @@ class EarlyEnd:
 
     def reached(self, stop: Stop) -> bool:
         """Has the run come to its end? `stop`: why the last turn of virtual time ended."""
-        if stop is Stop.LIMIT:
+        if stop is Stop.LIMIT or self._too_slow() is not None:
             return True
         held = self._held()
         if not held:
@@ -50,7 +55,7 @@ class EarlyEnd:
     def document(self) -> Document:
         """For the report: which option ended the run, and what the user should know."""
         spec, hosts = self._spec, self._timeline.hosts
-        if over := self._over():
+        if over := self._over() or self._too_slow():
             return over
         if self._timeline.now_ns >= self._timeline.limit_ns:
             option = f"--until {duration(spec.until_ns)}"
@@ -95,6 +100,29 @@ class EarlyEnd:
                     f"{size(limit)} so far; the script did not end, and figures of time are incomplete"
                 )
                 return {"option": option, "text": text, "over_budget": {"figure": figure, "rank": rank, "step": step}}
+        return None
+
+    def _too_slow(self) -> Document | None:
+        """If more than half of the steps that will count have exceeded the limit: the median is at least the shortest
+        of these.
+        """
+        limit_ns, steps = self._spec.most_step_ns, self._spec.steps
+        counted = steps - 1 - WARM_UP  # of a run that goes on to its end
+        if not limit_ns or counted < 1:
+            return None
+        instants = self._timeline.output.results.step_instants[WARM_UP : steps - 1]
+        slow: list[int] = []
+        for number, (before, after) in enumerate(pairwise(instants), WARM_UP + 2):
+            for_ns = after.device_ns - before.device_ns
+            slow += [for_ns] if for_ns > limit_ns else []
+            if 2 * len(slow) > counted:
+                option, least_ns = "--max-step-time", min(slow)
+                text = (
+                    f"stopped after step {number} by {option}: {len(slow)} of the {counted} steps that would count "
+                    f"took {seconds(least_ns)} at least, of {seconds(limit_ns)}; figures of time are incomplete"
+                )
+                over = {"figure": "step", "rank": 0, "step": number, "at_least_ns": least_ns}
+                return {"option": option, "text": text, "over_budget": over}
         return None
 
     def _held(self) -> Sequence[Host]:

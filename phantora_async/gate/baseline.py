@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from formats.files import read_bytes
+from formats.files import read_bytes, write_whole
 from phantora_async.budget import FIGURES
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.wording import short
@@ -53,12 +52,9 @@ def _is_job(one: Any) -> bool:
 
 
 def write(path: Path, baseline: Mapping[str, Mapping[str, float]]) -> None:
-    """Completely or not at all. Raises NotWritten."""
+    """Raises NotWritten."""
     text = json.dumps({"format": FORMAT, "jobs": baseline}, indent=1, sort_keys=True) + "\n"
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, text.encode())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None

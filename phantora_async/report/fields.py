@@ -210,7 +210,9 @@ SHAPE = Fields(
         "simulator": _SIMULATOR,
     },
     {
-        "stopped": Maybe(Fields({"text": TEXT}, {"over_budget": Fields({"figure": TEXT, "step": WHOLE})})),
+        "stopped": Maybe(
+            Fields({"text": TEXT}, {"over_budget": Fields({"figure": TEXT, "step": WHOLE}, {"at_least_ns": WHOLE})})
+        ),
         "run": _RUN,
         "loading": Maybe(_LOADING),
         "folding": Maybe(

@@ -2,7 +2,7 @@
 
 Of the trials with one program one is run and recorded, on the GPU with the most memory; the others are replays. A
 replay that leaves the recorded path (docs/replay.md) is run after all. So there are rounds: runs, then replays, until
-no trial is left.
+no trial is left. `pruning` says what need not be run.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from phantora_async.errors import EnvironmentUnusable, Interrupted, JobsFailed, NotWritten, PhantoraError
+from phantora_async.budget import Limits
+from phantora_async.errors import EnvironmentUnusable, Interrupted, JobsFailed, NotWritten, OverBudget, PhantoraError
 from phantora_async.study.machines import Machines, Replay, in_threads
-from phantora_async.study.trials.results import FAILED, REPLAY, RUN, Result, failure_of, result_of
+from phantora_async.study.pruning import Pruning, limited
+from phantora_async.study.trials.results import FAILED, REPLAY, RUN, Result, failure_of, pruned_of, result_of
 from phantora_async.study.trials.store import Store
 from phantora_async.study.trials.trial import Trial
 
@@ -32,16 +34,22 @@ class Sweep:
     machines: Machines
     keep_going: bool = False
     """Also if the first trial fails."""
+    pruning: Pruning = field(default_factory=Pruning)
     _unplayable: dict[str, str] = field(default_factory=dict)
     """Why trials, by their keys, are no replays."""
     _unrecorded: set[str] = field(default_factory=set)
     """Programs whose run left no recording."""
 
     def results(self, trials: Sequence[Trial]) -> Iterator[Result]:
-        """Those that the store does not have, each when it is known and stored. Raises JobsFailed if the first trial
-        fails, and whatever is not the fault of one trial.
+        """Those that the store does not have, or that were pruned for a reason that is none now, each when it is known
+        and stored. Raises JobsFailed if the first trial fails, and whatever is not the fault of one trial.
         """
-        left = [trial for trial in trials if trial.key not in self.store.results]
+        self.pruning.trials.update((trial.key, trial) for trial in trials)
+        known = self.store.results
+        for trial in trials:
+            if trial.key in known and not self.pruning.holds(trial, known[trial.key], known):
+                del known[trial.key]
+        left = self._without_known(trials)
         first = not any(result.good for result in self.store.results.values())  # nothing is known to work
         while left:
             runs = self._runs(left)
@@ -80,13 +88,14 @@ class Sweep:
             elif not self._is_recorded(program):
                 # A trial that a run gives as it is comes before one that needs a replay of it besides.
                 chosen.append(max(trials, key=lambda one: (one.gpu.memory.total_nbytes, one.runs_as_it_is)))
-        return chosen
+        return self.pruning.in_order(chosen)
 
     def _all_run(self, trials: Sequence[Trial], left: Sequence[Trial]) -> Iterator[Result]:
         of_program = Counter(trial.program for trial in left)
 
         def one(trial: Trial) -> Result | None:
-            return self._one_run(trial, of_program[trial.program] > 1)
+            pruned = self.pruning.not_begun(trial, dict(self.store.results))
+            return pruned or self._one_run(trial, of_program[trial.program] > 1)
 
         count = self.machines.runs_at_a_time(trials, self.store.results.values())
         yield from filter(None, in_threads(count, one, trials, self.machines.stop))
@@ -104,20 +113,26 @@ class Sweep:
         if record:
             shutil.rmtree(self._recording(trial.program), ignore_errors=True)  # what an ended run has left
             options = replace(options, record=str(self._recording(trial.program)))
+        limits = Limits({}) if record or as_recorded else self.pruning.limits(trial, dict(self.store.results))
+        options = limited(options, limits)
         try:
             done = self.machines.run(options.checked(), trial.environment if as_recorded else trial.run_environment())
         except (EnvironmentUnusable, Interrupted):
             raise
+        except OverBudget as error:
+            done = error.run
         except PhantoraError as error:
             if not (isinstance(error, NotWritten) and record and error.run is not None):
                 report, path = (None, "") if error.run is None else (error.run.report, str(error.run.path))
                 return failure_of(trial, RUN, error.text, report, path, time.monotonic() - began)
             done = error.run
+        assert done is not None, "a run that has ended well has a report"
         if record and not self._is_recorded(trial.program):
             self._unrecorded.add(trial.program)
         if as_recorded:
             return None
-        return result_of(trial, RUN, done.report, str(done.path), time.monotonic() - began)
+        told = done.report, str(done.path), time.monotonic() - began
+        return pruned_of(trial, limits, *told) or result_of(trial, RUN, *told)
 
     def _recording(self, program: str) -> Path:
         return self.folder / "recordings" / program

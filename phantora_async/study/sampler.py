@@ -34,6 +34,8 @@ class Told:
     """Of each objective, the less the better; not looked at if there is an excess."""
     excess: float = 0.0
     """By how much limits are broken; larger for what did not run at all."""
+    pruned: bool = False
+    """It ended early, as its loss was no better than the best one."""
 
 
 class Sampler:
@@ -46,7 +48,7 @@ class Sampler:
                 "[search] needs Optuna, which is not installed", "pip install 'phantora-async[optuna]'"
             ) from None
         self._search = search
-        self._complete = optuna.trial.TrialState.COMPLETE
+        self._states = optuna.trial.TrialState
         self._objectives = objectives
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with warnings.catch_warnings():
@@ -82,8 +84,12 @@ class Sampler:
 
     def tell(self, asked: Asked, told: Told) -> None:
         asked.handle.set_user_attr(EXCESS, told.excess)
+        if told.pruned:  # Optuna takes it for worse than what ended well, and compares it with what was pruned as well
+            asked.handle.report(told.losses[0], 1)
+            self._study.tell(asked.handle, state=self._states.PRUNED)
+            return
         losses = [math.inf] * self._objectives if told.excess else list(told.losses)
-        self._study.tell(asked.handle, losses, state=self._complete)
+        self._study.tell(asked.handle, losses, state=self._states.COMPLETE)
 
 
 def _constraints(trial: Any) -> tuple[float]:

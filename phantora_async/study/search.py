@@ -10,7 +10,8 @@ from phantora_async.study.execution import Sweep
 from phantora_async.study.outcome.front import Entry
 from phantora_async.study.sampler import Asked, Sampler, Told
 from phantora_async.study.trials.goal import ENERGY, JOB, MILLION_TOKENS, MONEY, STEP, Goal
-from phantora_async.study.trials.results import NO_MEMORY, Result
+from phantora_async.study.trials.results import FAILED as STATE_FAILED
+from phantora_async.study.trials.results import PRUNED, Result
 from phantora_async.study.trials.study_file import Searching
 from phantora_async.study.trials.trial import Trial
 from profiles import Price
@@ -50,7 +51,7 @@ def searched(
             entry = None if trial is None else _entry(trial, sweep, goal, prices)
             if of is None and entry is not None and entry.bill is not None:
                 of = next(name for name in (JOB, MILLION_TOKENS, STEP) if entry.bill[name] is not None)
-            sampler.tell(one, _told(entry, goal, of or STEP))
+            sampler.tell(one, _told(entry, goal, of or STEP, sweep))
 
 
 def check_known(searching: Searching, goal: Goal, prices: Mapping[str, Price]) -> None:
@@ -73,12 +74,14 @@ def _entry(trial: Trial, sweep: Sweep, goal: Goal, prices: Mapping[str, Price]) 
     return None if result is None else Entry(trial, result, goal, prices.get(trial.gpu.name))
 
 
-def _told(entry: Entry | None, goal: Goal, of: str) -> Told:
+def _told(entry: Entry | None, goal: Goal, of: str, sweep: Sweep) -> Told:
     """An objective that is not known of any trial does not decide: it is 0 in all."""
     if entry is None:
         return Told((), UNWANTED)
+    if entry.result.state == PRUNED and "step" in entry.result.figures:
+        return Told([sweep.pruning.loss(entry.trial, entry.result.figures["step"])], pruned=True)
     if not entry.result.good:
-        return Told((), TOO_LARGE if entry.result.state == NO_MEMORY else FAILED)
+        return Told((), FAILED if entry.result.state == STATE_FAILED else TOO_LARGE)
     if entry.excesses:
         return Told((), min(TOO_LARGE, sum(share for _, share in entry.excesses)))
     return Told([entry.loss(name, of) or 0.0 for name in goal.objectives])

@@ -16,6 +16,7 @@ from phantora_async.study.outcome import files
 from phantora_async.study.outcome.front import Entry, Outcome, outcome
 from phantora_async.study.outcome.page import sweep_page
 from phantora_async.study.outcome.text import as_document, as_text, rows
+from phantora_async.study.pruning import Pruning
 from phantora_async.study.search import Found, check_known, searched
 from phantora_async.study.trials.results import Result
 from phantora_async.study.trials.store import Store
@@ -122,7 +123,7 @@ def sweep(
         check_known(wanted.searching, wanted.goal, listed)
         total += wanted.searching.wanted
     with Store(place) as store:
-        running_sweep = Sweep(place, store, machines, keep_going)
+        running_sweep = Sweep(place, store, machines, keep_going, Pruning(wanted.goal, listed))
         chosen: Iterable[Result] = ()
         if wanted.searching is not None:
             chosen = searched(wanted.searching, wanted.goal, listed, running_sweep, found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from formats.files import MOST_DATA_NBYTES, read_text
+from formats.files import MOST_DATA_NBYTES, read_text, write_whole
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.validation import comparison
 from phantora_async.validation.book import Family
@@ -120,10 +119,8 @@ def read(path: Path) -> dict[Key, KeptRow]:
 def write(path: Path, rows: Iterable[KeptRow]) -> None:
     """The whole file is replaced at once."""
     text = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    beside = path.with_name(path.name + ".new")
     try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
+        write_whole(path, text.encode())
     except OSError as error:
         raise NotWritten(f"cannot write {path}: {error.strerror}") from None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from formats.files import write_whole
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from phantora_async.study.outcome.front import Entry, Outcome
 from phantora_async.study.outcome.text import OF, rows
@@ -57,16 +57,10 @@ def _pyplot() -> Any:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Completely or not at all; pipes and devices directly. Raises NotWritten."""
-    in_place = path.is_symlink() or (path.exists() and not path.is_file())
-    partial = path if in_place else path.with_name(f".{path.name}.{os.getpid()}")
+    """Raises NotWritten."""
     try:
-        partial.write_bytes(content)
-        if not in_place:
-            partial.replace(path)
+        write_whole(path, content)
     except OSError as error:
-        if not in_place:
-            partial.unlink(missing_ok=True)
         raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
 
 

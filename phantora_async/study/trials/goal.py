@@ -19,6 +19,8 @@ TIME, RATE, MFU, MEMORY, MONEY, ENERGY = "time", "tokens/s", "mfu", "memory", "m
 OBJECTIVES = (TIME, RATE, MFU, MEMORY, MONEY, ENERGY)
 MORE_IS_BETTER = (RATE, MFU)
 USUAL = (TIME, MEMORY, MONEY)
+OF_STEP = (TIME, RATE, MONEY)
+"""Objectives that follow from the time of a step, if it is known how many tokens one has."""
 STEP, MILLION_TOKENS, JOB = "step", "million_tokens", "job"
 """What time, money and energy are counted of; as ``bill`` names them."""
 HOURS = {"h": 1.0, "d": 24.0}
@@ -33,6 +35,10 @@ class Goal:
     """For the whole job."""
     max_money: float | None = None
     """For the whole job, at the high price."""
+    prune: bool = False
+    """Runs end that can be no better than the best one: see ``study.pruning``."""
+    more_memory: tuple[str, ...] = ()
+    """What trials choose of which more needs more memory, all else equal."""
 
     def excesses(self, figures: Mapping[str, float], told: Document | None) -> Iterator[tuple[str, float]]:
         """What is broken, in words, and by which share of it. `told`: of ``bill``."""
@@ -69,7 +75,14 @@ def read_goal(top: FileTable, limits: Limits) -> Goal:
     for key, value in (("goodput", goodput != 1.0), ("deadline", deadline_h), ("max_money", max_money)):
         if value and tokens is None:
             raise top.error(key, 'is of a whole job: say with `tokens = "15T"` how long it is')
-    return Goal(limits, objectives, Question(tokens, None, goodput), deadline_h, max_money)
+    prune = top.flag("prune") if "prune" in top else False
+    if prune and not (len(objectives) == 1 and objectives[0] in OF_STEP and "tokens_per_step" in top):
+        known = ", ".join(OF_STEP)
+        raise top.error("prune", f"needs tokens_per_step and a single one of these objectives: {known}")
+    if prune and (deadline_h is not None or max_money is not None):
+        raise top.error("prune", "does not go with limits of the whole job: deadline, max_money")
+    more_memory = tuple(top.texts("more_memory", []))
+    return Goal(limits, objectives, Question(tokens, None, goodput), deadline_h, max_money, prune, more_memory)
 
 
 def _read(top: FileTable, key: str, read: Callable[[str, str], float]) -> float:

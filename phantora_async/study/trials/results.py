@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from phantora_async.budget import figures_of
+from phantora_async.budget import Limits, broken_text, ended_over_budget, figures_of
 from phantora_async.spending.job import Job, job_of
 from phantora_async.study.trials.trial import Trial
 from phantora_async.wording import gib
 
-DONE, NO_MEMORY, FAILED = "done", "out of memory", "failed"
-STATES = (DONE, NO_MEMORY, FAILED)
-RUN, REPLAY = "run", "replay"
+DONE, NO_MEMORY, PRUNED, FAILED = "done", "out of memory", "pruned", "failed"
+"""PRUNED: ended, or not begun, because it cannot be one that is wanted."""
+STATES = (DONE, NO_MEMORY, PRUNED, FAILED)
+RUN, REPLAY, NOT_RUN = "run", "replay", "not run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,12 @@ class Result:
     """The trial's."""
     name: str
     how: str
-    """Run or replayed."""
+    """Run, replayed, or known without either."""
     state: str
     reason: str
     """Why there are no figures; empty if there are. What should be known of them otherwise."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """As ``budget`` names them: bytes, seconds, shares."""
+    """As ``budget`` names them: bytes, seconds, shares. Of a trial that was pruned: at least."""
     job: Job | None = None
     """Tokens as the script has logged them."""
     report: str = ""
@@ -46,6 +47,15 @@ def result_of(trial: Trial, how: str, report: Mapping[str, Any], path: str, wall
             trial.key, trial.name, how, FAILED, "no steps were found, or no GPU was used", {}, None, path, wall_s
         )
     return Result(trial.key, trial.name, how, DONE, note, figures_of(report), job, path, wall_s)
+
+
+def pruned_of(trial: Trial, limits: Limits, report: Mapping[str, Any], path: str, wall_s: float) -> Result | None:
+    """Of a run that one of its limits has ended; None if it went on to its end."""
+    if ended_over_budget(report) is None:
+        return None
+    rows = [row for row in limits.rows(report) if row.value is not None]
+    figures = {row.figure.name: row.value for row in rows if row.value is not None}
+    return Result(trial.key, trial.name, RUN, PRUNED, broken_text(rows), figures, None, path, wall_s)
 
 
 def failure_of(

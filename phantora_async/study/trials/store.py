@@ -90,7 +90,7 @@ class Store:
             self._database = None
 
     def add(self, result: Result) -> None:
-        """Raises NotWritten."""
+        """In place of one that the trial has already. Raises NotWritten."""
         assert self._database is not None, "results are added within `with`"
         job = None if result.job is None else {name: getattr(result.job, name) for name in Job.__slots__}
         values = (
@@ -99,7 +99,7 @@ class Store:
         )  # fmt: skip
         try:
             marks = ", ".join("?" * len(COLUMNS))
-            self._database.execute(f"INSERT INTO trials ({', '.join(COLUMNS)}) VALUES ({marks})", values)
+            self._database.execute(f"INSERT OR REPLACE INTO trials ({', '.join(COLUMNS)}) VALUES ({marks})", values)
         except sqlite3.Error as error:
             raise NotWritten(f"cannot write {short(self.path)}: {error}") from None
         self.results[result.key] = result

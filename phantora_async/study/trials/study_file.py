@@ -97,6 +97,9 @@ def read(study: str | os.PathLike[str] | Mapping[str, Any]) -> Study:
         searching = _searching(top, reader)
     top.end()
     kept = [one for one in found if one is not None]
+    for key in goal.more_memory:
+        if not any(key in one.chosen for one in kept) and (searching is None or key not in searching.search.ranges):
+            raise top.error("more_memory", f"no trial chooses {key}")
     if not kept and searching is None:
         raise fault(f"{source.path}: no trials{', for none of which `only` holds' if found else ''}")
     return Study(list({one.key: one for one in kept}.values()), goal, searching)

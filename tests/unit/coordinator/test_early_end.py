@@ -64,3 +64,37 @@ def test_steps_that_were_never_found() -> None:
     assert "no optimizer steps were found" in early_end(host(0, 0, HostState.FINISHED)).missed()
     assert early_end(host(0, 2, HostState.FINISHED)).missed() == ""
     assert early_end(host(0, 0, HostState.FINISHED), steps=0).missed() == ""
+
+
+def with_steps(*each_ms: int, steps: int, most_ms: int) -> EarlyEnd:
+    """`each_ms`: of step 2 and those after it, as far as they have ended."""
+    ends_ns = [sum(each_ms[:number]) * 1_000_000 for number in range(len(each_ms) + 1)]
+    results = SimpleNamespace(step_instants=[SimpleNamespace(device_ns=at_ns) for at_ns in ends_ns])
+    timeline: Any = SimpleNamespace(hosts=(), output=SimpleNamespace(results=results), now_ns=0, limit_ns=NEVER)
+    return EarlyEnd(replace(SPEC, steps=steps, most_step_ns=most_ms * 1_000_000), timeline)
+
+
+@pytest.mark.parametrize(
+    ("each_ms", "reached"),
+    [
+        ((99, 99, 11, 12), False),  # steps 2 and 3 do not count; two of the five that do are slow
+        ((1, 1, 11, 12, 13), True),
+        ((1, 1, 11, 9, 12, 13), True),
+        ((1, 1, 10, 10, 10, 10), False),
+        ((1, 1, 11, 9, 9, 12, 13), False),  # the last step has ended: so does the run
+    ],
+)
+def test_more_than_half_of_the_steps_that_count_are_too_slow(each_ms: tuple[int, ...], reached: bool) -> None:
+    """Of eight steps, five count: three that are slow decide."""
+    assert with_steps(*each_ms, steps=8, most_ms=10).reached(Stop.BUDGET) is reached
+
+
+def test_what_the_report_says_of_steps_that_are_too_slow() -> None:
+    """Whatever has been simulated after the step that decided."""
+    for later in ((), (14,)):
+        told = with_steps(1, 1, 12, 9, 11, 13, *later, steps=8, most_ms=10).document()
+        assert told["over_budget"] == {"figure": "step", "rank": 0, "step": 7, "at_least_ns": 11_000_000}
+        assert told["text"] == (
+            "stopped after step 7 by --max-step-time: 3 of the 5 steps that would count took 11.00 ms at least, of "
+            "10.00 ms; figures of time are incomplete"
+        )

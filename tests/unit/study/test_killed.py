@@ -18,6 +18,7 @@ import json, os, signal, sys
 from pathlib import Path
 from phantora_async.api import running
 from phantora_async.api.results import Run
+from phantora_async.errors import OverBudget
 from phantora_async.study.sweeping import sweep
 from tests.unit.study.conftest import made
 
@@ -30,11 +31,16 @@ def run(options, environment):
         os.kill(os.getpid(), signal.SIGKILL)
     simulated = made(options)
     batch = int(options.arguments[1])
-    simulated["step"]["median_ns"] = 10**8 * (20 + (batch - 40) ** 2)
+    step_ns = simulated["step"]["median_ns"] = 10**8 * (20 + (batch - 40) ** 2)
+    if options.max_step_time and step_ns > float(options.max_step_time[:-2]):
+        error = OverBudget("over budget")
+        over = {"figure": "step", "step": 2, "at_least_ns": step_ns}
+        error.run = Run({"simulated": simulated, "stopped": {"text": "", "over_budget": over}}, Path("report.json"))
+        raise error
     return Run({"simulated": simulated}, Path("report.json"))
 
 running.run_with = run
-print(json.dumps([one.trial.name for one in sweep(study, folder="kept").trials]))
+print(json.dumps([[one.trial.name, one.unfit] for one in sweep(study, folder="kept").trials]))
 """
 RUN = {"script": "train.py", "world_size": 2}
 GRID = {"run": RUN, "grid": {"--batch": [1, 2, 3, 4, 5]}}
@@ -43,6 +49,7 @@ SEARCH = {
     "run": RUN,
     "search": {"trials": 12, "at_a_time": 3, "ranges": {"--batch": {"from": 1, "to": 64}}},
 }
+PRUNED = GRID | {"prune": True, "tokens_per_step": 1000, "objectives": ["time"], "grid": {"--batch": [9, 8, 7, 10, 6]}}
 
 
 def run(study: dict[str, Any], folder: Path, deadly: int) -> subprocess.CompletedProcess[str]:
@@ -52,7 +59,7 @@ def run(study: dict[str, Any], folder: Path, deadly: int) -> subprocess.Complete
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
-@pytest.mark.parametrize("study", [GRID, SEARCH], ids=["grid", "search"])
+@pytest.mark.parametrize("study", [GRID, SEARCH, PRUNED], ids=["grid", "search", "pruned"])
 def test_a_killed_sweep_comes_to_the_same_trials(runs: Runs, tmp_path: Path, study: dict[str, Any]) -> None:
     if study is SEARCH:
         pytest.importorskip("optuna")
@@ -62,6 +69,7 @@ def test_a_killed_sweep_comes_to_the_same_trials(runs: Runs, tmp_path: Path, stu
         (folder / "train.py").write_text("pass\n")
     at_once = run(study, whole, 0)
     assert at_once.returncode == 0, at_once.stderr
+    assert at_once.stdout.count("pruned: step at least") == (3 if study is PRUNED else 0)
     assert run(study, killed, 4).returncode == -signal.SIGKILL
     done = run(study, killed, 0)
     assert (done.returncode, done.stdout) == (0, at_once.stdout)

@@ -1,0 +1,140 @@
+"""Which trials need not be run to their end, or not at all.
+
+By memory: a run ends as soon as it exceeds a limit of memory, and a trial that has more of what needs memory
+(`more_memory` in the study) than one that does not fit is not begun. By time (`prune = true`): a run ends when so many
+of its steps have been so slow that it is certain to be no better than the best trial that is known. What is recorded
+for other machines runs to its end.
+
+What was pruned is kept like other results, and tried again when it does not follow any more: when a limit is larger
+now, or what it was compared with is no trial of the study.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from phantora_async.budget import OF_MEMORY, Limits
+from phantora_async.config import servers_of
+from phantora_async.options import RunOptions
+from phantora_async.study.trials.goal import MONEY, Goal
+from phantora_async.study.trials.results import NO_MEMORY, NOT_RUN, PRUNED, Result
+from phantora_async.study.trials.trial import Trial
+from profiles import Price, load_cluster
+
+SLOWER = 1 + 1e-9
+"""A run that is just as good is not ended."""
+
+
+@dataclass
+class Pruning:
+    goal: Goal = field(default_factory=Goal)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    trials: dict[str, Trial] = field(default_factory=dict)
+    """All of the study that are known by now, by their keys."""
+
+    def limits(self, trial: Trial, results: Mapping[str, Result]) -> Limits:
+        """Of a run of this trial alone."""
+        limits = {name: value for name, value in self.goal.limits.by_figure.items() if name != "mfu"}
+        best_s = self._step_to_beat(trial, results)
+        if best_s < limits.get("step", math.inf):
+            limits["step"] = best_s * SLOWER
+        return Limits(limits)
+
+    def not_begun(self, trial: Trial, results: Mapping[str, Result]) -> Result | None:
+        """What follows from trials that do not fit."""
+        for key, other in self.trials.items():
+            result = results.get(key)
+            if result is None or result.how == NOT_RUN or not self._too_large(result):
+                continue
+            if more := self._more(trial, other):
+                reason = f"{result.name} does not fit, and this has more of {', '.join(more)}"
+                return Result(trial.key, trial.name, NOT_RUN, PRUNED, reason)
+        return None
+
+    def holds(self, trial: Trial, result: Result, results: Mapping[str, Result]) -> bool:
+        """Is what was pruned, perhaps by an earlier sweep, still to be pruned?"""
+        if result.state != PRUNED:
+            return True
+        if result.how == NOT_RUN:
+            return self.not_begun(trial, results) is not None
+        limits = self.limits(trial, results).by_figure
+        return any(value > limits.get(name, math.inf) for name, value in result.figures.items())
+
+    def in_order(self, trials: list[Trial]) -> list[Trial]:
+        """Those that need less memory come first."""
+        return sorted(trials, key=lambda one: [_number(one.chosen.get(key)) or 0.0 for key in self.goal.more_memory])
+
+    def loss(self, trial: Trial, step_s: float) -> float:
+        """Of the objective, the less the better, up to a factor that all trials share."""
+        tokens, weight = trial.tokens_per_step, 1.0
+        assert tokens is not None, "the study says how many tokens a step has"
+        if self.goal.objectives == (MONEY,):
+            price = self.prices.get(trial.gpu.name)
+            weight = math.nan if price is None else _gpus(trial) * (price.low + price.high)
+        return step_s * weight / tokens
+
+    def _step_to_beat(self, trial: Trial, results: Mapping[str, Result]) -> float:
+        """In seconds; infinite if there is none."""
+        if not self.goal.prune:
+            return math.inf
+        known = [
+            self.loss(other, result.figures["step"])
+            for key, other in self.trials.items()
+            if key != trial.key and (result := results.get(key)) is not None and self._good(result)
+        ]
+        best, of_a_second = min(filter(math.isfinite, known), default=math.inf), self.loss(trial, 1.0)
+        return best / of_a_second if math.isfinite(of_a_second) else math.inf
+
+    def _good(self, result: Result) -> bool:
+        """Within all limits, so that what it beats is really beaten."""
+        return (
+            result.good
+            and "step" in result.figures
+            and not any(row.broken for row in self.goal.limits.rows_of(result.figures))
+        )
+
+    def _too_large(self, result: Result) -> bool:
+        if result.state == NO_MEMORY:
+            return True
+        rows = self.goal.limits.rows_of(result.figures) if result.state != PRUNED or result.figures else []
+        return any(row.broken and row.value is not None and row.figure.name in OF_MEMORY for row in rows)
+
+    def _more(self, trial: Trial, than: Trial) -> list[str]:
+        """What `trial` has more of, if it has nothing else that differs, and of nothing less."""
+        keys = self.goal.more_memory
+        mine, others = ({key: value for key, value in one.chosen.items() if key not in keys} for one in (trial, than))
+        if mine != others:
+            return []
+        more = []
+        for key in keys:
+            has, had = _number(trial.chosen.get(key)), _number(than.chosen.get(key))
+            if has is None or had is None:
+                if trial.chosen.get(key) != than.chosen.get(key):
+                    return []
+            elif has < had:
+                return []
+            elif has > had:
+                more.append(key)
+        return more
+
+
+def limited(options: RunOptions, limits: Limits) -> RunOptions:
+    """With these limits as options."""
+    values = limits.by_figure
+    memory, allocated, step = (values.get(name) for name in ("memory", "allocated", "step"))
+    return replace(
+        options,
+        max_memory=None if memory is None else f"{memory:.0f}B",
+        max_allocated=None if allocated is None else f"{allocated:.0f}B",
+        max_step_time=None if step is None else f"{1e9 * step:.3f}ns",
+    )
+
+
+def _gpus(trial: Trial) -> int:
+    return sum(servers_of(trial.options, load_cluster(trial.options.cluster)))
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
