@@ -111,6 +111,10 @@ class VirtualClock:
         """`time.time_ns()` at virtual time 0."""
         return self._epoch_ns
 
+    def keep_up(self) -> None:
+        """The rank goes on when virtual time has come to where it is."""
+        self._hook.clock_ns()
+
     def read_ns(self, caller: types.FrameType) -> int | None:
         """The time that the code of this frame gets; None: it gets real time."""
         if self._state is ClockState.REAL:

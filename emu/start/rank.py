@@ -82,7 +82,11 @@ class Connection:
             local_rank=seat.local_rank,
             process=process,
         )
-        if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+        first = job.first_rank(seat.server)
+        for rank, from_ns, until_ns in job.dead_gpus:
+            if first <= rank < first + job.servers[seat.server]:
+                prepared.hook.gpu_dies(rank - first, from_ns, until_ns)
+        if job.in_step or os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
             # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
             prepared.hook.keep_in_step()
         self._pid = os.getpid()
@@ -109,6 +113,9 @@ class Connection:
             prepared.holders.step_ends()
 
         prepared.hook.at_step(step_ends)
+        if job.in_step:
+            prepared.clock.keep_up()
+            prepared.hook.at_step(prepared.clock.keep_up)
         prepared.ranges.start(prepared.clock.epoch_ns)
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)

@@ -19,7 +19,7 @@ from phantora_async.config.program import checked_module, checked_script, find_p
 from phantora_async.config.servers import isolation_of, listen_of, nccl_settings, servers_of
 from phantora_async.config.values import loading_of, routing_of, stated_value_of
 from phantora_async.errors import UsageError
-from phantora_async.faults import given_faults
+from phantora_async.faults import check_deaths, given_faults
 from phantora_async.options import PathText, RunOptions
 from phantora_async.virtual_time.speculation.policy import NEVER
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
@@ -43,6 +43,7 @@ def resolve(options: RunOptions) -> Config:
     level = isolation_of(given, len(servers))
     nccl, remarks = nccl_settings(cluster, len(servers))
     faults = given_faults(given.fault, _path(given.faults), servers, cluster)
+    check_deaths(faults, servers, folding, given.launcher)
     if given.launcher and given.module:
         raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
     script = os.fspath(given.script)

@@ -40,7 +40,7 @@ def network_of(spec: RunSpec, cluster: Cluster, since_ns: int = 0) -> NetsimNetw
     rules = spec.nccl.traffic_rules(netsim.build(cluster.network).server.nics)
     topology = netsim.build(cluster.network, cluster.network_servers(len(spec.servers)), rules)
     params = netsim.collectives.load_params(cluster.nccl)
-    faults = LinkChanges(spec.faults, topology, since_ns) if spec.faults else None
+    faults = LinkChanges(spec.faults, topology, spec.servers, since_ns) if spec.faults else None
     return NetsimNetworkModel(topology, params, spec.servers, spec.nccl, cluster.servers_per_nvlink_domain, faults)
 
 

@@ -14,6 +14,7 @@ from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
+from phantora_async.faults import Death, begin_ns
 from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.memory_kills import MemoryKills
@@ -132,6 +133,10 @@ class RunEnd:
         run_dir = self._spec.run_dir
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
+        now_ns = self._timeline.now_ns
+        dead = [str(fault) for fault in self._spec.faults if isinstance(fault, Death) and begin_ns(fault) <= now_ns]
+        if dead:
+            failure.details = f"faults until then: {', '.join(dead)}"
         failure.details = found_out.details(self._fact_builder, run_dir)
         document = found_out.document(self._fact_builder, run_dir)
         return Outcome(failure, self.report(usage, restarts, int(failure.exit_code), document))

@@ -7,11 +7,12 @@ Goes out: faults, each with its instants; paces of GPUs and hosts; capacities of
 May import: emu.contract, netsim, profiles, errors, wording.
 """
 
-from phantora_async.faults.checking import given_faults
-from phantora_async.faults.effects import paces_of, slow_loaders
+from phantora_async.faults.checking import check_deaths, given_faults
+from phantora_async.faults.effects import dead_gpus, paces_of, slow_loaders
 from phantora_async.faults.files import read_faults
 from phantora_async.faults.grammar import FORMS, parse
 from phantora_async.faults.kinds import (
+    Death,
     EccRetry,
     Fault,
     FaultError,
@@ -26,6 +27,7 @@ from phantora_async.faults.kinds import (
 
 __all__ = [
     "FORMS",
+    "Death",
     "EccRetry",
     "Fault",
     "FaultError",
@@ -36,6 +38,8 @@ __all__ = [
     "SlowLink",
     "SlowLoader",
     "begin_ns",
+    "check_deaths",
+    "dead_gpus",
     "given_faults",
     "paces_of",
     "parse",

@@ -7,8 +7,18 @@ from functools import partial
 from hashlib import blake2b
 
 from emu.contract.records import DeviceKind
-from phantora_async.faults.kinds import EccRetry, Fault, JitteryHost, SlowGpu, SlowHost, SlowLoader
-from phantora_async.faults.pace import FULL_PACE, NO_PACES, Pace, Paces, Parts, slowed
+from phantora_async.faults.kinds import (
+    DeadGpu,
+    DeadNode,
+    EccRetry,
+    Fault,
+    JitteryHost,
+    Period,
+    SlowGpu,
+    SlowHost,
+    SlowLoader,
+)
+from phantora_async.faults.pace import FULL_PACE, NEVER, NO_PACES, Pace, Paces, Parts, slowed
 
 Slow = tuple[int, int, int]
 """From, until, share."""
@@ -19,6 +29,8 @@ def paces_of(faults: Sequence[Fault], servers: Sequence[int]) -> Paces:
     gpus: dict[int, list[Slow]] = {}
     hosts: dict[int, list[Slow]] = {}
     jitters: dict[int, JitteryHost] = {}
+    dead_gpus: dict[int, Period] = {}
+    dead_nodes: dict[int, Period] = {}
     for fault in faults:
         match fault:
             case SlowGpu():
@@ -29,25 +41,42 @@ def paces_of(faults: Sequence[Fault], servers: Sequence[int]) -> Paces:
                 hosts.setdefault(fault.server, []).append((fault.period.from_ns, fault.period.until_ns, fault.share))
             case JitteryHost():
                 jitters[fault.server] = fault
-    if not (gpus or hosts or jitters):
+            case DeadGpu():
+                dead_gpus[fault.rank] = fault.period
+            case DeadNode():
+                dead_nodes[fault.server] = fault.period
+    if not (gpus or hosts or jitters or dead_gpus or dead_nodes):
         return NO_PACES
     of_hosts: dict[int, Pace] = {}
     of_devices: dict[tuple[int, int], Pace] = {}
     for server, ranks in enumerate(_ranks(servers)):
         for rank in ranks:
-            if server in hosts or server in jitters:
-                of_hosts[rank] = slowed(hosts.get(server, ()), _parts(jitters.get(server), rank))
-            if rank in gpus:
-                pace = slowed(gpus[rank])
+            dead = dead_nodes.get(server)
+            if server in hosts or server in jitters or dead is not None:
+                of_hosts[rank] = slowed(hosts.get(server, ()), _parts(jitters.get(server), rank), _dead(dead))
+            dead = dead_nodes.get(server, dead_gpus.get(rank))
+            if rank in gpus or dead is not None:
+                pace = slowed(gpus.get(rank, ()), dead=_dead(dead))
                 for other in ranks:  # a program may use the GPU of another rank of its server
                     for number in (rank - ranks[0], rank - ranks[0] + DeviceKind.APART):
                         of_devices[other, number] = pace
     return Paces(of_hosts, of_devices)
 
 
+def dead_gpus(faults: Sequence[Fault]) -> tuple[tuple[int, int, int], ...]:
+    """As the ranks are told of them: rank, from, until."""
+    return tuple(
+        (fault.rank, fault.period.from_ns, fault.period.until_ns) for fault in faults if isinstance(fault, DeadGpu)
+    )
+
+
 def slow_loaders(faults: Sequence[Fault]) -> tuple[tuple[int, int, int], ...]:
     """As the ranks are told of them: rank, nanoseconds, number of batches."""
     return tuple((fault.rank, fault.more_ns, fault.every) for fault in faults if isinstance(fault, SlowLoader))
+
+
+def _dead(period: Period | None) -> tuple[int, int]:
+    return (NEVER, NEVER) if period is None else (period.from_ns, period.until_ns)
 
 
 def _ranks(servers: Sequence[int]) -> Iterable[range]:

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 
 from phantora_async.faults.kinds import (
     DEFAULT_JITTER_EVERY_NS,
+    DeadGpu,
+    DeadNic,
+    DeadNode,
     EccRetry,
     Fault,
     FaultError,
@@ -27,6 +30,9 @@ from phantora_async.wording import UNITS_NS, printable
 FORMS = (
     "gpu RANK at SHAREx [PERIOD]",
     "gpu RANK ecc retry TIME at TIME",
+    "gpu RANK dead at TIME [for TIME|until TIME]",
+    "node SERVER dead at TIME",
+    "nic NAME dead at TIME [for TIME|until TIME]",
     "link NAME at SHAREx|down [PERIOD]",
     "link NAME flaps every TIME down TIME [PERIOD]",
     "host SERVER at SHAREx [PERIOD]",
@@ -113,7 +119,9 @@ class _Words:
         return share
 
     def period(self) -> Period:
-        from_ns = self.time() if self.maybe("from") else 0
+        return self.period_from(self.time() if self.maybe("from") else 0)
+
+    def period_from(self, from_ns: int) -> Period:
         if self.next_is("for"):
             self.take()
             until_ns = from_ns + self.time(least_ns=1)
@@ -139,8 +147,11 @@ def parse(text: str) -> Fault:
 
 def _gpu(words: _Words) -> Fault:
     rank = words.number("the number of a rank")
-    if words.choose("at", "ecc") == "at":
-        return _slow(words, lambda share, period: SlowGpu(rank, share, period))
+    match words.choose("at", "ecc", "dead"):
+        case "at":
+            return _slow(words, lambda share, period: SlowGpu(rank, share, period))
+        case "dead":
+            return DeadGpu(rank, _death(words, "until", "for"))
     words.choose("retry")
     for_ns = words.time(least_ns=1)
     words.choose("at")
@@ -153,6 +164,26 @@ def _slow(words: _Words, made: Callable[[int, Period], Fault]) -> Fault:
     fault = made(words.share(), words.period())
     words.end("from", "until", "for")
     return fault
+
+
+def _death(words: _Words, *may_follow: str) -> Period:
+    words.choose("at")
+    from_ns = words.time()
+    period = words.period_from(from_ns) if may_follow else Period(from_ns)
+    words.end(*may_follow)
+    return period
+
+
+def _node(words: _Words) -> Fault:
+    server = words.number("the number of a server")
+    words.choose("dead")
+    return DeadNode(server, _death(words))
+
+
+def _nic(words: _Words) -> Fault:
+    name = words.matching(r"\S+", "the name of a NIC's port, such as node000/nic2")[0]
+    words.choose("dead")
+    return DeadNic(name, _death(words, "until", "for"))
 
 
 def _link(words: _Words) -> Fault:
@@ -199,7 +230,14 @@ def _loader(words: _Words) -> Fault:
     return SlowLoader(rank, more_ns, every)
 
 
-_KINDS: dict[str, Callable[[_Words], Fault]] = {"gpu": _gpu, "link": _link, "host": _host, "loader": _loader}
+_KINDS: dict[str, Callable[[_Words], Fault]] = {
+    "gpu": _gpu,
+    "node": _node,
+    "nic": _nic,
+    "link": _link,
+    "host": _host,
+    "loader": _loader,
+}
 
 
 def _forms() -> str:

@@ -55,6 +55,42 @@ class EccRetry:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadGpu:
+    """Its work never ends, its links carry nothing, and CUDA calls of processes that use it fail. A process that starts
+    after the period finds it well.
+    """
+
+    rank: int
+    period: Period
+
+    def __str__(self) -> str:
+        return f"gpu {self.rank} {_dead(self.period)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadNode:
+    """Hosts, GPUs and links of the server stop, and never go on."""
+
+    server: int
+    period: Period
+
+    def __str__(self) -> str:
+        return f"node {self.server} {_dead(self.period)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadNic:
+    """Its port carries nothing."""
+
+    nic: str
+    """The port's name in the network."""
+    period: Period
+
+    def __str__(self) -> str:
+        return f"nic {self.nic} {_dead(self.period)}"
+
+
+@dataclass(frozen=True, slots=True)
 class SlowLink:
     """The link, in both directions if its name has two ends, offers this share of its capacity; 0: it is down."""
 
@@ -120,7 +156,9 @@ class SlowLoader:
         return f"loader {self.rank} +{duration(self.more_ns)} every {self.every} batches"
 
 
-Fault = SlowGpu | EccRetry | SlowLink | FlappingLink | SlowHost | JitteryHost | SlowLoader
+Death = DeadGpu | DeadNode | DeadNic
+"""The program itself reacts to these."""
+Fault = SlowGpu | EccRetry | SlowLink | FlappingLink | SlowHost | JitteryHost | SlowLoader | Death
 
 
 def begin_ns(fault: Fault) -> int:
@@ -128,9 +166,14 @@ def begin_ns(fault: Fault) -> int:
     match fault:
         case EccRetry(at_ns=at_ns):
             return at_ns
-        case SlowGpu(period=period) | SlowLink(period=period) | FlappingLink(period=period) | SlowHost(period=period):
-            return period.from_ns
-    return 0
+        case JitteryHost() | SlowLoader():
+            return 0
+    return fault.period.from_ns
+
+
+def _dead(period: Period) -> str:
+    until = "" if period.until_ns == NEVER else f" until {duration(period.until_ns)}"
+    return f"dead at {duration(period.from_ns)}{until}"
 
 
 def share_text(share: int) -> str:

@@ -8,10 +8,10 @@ from itertools import count
 from typing import NamedTuple
 
 import netsim
-from phantora_async.faults.kinds import Fault, FlappingLink, SlowLink
+from phantora_async.faults.kinds import DeadGpu, DeadNic, DeadNode, Fault, FlappingLink, SlowLink
 from phantora_async.faults.pace import FULL_PACE, NEVER
 
-_Fault = SlowLink | FlappingLink
+_Fault = SlowLink | FlappingLink | DeadGpu | DeadNode | DeadNic
 
 
 class Change(NamedTuple):
@@ -25,12 +25,16 @@ class Change(NamedTuple):
 class LinkChanges:
     """``first_ns`` is the instant of the change that ``take`` returns next; NEVER: there is none."""
 
-    def __init__(self, faults: Sequence[Fault], topology: netsim.Topology, since_ns: int = 0) -> None:
-        """Instants are counted from `since_ns` on. What has changed before comes first, at 0."""
+    def __init__(
+        self, faults: Sequence[Fault], topology: netsim.Topology, servers: Sequence[int], since_ns: int = 0
+    ) -> None:
+        """`servers`: GPUs in use on each. Instants are counted from `since_ns` on. What has changed before comes first,
+        at 0.
+        """
         of_links: dict[int, list[_Fault]] = {}
         for fault in faults:
             if isinstance(fault, _Fault):
-                for link in netsim.find_links(topology.links, fault.link):
+                for link in links_of(fault, topology, servers):
                     of_links.setdefault(link, []).append(fault)
         self._changes = merge(
             *(_changes(link, topology.links[link].gbps, mine, since_ns) for link, mine in of_links.items())
@@ -51,6 +55,24 @@ class LinkChanges:
         change, self._first = self._first, next(self._changes, None)
         assert change is not None, "there is no change"
         return change
+
+
+def links_of(fault: _Fault, topology: netsim.Topology, servers: Sequence[int]) -> Sequence[int]:
+    """Numbers of the links that it changes. Raises TopologyError if it names one that the network does not have; a GPU
+    or a server of a network that does not name its links so has none.
+    """
+    match fault:
+        case SlowLink(link=name) | FlappingLink(link=name) | DeadNic(nic=name):
+            return netsim.find_links(topology.links, name)
+        case DeadNode(server=server):
+            owner = f"node{server:03}/"
+        case DeadGpu(rank=rank):
+            server = 0
+            while rank >= servers[server]:
+                rank -= servers[server]
+                server += 1
+            owner = f"node{server:03}/gpu{rank}:"
+    return [number for number, link in enumerate(topology.links) if link.name.startswith(owner)]
 
 
 def _changes(link: int, gbps: float, faults: Sequence[_Fault], since_ns: int) -> Iterator[Change]:
@@ -75,7 +97,7 @@ def _changes(link: int, gbps: float, faults: Sequence[_Fault], since_ns: int) ->
 def _instants(fault: _Fault) -> Iterator[int]:
     """At which its effect may change, in order."""
     period = fault.period
-    if isinstance(fault, SlowLink):
+    if not isinstance(fault, FlappingLink):
         yield period.from_ns
     else:
         for down_ns in count(period.from_ns, fault.every_ns):
@@ -95,6 +117,6 @@ def _share(faults: Sequence[_Fault], at_ns: int) -> int:
             continue
         if isinstance(fault, SlowLink):
             share = share * fault.share // FULL_PACE
-        elif (at_ns - fault.period.from_ns) % fault.every_ns < fault.down_ns:
+        elif not isinstance(fault, FlappingLink) or (at_ns - fault.period.from_ns) % fault.every_ns < fault.down_ns:
             share = 0
     return share

@@ -28,12 +28,20 @@ class Parts:
 
 class Pace:
     """``changes``: (instant, pace from then on), in order; before the first one it is FULL_PACE. ``parts`` multiplies
-    that. Whoever asks counts instants from ``origin_ns`` on.
+    that. Whoever asks counts instants from ``origin_ns`` on. ``dead``: from when until when it is not slow, but broken;
+    its pace is 0 then.
     """
 
-    __slots__ = ("_changes", "_origin_ns", "_parts", "done_until", "known_ns", "paces", "starts")
+    __slots__ = ("_changes", "_dead", "_origin_ns", "_parts", "done_until", "known_ns", "paces", "starts")
 
-    def __init__(self, changes: Iterable[tuple[int, int]], parts: Parts | None = None, origin_ns: int = 0) -> None:
+    def __init__(
+        self,
+        changes: Iterable[tuple[int, int]],
+        parts: Parts | None = None,
+        origin_ns: int = 0,
+        dead: tuple[int, int] = (NEVER, NEVER),
+    ) -> None:
+        self._dead = dead
         self._changes = [(0, FULL_PACE), *changes]
         self._origin_ns = origin_ns
         assert self._changes == sorted(self._changes, key=lambda change: change[0]), "changes are in order"
@@ -80,7 +88,17 @@ class Pace:
 
     def since(self, origin_ns: int) -> Pace:
         """This pace, for one who counts instants from there on."""
-        return Pace(self._changes[1:], self._parts, origin_ns)
+        return Pace(self._changes[1:], self._parts, origin_ns, self._dead)
+
+    @property
+    def dies_ns(self) -> int:
+        """From this instant on it is broken; NEVER: it never is."""
+        from_ns, _ = self._dead
+        return NEVER if from_ns == NEVER else from_ns - self._origin_ns
+
+    def is_dead(self, at_ns: int) -> bool:
+        from_ns, until_ns = self._dead
+        return from_ns <= at_ns + self._origin_ns < until_ns
 
     def at(self, at_ns: int) -> int:
         """The pace from this instant on."""
@@ -123,14 +141,18 @@ class Pace:
         return [(self.starts[place] - origin_ns, self.paces[place]) for place in range(first, last)]
 
 
-def slowed(periods: Sequence[tuple[int, int, int]], parts: Parts | None = None) -> Pace:
+def slowed(
+    periods: Sequence[tuple[int, int, int]], parts: Parts | None = None, dead: tuple[int, int] = (NEVER, NEVER)
+) -> Pace:
     """From (from_ns, until_ns, share in FULL_PACE parts). Shares of periods that overlap are multiplied."""
+    if dead[0] != NEVER:
+        periods = (*periods, (*dead, 0))
     instants = sorted({at_ns for from_ns, until_ns, _ in periods for at_ns in (from_ns, until_ns) if at_ns < NEVER})
     changes = []
     for at_ns in instants:
         shares = [share for from_ns, until_ns, share in periods if from_ns <= at_ns < until_ns]
         changes.append((at_ns, reduce(lambda pace, share: pace * share // FULL_PACE, shares, FULL_PACE)))
-    return Pace(changes, parts)
+    return Pace(changes, parts, dead=dead)
 
 
 @dataclass(frozen=True, slots=True)

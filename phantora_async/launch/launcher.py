@@ -24,7 +24,7 @@ from emu.contract.messages import ControlSocket
 from phantora_async import compile_cache
 from phantora_async.config import FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
-from phantora_async.faults import slow_loaders
+from phantora_async.faults import Death, dead_gpus, slow_loaders
 from phantora_async.launch.runtime import HOOK, Runtime, free_port
 from phantora_async.remote.wire import TOKEN_VARIABLE
 
@@ -110,6 +110,8 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         cpus=config.cluster.cpus_per_server,
         loaders=config.loading.text,
         slow_loaders=slow_loaders(config.faults),
+        dead_gpus=dead_gpus(config.faults),
+        in_step=any(isinstance(fault, Death) for fault in config.faults),
         host_scale=config.host.scale,
         hosted=hosted(config),
         script=config.script,

@@ -12,7 +12,7 @@ from typing import Any
 
 import netsim
 from phantora_async.errors import UsageError
-from phantora_async.faults import Fault, SlowLoader, given_faults, parse
+from phantora_async.faults import Death, Fault, SlowLoader, given_faults, parse
 from phantora_async.kernel_times import find
 from phantora_async.recording import Recording
 from phantora_async.run_spec import RunSpec
@@ -80,6 +80,8 @@ def _faults(recording: Recording, changes: Changes, spec: RunSpec) -> tuple[Faul
         raise UsageError(f"fault {NONE}: it excludes other faults")
     faults = given_faults([] if NONE in texts else texts, file, spec.servers, spec.cluster)
     for fault in faults:
+        if isinstance(fault, Death):
+            raise UsageError(f"fault '{fault}': the program reacts to it", "run the script with this fault")
         if isinstance(fault, SlowLoader) and str(fault) not in recorded:
             raise UsageError(
                 f"fault '{fault}': when batches come is a part of the recording", "run the script with this fault"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from phantora_async.virtual_time.entities import Entry, Host, NcclKernel, Stream
+from phantora_async.virtual_time.entities import Device, Entry, Host, NcclKernel, Stream
 
 NEVER = 1 << 62
 NETWORK = -1
@@ -50,6 +50,14 @@ class EventQueue:
         self.seq = seq = self.seq + 1
         target.due = entry = (at_ns, target.order, seq, target)
         heappush(self.heap, entry)
+
+    def push_at_death(self, host: Host, device: Device) -> bool:
+        """If the GPU dies one day, that is the host's event to come. Returns whether it does."""
+        pace = device.pace
+        if pace is None or not self.now_ns <= pace.dies_ns < NEVER:
+            return False
+        self.push(pace.dies_ns, host)
+        return True
 
     def drop(self, target: Stream | Host) -> None:
         """The target's event does not come."""

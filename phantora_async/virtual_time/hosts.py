@@ -10,7 +10,7 @@ from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.errors import ProtocolError
 from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.over_time import LEAST_PARTS, MemoryChange, Samples
-from phantora_async.virtual_time import events
+from phantora_async.virtual_time import events, host_waits
 from phantora_async.virtual_time.announcer import Announcer
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
@@ -153,7 +153,11 @@ class Hosts:
         """Is there room for so many launches? If not, the host waits for it: for an empty stream if they never fit."""
         if stream.launches + launches <= self._queue_depth or not stream.launches:
             return True
+        if stream.device.is_dead(self._event_queue.now_ns):
+            stream.queue_limit = -1
+            return self._goes_on(host)
         stream.queue_limit = max(self._queue_depth - launches, 0)
+        self._event_queue.push_at_death(host, stream.device)
         host.retry = True
         return self.block(host, HostState.WAITS_QUEUE, stream)
 
@@ -304,28 +308,25 @@ class Hosts:
         return True
 
     def _host_wait(self, host: Host, record: records.HostWait) -> bool:
-        if record.scope == ScopeKind.EVENT:
-            recording = host.recording(record.recording)
-            if recording.done_ns >= 0:
-                return True
-            self._streams.await_recording(recording, host)
-            host.cursor += 1
-            return self.block(host, HostState.WAITS_EVENT, recording)
-        if record.scope == ScopeKind.STREAM:
-            stream = host.stream(record.stream)
-            if not stream.state:
-                return True
-            stream.host_waits = True
-            host.cursor += 1
-            return self.block(host, HostState.WAITS_STREAM, stream)
-        if record.scope != ScopeKind.DEVICE:
-            raise ProtocolError(host.rank, f"HOST_WAIT with scope {record.scope}")
-        device = host.devices.get(record.stream)
-        if device is None or not device.busy_streams:
+        awaited = host_waits.awaited(host, record)
+        if awaited is None:
             return True
-        device.host_waits = True
-        host.cursor += 1
-        return self.block(host, HostState.WAITS_DEVICE, device)
+        if awaited.device.is_dead(self._event_queue.now_ns):
+            return self._goes_on(host)
+        host_waits.begin(host, awaited.what, self._streams)
+        if self._event_queue.push_at_death(host, awaited.device):
+            host.retry = True
+        else:
+            host.cursor += 1
+        return self.block(host, awaited.state, awaited.what)
+
+    def _goes_on(self, host: Host) -> bool:
+        """The host's GPU is dead: it waits no more."""
+        if host.waits_for is not None:
+            host_waits.end(host, self._log)
+            self._set_state(host, HostState.RUNNING)
+            host.waits_for = None
+        return True
 
     # ---- NCCL ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Segments of several streams of one GPU share it (``profiles.gpu_sharing``).
 from __future__ import annotations
 
 from emu.contract import records
-from phantora_async.faults.pace import FULL_PACE
+from phantora_async.faults.pace import FULL_PACE, NEVER
 from phantora_async.virtual_time.announcer import Announcer
 from phantora_async.virtual_time.entities import (
     Device,
@@ -254,7 +254,8 @@ class Streams:
         device.resident += 1
         if device.resident == 1 and device.running:
             self._change_rates(device)
-        self._event_queue.arrived.append(kernel)
+        if not device.is_dead(now_ns):
+            self._event_queue.arrived.append(kernel)
         if self._heard and kernel.host.rank in self._heard:
             self._announcer.tell(kernel.host, NcclBegan(now_ns, kernel.stream.id))
 
@@ -333,4 +334,4 @@ def paced_floor_ns(now_ns: int, host: Host, device: Device, record: records.Segm
     after_ns = max(record.tail_ns - record.tail_work_ns, 0)
     launched_ns = now_ns + after_ns if host.pace is None else host.pace.lasts(now_ns, after_ns)
     work_ns = record.tail_ns - after_ns
-    return launched_ns + work_ns if device.pace is None else device.pace.lasts(launched_ns, work_ns)
+    return min(launched_ns + work_ns if device.pace is None else device.pace.lasts(launched_ns, work_ns), NEVER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,6 +34,20 @@ def test_a_run_and_a_replay_with_the_same_faults(run: Run, shared_run: Run, tmp_
     assert found["step"]["each_ns"] == ran.simulated["step"]["each_ns"]
     assert ran.simulated["ranks"][1]["compute_ns"] > 10 * recorded.simulated["ranks"][1]["compute_ns"]
     assert ran.simulated["step"]["max_ns"] > 2 * recorded.simulated["step"]["max_ns"]
+
+
+def test_a_dead_gpu_is_an_error_of_cuda_at_its_rank(run: Run) -> None:
+    well = run("deaths.py", options=("--fault", "gpu 1 dead at 1h"))
+    assert well.exit_code == 0, well.output
+    step_ns = well.simulated["virtual_ns"] // 9
+    done = run("deaths.py", options=("--fault", f"gpu 1 dead at {5 * step_ns}ns"))
+    assert done.exit_code == 1
+    failed = re.search(r"FAILS at (\S+) AcceleratorError CUDA error: unknown error", done.log(1))
+    assert failed is not None, done.log(1)
+    assert float(failed[1]) * 1e9 == pytest.approx(5 * step_ns, abs=step_ns / 2)
+    assert done.log(0).count("STEP") == done.log(1).count("STEP") > 0, "nobody goes on without it"
+    assert "rank 1 (server 0) ended with exit code 1: torch.AcceleratorError: CUDA error: unknown error" in done.output
+    assert f"faults until then: gpu 1 dead at {5 * step_ns}ns" in done.output
 
 
 def test_a_slow_loader(run: Run) -> None:

@@ -23,12 +23,27 @@ def train(
     gpus: int = 2,
     servers: int = 1,
     isolation: str = "auto",
+    faults: tuple[str, ...] = (),
 ) -> Finished:
     """`script`: the rank that fails, how, in which step, how often."""
     folder.mkdir()
     command = ["--nproc-per-node", str(gpus), "--max-restarts", str(restarts), *options]
-    run_options = ("--nproc-per-node", str(gpus), "--isolation", isolation, "--launcher", "--")
+    faults = tuple(word for fault in faults for word in ("--fault", fault))
+    run_options = ("--nproc-per-node", str(gpus), "--isolation", isolation, *faults, "--launcher", "--")
     return run(Path("torchrun"), *command, SCRIPT, *script, str(folder), n=gpus * servers, options=run_options)
+
+
+def test_a_job_goes_on_once_its_gpu_is_well_again(run: Run, tmp_path: Path) -> None:
+    done = train(run, tmp_path / "files", "9", "raises", "9", "0", faults=("gpu 1 dead at 35ms for 50ms",))
+    assert done.exit_code == 0, done.output
+    log = done.log(0)
+    assert "torch.AcceleratorError: CUDA error: unknown error" in log
+    (restart,) = done.simulated["restarts"]
+    assert (restart["rank"], restart["exit_code"]) == (1, 1)
+    assert starts(log, 0) == starts(log, 1)
+    resumed = starts(log, 0)[-1][1]
+    assert 0 < resumed < 6, "from a checkpoint"
+    assert steps_done(log, 0) == [*range(resumed), *range(resumed, 6)]
 
 
 def starts(log: str, rank: int) -> list[tuple[int, int]]:

@@ -31,3 +31,18 @@ void ph_count_unmodelled_read(void) {
 PH_EXPORT void phantora_count_read(void) { ph_count_unmodelled_read(); }
 
 PH_EXPORT uint64_t phantora_unmodelled_reads(void) { return atomic_load(&ph_counts.unmodelled_reads); }
+
+static struct {
+    uint64_t from_ns, until_ns;
+} deaths[PH_MAX_DEVICES];
+
+void ph_gpu_dies(int gpu, uint64_t from_ns, uint64_t until_ns) {
+    deaths[gpu].from_ns = from_ns;
+    deaths[gpu].until_ns = until_ns;
+}
+
+void ph_gpus_at(uint64_t now_ns) {
+    for (int gpu = 0; gpu < PH_MAX_DEVICES; gpu++)
+        if (deaths[gpu].from_ns <= now_ns && now_ns < deaths[gpu].until_ns)
+            atomic_fetch_or(&ph_run.dead, UINT64_C(1) << gpu);
+}

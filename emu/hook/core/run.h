@@ -15,9 +15,15 @@ typedef struct ph_run_state {
     bool alone;    /* PHANTORA_DETACHED=1, for tests without a coordinator: every cost is a fixed value */
     bool in_step;  /* the host really waits where the program waits for the device: see phantora_keep_in_step */
     uint32_t rank, world_size, server, local_rank;
-    uint32_t process; /* tells the processes of one rank apart: 0 is the first */
+    uint32_t process;          /* tells the processes of one rank apart: 0 is the first */
+    atomic_uint_fast64_t dead; /* GPUs of the server that the process can no longer use, a bit each */
 } ph_run_state;
 extern ph_run_state ph_run;
+
+/* A GPU of the server is dead between two instants. A process that hears of an instant between them has lost it for
+ * good: as with real CUDA, a new process may use it once it is well again. */
+void ph_gpu_dies(int gpu, uint64_t from_ns, uint64_t until_ns);
+void ph_gpus_at(uint64_t now_ns);
 
 /* Totals so far: those of a COUNTERS record. */
 typedef struct ph_counters {

@@ -44,6 +44,7 @@ enum {
     CUDA_CAPTURE_IMPLICIT = 906,
     CUDA_CAPTURED_EVENT = 907,
     CUDA_CAPTURE_WRONG_THREAD = 908,
+    CUDA_UNKNOWN = 999,
 };
 
 /* cudaFuncAttribute */

@@ -10,11 +10,17 @@
 #ifndef PHANTORA_CUDART_H
 #define PHANTORA_CUDART_H
 
+#include "core/run.h"
 #include "device/device.h"
 #include "threads/thread.h"
 #include "streams/event.h"
 
+/* The error of the current device if it is dead; else the status. Watchdogs see neither: the program does, in its own
+ * time. */
+int cudart_alive(int status);
+
 static inline int result(int status) {
+    if (UNLIKELY(atomic_load_explicit(&ph_run.dead, memory_order_relaxed))) status = cudart_alive(status);
     if (UNLIKELY(status != CUDA_OK)) ph_self()->last_error = status;
     return status;
 }

@@ -2,6 +2,7 @@
  * Names and texts of errors. Where the runtime and the driver both have an error its number is the same; the names
  * differ.
  */
+#include "cudart/cudart.h"
 #include "cuda/types.h"
 #include "threads/thread.h"
 
@@ -88,6 +89,11 @@ PH_EXPORT int cuGetErrorString(int code, const char **text) {
     int i = index_of(code);
     *text = i < NERRORS ? errors[i].text : NULL;
     return *text ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+int cudart_alive(int status) {
+    bool dead = ph_run.dead >> ph_visible_gpu(ph_self()->device) & 1;
+    return dead && !ph_thread_is_watcher() ? CUDA_UNKNOWN : status;
 }
 
 PH_EXPORT int cudaGetLastError(void) {

@@ -16,6 +16,7 @@
 #include "core/alloc.h"
 #include "op_stream/warn.h"
 #include "data/data.h"
+#include "device/device.h"
 #include "graphs/capture.h"
 #include "nccl/nccl.h"
 #include "core/run.h"
@@ -304,6 +305,7 @@ static int launch(nccl_call *calls, size_t ncalls) {
 }
 
 int nccl_submit(const nccl_call *call) {
+    if (UNLIKELY(ph_run.dead) && ph_run.dead >> ph_visible_gpu(call->comm->device) & 1) return NCCL_ERROR_CUDA;
     if (group.depth == 0) {
         nccl_call alone = *call;
         return launch(&alone, 1);

@@ -27,6 +27,7 @@ PH_EXPORT uint64_t phantora_clock_ns(void) {
     ph_ask(PH_KIND_CLOCK_READ, &question, sizeof question, NULL, 0, &answer, sizeof answer);
     atomic_store(&heard.answer_ns, answer.now_ns);
     atomic_store(&heard.host_ns, host);
+    ph_gpus_at(answer.now_ns);
     return answer.now_ns;
 }
 

@@ -158,6 +158,11 @@ PH_EXPORT void phantora_number_process(uint32_t process) {
  * it then does to the outside, such as writing a checkpoint, it does in the order of virtual time. */
 PH_EXPORT void phantora_keep_in_step(void) { ph_run.in_step = true; }
 
+/* The same, and a GPU of the server dies at an instant. */
+PH_EXPORT void phantora_gpu_dies(uint32_t gpu, uint64_t from_ns, uint64_t until_ns) {
+    ph_gpu_dies((int)gpu, from_ns, until_ns);
+}
+
 void phantora_flush(void);
 
 /* 0, or a negative errno: -EPROTO for a cost table of another version. */

@@ -78,6 +78,9 @@ class Device:
     """When its accounts are noted next in ``samples``."""
     samples: Samples | None = kept()
 
+    def is_dead(self, now_ns: int) -> bool:
+        return self.pace is not None and self.pace.is_dead(now_ns)
+
     def account(self, now_ns: int) -> None:
         """Books the time since the last call; called before anything changes that decides where time goes."""
         if now_ns >= self.sample_ns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from emu.contract import records
 from emu.contract.records import DeviceKind
 from phantora_async.errors import ProtocolError
-from phantora_async.faults.pace import Pace
+from phantora_async.faults.pace import NEVER, Pace
 from phantora_async.over_time import MemoryChange
 from phantora_async.virtual_time.entities.device import NO_SHARES, Device, Shares
 from phantora_async.virtual_time.entities.fields import constant, entity, kept, logged, saved
@@ -146,7 +146,11 @@ class Host:
             return self.clock_ns
         fact = self.log[self.cursor]
         due_ns: int = self.clock_ns + fact.host_ns
-        return due_ns if self.pace is None or sleeps(fact) else self.pace.lasts(self.clock_ns, fact.host_ns)
+        if self.pace is None:
+            return due_ns
+        if not sleeps(fact):
+            due_ns = self.pace.lasts(self.clock_ns, fact.host_ns)
+        return NEVER if self.pace.is_dead(due_ns) else due_ns
 
     def forget(self, needed: int) -> None:
         """Facts before number `needed` will not be executed again; they are dropped when there are many. The last one

@@ -19,7 +19,7 @@ from phantora_async.faults import (
     parse,
     read_faults,
 )
-from phantora_async.faults.kinds import Period
+from phantora_async.faults.kinds import DeadGpu, DeadNic, DeadNode, Period
 from phantora_async.faults.pace import NEVER
 
 MS, S = 10**6, 10**9
@@ -40,6 +40,10 @@ MS, S = 10**6, 10**9
         ("host 1 jitter 5% seed 7", JitteryHost(1, 50_000, 10 * MS, 7)),
         ("host 1 jitter 0.25% every 1ms seed 0", JitteryHost(1, 2_500, MS, 0)),
         ("loader 2 +50ms every 10 batches", SlowLoader(2, 50 * MS, 10)),
+        ("gpu 17 dead at 3s", DeadGpu(17, Period(3 * S))),
+        ("gpu 17 dead at 3s until 5s", DeadGpu(17, Period(3 * S, 5 * S))),
+        ("node 2 dead at 5s", DeadNode(2, Period(5 * S))),
+        ("nic node000/nic2 dead at 1s", DeadNic("node000/nic2", Period(S))),
     ],
 )
 def test_a_text_and_back(text: str, fault: Fault) -> None:
@@ -50,6 +54,7 @@ def test_a_text_and_back(text: str, fault: Fault) -> None:
 @pytest.mark.parametrize(
     ("text", "same"),
     [
+        ("gpu 17 dead at 3s for 60s", "gpu 17 dead at 3s until 63s"),
         ("gpu  17  at 0.70x   from 3000ms", "gpu 17 at 0.7x from 3s"),
         ("gpu 17 at 0.7x from 3s for 2s", "gpu 17 at 0.7x from 3s until 5s"),
         ("gpu 17 at 0.7x for 2s", "gpu 17 at 0.7x until 2s"),
@@ -65,9 +70,11 @@ def test_other_ways_to_say_the_same(text: str, same: str) -> None:
     ("text", "said", "hint"),
     [
         ("", "the text is empty", "forms: "),
-        ("gpus 17 at 0.7x", "expected gpu or link or host or loader, found gpus", "did you mean gpu?"),
+        ("gpus 17 at 0.7x", "expected gpu or node or nic or link or host or loader, found gpus", "did you mean gpu?"),
         ("gpu x at 0.7x", "after 'gpu': expected the number of a rank, found x", ""),
-        ("gpu 17", "after '17': expected at or ecc, found the end", "forms: "),
+        ("gpu 17 dead", "after 'dead': expected at, found the end", "forms: "),
+        ("node 2 dead at 5s for 2s", "after '5s': expected the end, found for", ""),
+        ("gpu 17", "after '17': expected at or ecc or dead, found the end", "forms: "),
         ("gpu 17 at 0.7", "after 'at': expected a share of the speed such as 0.7x, found 0.7", "did you mean 0.7x?"),
         ("gpu 17 at 70%", "expected a share of the speed", "did you mean 0.7x?"),
         ("gpu 17 at 1.5x", "expected a share above 0x and at most 1x", ""),

@@ -30,7 +30,7 @@ TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
 
 
 def changes(*texts: str, since_ns: int = 0, most: int = 20) -> list[tuple[int, str, float]]:
-    found = LinkChanges([parse(text) for text in texts], GRAPH, since_ns)
+    found = LinkChanges([parse(text) for text in texts], GRAPH, (1,), since_ns)
     taken = []
     while found.first_ns < 1 << 62 and len(taken) < most:
         change = found.take()
@@ -78,7 +78,7 @@ def send(nbytes: int, number: int = 0) -> Collective:
 
 
 def network(*texts: str) -> NetsimNetworkModel:
-    faults = LinkChanges([parse(text) for text in texts], TOPOLOGY)
+    faults = LinkChanges([parse(text) for text in texts], TOPOLOGY, (8, 8))
     return NetsimNetworkModel(TOPOLOGY, load_params("hopper"), (8, 8), faults=faults)
 
 
@@ -155,3 +155,17 @@ def test_late_facts_do_not_change_the_answer() -> None:
 
     assert ends((0, 1, 2)) == ends((2, 1, 0)) == ends((1, 2, 0))
     assert len(ends((0, 1, 2))) == 3
+
+
+@pytest.mark.parametrize("fault", ["nic node000/nic0 dead at 1s", "gpu 0 dead at 1s", "node 1 dead at 1s"])
+def test_what_dies_carries_nothing(fault: str) -> None:
+    net = network(fault)
+    net.begin(send(NBYTES), 0)
+    assert net.next_ns() is None
+    whole = network("gpu 1 dead at 1s")
+    assert end_of(whole, send(NBYTES)) == end_of(network(), send(NBYTES))
+
+
+def test_a_nic_that_comes_back() -> None:
+    lasts_ns = end_of(network(), send(NBYTES))
+    assert end_of(network("nic node000/nic0 dead at 500ms for 2s"), send(NBYTES)) == lasts_ns + 2 * S
