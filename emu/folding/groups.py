@@ -57,6 +57,7 @@ def _noting_members(ranks: FoldedRanks, hook: Hook, real: Any) -> Any:
             ranks.store = store
         group = ranks.begin(tuple(members) or tuple(range(size)), name)
         own = GroupStore(store, group, name, ranks, hook.comm_members)
+        ranks.stores.append(own)
         hook.split_members(group.members, each_its_own=False)
         try:
             return real(size, place, members, backend, own, name, *rest, **options)

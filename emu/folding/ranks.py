@@ -30,6 +30,8 @@ class FoldedRanks:
         self.making: Group | None = None
         """The group that is being made."""
         self.by_name: dict[str, Group] = {}
+        self.stores: list[Any] = []
+        """Of groups. PyTorch keeps the C++ half of a store alone, whose calls end in its Python half."""
 
     @property
     def world_size(self) -> int:

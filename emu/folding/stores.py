@@ -38,9 +38,12 @@ class GroupStore(Store):
         self._tell = tell
 
     def _members(self, key: str) -> tuple[int, ...]:
-        """Of the communicator whose unique id this key has; none: it has another meaning."""
+        """Of the communicator whose unique id this key has; none: it has another meaning.
+
+        The default group's store is beneath those of the others, so a key that it sees can be one of theirs.
+        """
         found = _KEY.fullmatch(key) if key.startswith(f"{self._name}/") else None
-        if found is None:
+        if found is None or self._ranks.by_name.keys() & key.split("//")[1:-1]:
             return ()
         if found["number"] is not None:
             return self._group.members

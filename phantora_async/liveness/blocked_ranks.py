@@ -63,7 +63,7 @@ class BlockedRanks:
         self._delay_s = FIRST_S
         self._stuck_since: float | None = None
         self._used_ns: dict[int, int] = {}
-        """Processor time of the sleeping ranks' main threads at that moment."""
+        """Processor time of the main threads of all ranks with processes at that moment."""
 
     def rank_spoke(self, rank: int, news: bool) -> None:
         """Records of the rank have arrived; `news`: see ``is_news``."""
@@ -109,7 +109,7 @@ class BlockedRanks:
         if sleeping is None:
             return self._not_yet()
         self._delay_s = min(self._delay_s * 2, SLOWEST_S)
-        return Verdict(sleeping, self._stuck_s(sleeping), self._delay_s)
+        return Verdict(sleeping, self._stuck_s(), self._delay_s)
 
     def all_wait(self) -> bool:
         """Does every rank that runs sleep, or wait for an answer?"""
@@ -125,17 +125,19 @@ class BlockedRanks:
             if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None
             elif rank_info.questions:
-                quiet = quiet and not self._sleep_detector.runnable(self._pids[rank])
+                quiet = quiet and not self._sleep_detector.runnable(rank, self._pids[rank])
             elif rank == starved or self._asleep(rank):
                 sleeping.append(rank)
             else:
                 quiet = False
         return sleeping if quiet else None
 
-    def _stuck_s(self, sleeping: Sequence[int]) -> float:
-        """How long these ranks have been asleep. It starts from zero if they were awake between looks."""
+    def _stuck_s(self) -> float:
+        """How long all have been asleep, or waited for an answer. It starts from zero if any has worked between looks:
+        a rank that imports modules, and asks for the time now and then, tells no news but gets on.
+        """
         now_s = monotonic()
-        used_ns = {rank: self._sleep_detector.used_ns(rank) for rank in sleeping}
+        used_ns = self._sleep_detector.used_ns()
         since = self._used_ns | {rank: ns for rank, ns in used_ns.items() if rank not in self._used_ns}
         worked_ns = max(ns - since[rank] for rank, ns in used_ns.items())
         if self._stuck_since is None or worked_ns > (now_s - self._stuck_since) * 1e9 * POLLING_SHARE + FIRST_S * 1e9:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -121,6 +122,10 @@ def _read(path: str) -> str:
         os.close(file)
 
 
+def _used_ns(threads: Mapping[int, Thread]) -> int:
+    return sum(thread.used_ns for thread in threads.values() if thread.main)
+
+
 class _Look:
     __slots__ = ("asleep", "at_ns", "awake_since_ns", "looks", "threads")
 
@@ -138,6 +143,7 @@ class SleepDetector:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._last: dict[int, _Look] = {}
+        self._used_ns: dict[int, int] = {}
 
     def forget(self, rank: int) -> None:
         """Records of the rank have arrived: what was seen before no longer counts."""
@@ -156,6 +162,7 @@ class SleepDetector:
         if threads is None:
             self.forget(rank)
             return False
+        self._used_ns[rank] = _used_ns(threads)
         if last is None:
             self._last[rank] = _Look(now_ns, threads)
             return False
@@ -172,10 +179,9 @@ class SleepDetector:
         last = self._last.get(rank)
         return last is not None and any(thread.stopped for thread in last.threads.values() if thread.main)
 
-    def used_ns(self, rank: int) -> int:
-        """Processor time that its main threads had used at the last look."""
-        last = self._last.get(rank)
-        return sum(thread.used_ns for thread in last.threads.values() if thread.main) if last is not None else 0
+    def used_ns(self) -> dict[int, int]:
+        """Processor time that the main threads of each rank had used when it was last seen."""
+        return dict(self._used_ns)
 
     def computes(self, pid: int) -> bool:
         """Does the process's first thread run, or wait for a processor, now?"""
@@ -185,12 +191,13 @@ class SleepDetector:
             return False
         return first is not None and not first.sleeping
 
-    def runnable(self, pid: int) -> bool:
+    def runnable(self, rank: int, pid: int) -> bool:
         """Does any thread run, or wait for a processor, now?"""
         try:
             threads = self._processes.threads(pid) or {}
         except NotKnownYet:
             return True
+        self._used_ns[rank] = _used_ns(threads)
         return any(not thread.sleeping for thread in threads.values())
 
     def _compare(self, last: _Look, threads: dict[int, Thread], now_ns: int) -> bool:

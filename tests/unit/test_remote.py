@@ -178,6 +178,6 @@ def test_threads_of_another_machine_are_asked_for_and_used_once() -> None:
         slept = detector.look(0, number, 0)
         assert not detector.look(0, number, 0), "an answer tells nothing twice"
     assert slept
-    assert detector.runnable(number), "as long as it is not known"
+    assert detector.runnable(0, number), "as long as it is not known"
     processes.answered(1, 4711, None)
     assert processes.threads(number) is None

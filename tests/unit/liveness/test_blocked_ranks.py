@@ -16,19 +16,23 @@ from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
 
 
 class Machine:
-    """One sleeping rank and a clock, both moved on by hand."""
+    """A rank that sleeps, others that ask for the time, and a clock, all moved on by hand."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, ranks: int = 1) -> None:
         self.now_s = 100.0
-        self.used_ns = 0
+        self.used_ns = self.others_used_ns = 0
         monkeypatch.setattr(blocked_ranks, "monotonic", lambda: self.now_s)
-        timeline, fact_builder = Timeline(1, FixedNetwork(), 1024), new_fact_builder(1)
-        timeline.feed(0, fact_builder.take(0, records.decode_up(b"".join(Script(0, 1).records))[0]))
+        timeline, fact_builder = Timeline(ranks, FixedNetwork(), 1024), new_fact_builder(ranks)
+        for rank in range(ranks):
+            script = Script(rank, ranks)
+            if rank:
+                script.clock(after=1000)
+            timeline.feed(rank, fact_builder.take(rank, records.decode_up(b"".join(script.records))[0]))
         assert timeline.run(100) is Stop.STARVED
-        self.blocked_ranks = BlockedRanks(timeline, fact_builder, {0: 1}, self)
+        self.blocked_ranks = BlockedRanks(timeline, fact_builder, {rank: rank + 1 for rank in range(ranks)}, self)
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
-        return {1: Thread("python", True, True, self.used_ns)}
+        return {pid: Thread("python", True, True, self.used_ns if pid == 1 else self.others_used_ns)}
 
     def now_ns(self) -> int:
         return int(self.now_s * 1e9)
@@ -89,3 +93,14 @@ def test_a_little_work_does_not(machine: Machine) -> None:
 def test_polls_are_no_news(arrived: bytes, news: bool) -> None:
     found: list[Any] = records.decode_up(arrived)[0]
     assert is_news(found) is news
+
+
+def test_work_of_ranks_that_ask_for_the_time_begins_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 sleeps; rank 1 imports modules, and asks for the time in between."""
+    machine = Machine(monkeypatch, ranks=2)
+    machine.stuck_s()
+    machine.now_s += 100
+    machine.others_used_ns += 60_000_000_000
+    assert machine.stuck_s() < 20
+    machine.now_s += 100
+    assert machine.stuck_s() > 100

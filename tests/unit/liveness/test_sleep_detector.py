@@ -95,7 +95,7 @@ def test_a_thread_that_serves_a_message_at_this_moment_does(proc: FakeProc) -> N
     sleepers.look(0, 1, LOOK)
     proc.use(2, 0, sleeping=False)
     assert not sleepers.look(0, 1, LOOK)
-    assert sleepers.runnable(1)
+    assert sleepers.runnable(0, 1)
 
 
 def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_for_a_while(proc: FakeProc) -> None:
@@ -183,7 +183,7 @@ def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:
     try:
         child.stdout.readline()
         assert not any(sleepers.look(0, child.pid, 0) for _ in range(20))
-        assert sleepers.runnable(child.pid)
+        assert sleepers.runnable(0, child.pid)
         child.stdin.write("\n")
         child.stdin.flush()
         child.stdout.readline()
