@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from emu.contract import isolation, loading_policy, routing_policy
+from emu.contract import isolation
+from emu.contract.policies import loading_policy, routing_policy, shape_policy
 from phantora_async.errors import UsageError
 from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.trace_request import FORMS
@@ -208,6 +209,12 @@ class RunOptions:
         help="which experts the tokens of a mixture of experts go to, since the routers' scores are not computed: "
         "balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' loads, a line for each layer "
         "(default: %(default)s)",
+    )  # fmt: skip
+    data_shapes: str = _option(
+        shape_policy.MOST, MACHINE, "--data-shapes", metavar="POLICY",
+        help="how many elements there are where values that are not computed decide it (nonzero, masks, unique, NMS): "
+        "most (as many as there can be), fraction:F of that, or trace:FILE with sizes by place, such as "
+        "'roi_heads.py:712 128 96' or 'nonzero 25%%' (default: %(default)s)",
     )  # fmt: skip
     value: Sequence[str] = _option(
         (), MACHINE, "--value", kind=Kind.TEXTS, metavar="LINE=EXPR",

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emu.contract import loading_policy
 from emu.contract.folding import Folding
-from emu.contract.loading_policy import LoadingPolicy
-from emu.contract.routing_policy import BALANCED
+from emu.contract.policies import loading_policy
+from emu.contract.policies.loading_policy import LoadingPolicy
+from emu.contract.policies.routing_policy import BALANCED
+from emu.contract.policies.shape_policy import MOST
 from emu.contract.stated_values import StatedValue
 from netsim import NcclSettings
 from phantora_async.faults import Fault
@@ -57,6 +58,8 @@ class RunSpec:
     """With `steps`: the run ends when the median step is certain to take longer; 0: no limit."""
     routing: str = BALANCED
     """The policy of `--moe`."""
+    data_shapes: str = MOST
+    """The policy of `--data-shapes`."""
     launcher: bool = False
     """The user's launcher starts the ranks, and may start them again when one fails."""
     restart_delay_ns: int = 0

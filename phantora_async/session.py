@@ -205,6 +205,7 @@ class Session:
             progress=self._terminal.live,
             run_dir=config.run_dir,
             routing=config.routing.text,
+            data_shapes=config.data_shapes.text,
             values=config.values,
             stall_timeout_s=config.stall_timeout_s,
             launcher=config.launcher,

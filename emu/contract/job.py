@@ -68,6 +68,8 @@ class Job:
     """Floating-point tensors of more elements are not computed."""
     routing: str
     """The policy of `--moe`, see routing_policy."""
+    data_shapes: str
+    """The policy of `--data-shapes`, see shape_policy."""
     steps: int
     """After so many steps a rank's script is held; 0: no limit."""
     values: tuple[str, ...]

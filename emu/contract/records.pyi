@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | UnusedGpu | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | UnusedGpu | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -26,6 +26,7 @@ MEMORY_HELD: Final = 26
 COUNTERS: Final = 5
 LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
+DATA_SIZE: Final = 40
 STATED_VALUE: Final = 10
 LOOP: Final = 11
 DECIDED: Final = 31
@@ -227,6 +228,18 @@ class Routing(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, calls: int, layer: int, chosen: int, candidates: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class DataSize(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    calls: int
+    most: int
+    chosen: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, calls: int, most: int, chosen: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StatedValue(NamedTuple):
     kind: int

@@ -80,6 +80,8 @@ class ControlTensors:
         """By the address of their memory: tensors that count as small whatever their size."""
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
         """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
+        self.at_read: Callable[[Tensor], None] = lambda tensor: None
+        """Is called before the program reads a number."""
         names = changes.usable("op ranges")
         self._enable_record_function: Callable[[bool], object] = (
             (lambda on: None) if names is None else names.get("_enable_record_function")

@@ -110,8 +110,10 @@ def check_indices(control: ControlTensors, name: str, check: op_rules.IndexCheck
     for indices, size in _indices(check, args):
         if not control.is_small(indices) or not indices.numel():
             continue
-        if indices.is_cuda and control.state_of(Place(indices)) != KNOWN:
-            continue
+        if indices.is_cuda:
+            place = Place(indices)
+            if control.state_of(place) != KNOWN or control.chosen([place]):
+                continue
         least = -size if check.from_end else 0
 
         def out_of_range(indices: Tensor = indices, least: int = least, size: int = size) -> bool:

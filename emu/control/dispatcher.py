@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ..contract.routing_policy import RoutingPolicy
+from ..contract.policies.routing_policy import RoutingPolicy
+from ..contract.policies.shape_policy import ShapePolicy
 from ..interpreter.hook_library import Hook
 from ..private.access import schema_of
 from ..private.changes import changes
@@ -14,6 +15,8 @@ from ..reads.uncomputed import UncomputedReads
 from . import device_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
+from .data_sizes.chosen_sizes import ChosenSizes
+from .data_sizes.sized_ops import SizedOps
 from .random_numbers import choices, distributions, fills
 from .routing.routing import Routing
 from .sparse import operations as sparse_ops
@@ -39,13 +42,7 @@ _OWN: dict[str, Maker] = {
     "aten::_local_scalar_dense": host_reads.item,
     "aten::_assert_async": host_reads.assertion,
     "aten::_assert_async.msg": host_reads.assertion,
-    "aten::nonzero": host_reads.nonzero,
     "aten::equal": host_reads.equal,
-    "aten::_unique": host_reads.unique,
-    "aten::_unique2": host_reads.unique,
-    "aten::unique_dim": host_reads.unique,
-    "aten::unique_consecutive": host_reads.unique,
-    "aten::unique_dim_consecutive": host_reads.unique,
     "aten::bernoulli_.Tensor": fills.bernoulli_of_tensor,
     **dict.fromkeys(choices.NORMALS, choices.normal_of_tensors),
     "aten::native_dropout": fills.dropout,
@@ -83,11 +80,17 @@ class Installed(NamedTuple):
     library: Any
     """The functions stay registered as long as this object lives."""
     routing: Routing
+    sizes: ChosenSizes
     control: ControlTensors
 
 
 def install(
-    hook: Hook, limit_numel: int, float_limit_numel: int, policy: RoutingPolicy, reads: UncomputedReads
+    hook: Hook,
+    limit_numel: int,
+    float_limit_numel: int,
+    policy: RoutingPolicy,
+    shapes: ShapePolicy,
+    reads: UncomputedReads,
 ) -> Installed:
     """In the forker, once: registers the functions.
 
@@ -97,7 +100,7 @@ def install(
     import torch
 
     control = ControlTensors(hook, limit_numel, float_limit_numel, reads)
-    routing = Routing(control, policy)
+    routing, sized = Routing(control, policy), SizedOps(control, shapes)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
     names = changes.usable("control values")
@@ -111,14 +114,14 @@ def install(
         if operation is None:
             continue
         kernel = torch.library.get_kernel(name, "CUDA")
-        made = _maker(name, operation)(control, operation, kernel.call_boxed)
+        made = (sized.makers.get(name) or _maker(name, operation))(control, operation, kernel.call_boxed)
         ours = routing.before(operation, overflow_checks.noted(control, name, made))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     for key in sparse_ops.KEYS:
         _install_sparse(library, key, control, registered_for(key))
-    return Installed(library, routing, control)
+    return Installed(library, routing, sized.sizes, control)
 
 
 def _install_sparse(library: Any, key: str, control: ControlTensors, registered: Iterable[str]) -> None:

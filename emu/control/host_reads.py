@@ -1,15 +1,14 @@
 """Functions before the CUDA kernels of operations that bring device data to the program.
 
-These are scalars, copies, and operations whose output's size depends on data.
+These are scalars, copies and comparisons.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..private.access import schema_of
 from . import op_rules, read_warnings, references
-from .computed_op import ComputedOp, Kernel, as_tuple
+from .computed_op import ComputedOp, Kernel
 from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import NoHostView, Place
 
@@ -25,6 +24,7 @@ def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if control.alone.on:
             return kernel(keyset, tensor)
         control.use([tensor])
+        control.at_read(tensor)
         value = kernel(keyset, tensor)  # waits for the GPU, and for bytes that have yet to arrive
         place = Place(tensor)
         state = control.state_of(place)
@@ -78,7 +78,7 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         place = Place(source)
         state = control.hook.data_read_state(place.address, place.nbytes)
         if state == UNKNOWN and read_warnings.is_padded(control, source):
-            return _kernel_alone(control, kernel, keyset, target, source, non_blocking)
+            return kernel_alone(control, kernel, keyset, target, source, non_blocking)
         before = control.hook.reads_counted()
         result = kernel(keyset, target, source, non_blocking)
         if state == KNOWN and control.hook.reads_counted() != before:
@@ -137,7 +137,7 @@ def _wait(control: ControlTensors, tensors: list[Tensor]) -> int:
     return control.state(map(Place, tensors))
 
 
-def _values(control: ControlTensors, tensor: Tensor) -> tuple[Tensor | None, int]:
+def values_on_host(control: ControlTensors, tensor: Tensor) -> tuple[Tensor | None, int]:
     """The values of a tensor on the CPU, and what is known of them. None if nobody computed them."""
     state = _wait(control, [tensor]) if control.is_small(tensor) else UNKNOWN
     if not control.is_small(tensor):
@@ -153,22 +153,7 @@ def _values(control: ControlTensors, tensor: Tensor) -> tuple[Tensor | None, int
     return view, state
 
 
-def _note_size(control: ControlTensors, tensor: Tensor, state: int) -> bool:
-    """The program gets a tensor whose size follows from this one's values. Did the policy of --moe choose them?"""
-    if state == KNOWN:
-        chosen = control.chosen([Place(tensor)])
-        if chosen:
-            read_warnings.of_choice(control, statable=False)
-        return chosen
-    control.hook.count_read()
-    if tensor.is_floating_point() or tensor.is_complex():
-        read_warnings.of_size(control, tensor)
-    else:
-        read_warnings.of_unknown(control, tensor, state, statable=False)
-    return False
-
-
-def _kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+def kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
     """Calls the kernel for its time: what it reads does not matter."""
     control.hook.reads_discarded(True)
     control.alone.on = True
@@ -179,54 +164,6 @@ def _kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, **kwargs:
         control.hook.reads_discarded(False)
 
 
-def _to_device(
-    control: ControlTensors, value: Tensor, like: Tensor, state: int, *, chosen: bool, transposed: bool = False
-) -> Tensor:
-    """`value`, computed on the CPU, in the memory of `like`'s device. Raises NoHostView."""
-    import torch
-
-    shape = tuple(reversed(value.shape)) if transposed else value.shape
-    output = torch.empty(shape, dtype=value.dtype, device=like.device)
-    if transposed:
-        output = output.t()
-    if output.numel():
-        view = control.unrecorded(lambda: control.host_view(output))
-        place = Place(output)
-
-        def write() -> None:
-            view.copy_(value)
-            control.mark(place, KNOWN if state == KNOWN else ASSUMED)
-            if chosen:
-                control.mark_chosen(place)
-
-        control.perform(output.device.index, [], [place], write, later=control.in_use([place]))
-    return output
-
-
-def nonzero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """An unknown tensor counts as zeros."""
-
-    def call(keyset: Any, tensor: Tensor) -> Any:
-        values, state = _values(control, tensor)
-        chosen = _note_size(control, tensor, state)
-        small = control.is_small(tensor)
-        result = None if small else _kernel_alone(control, kernel, keyset, tensor)
-        if values is None:
-            if not small:
-                return result
-            values = control.unrecorded(lambda: _zeros(tensor))
-        found = control.unrecorded(values.nonzero)
-        return _to_device(control, found, tensor, state, chosen=chosen, transposed=found.dim() == 2)
-
-    return call
-
-
-def _zeros(tensor: Tensor) -> Tensor:
-    import torch
-
-    return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")
-
-
 def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """Unknown tensors count as equal."""
 
@@ -234,8 +171,8 @@ def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if one.shape != other.shape or not one.numel():
             return kernel(keyset, one, other)
         if not control.small((one, other)):
-            _kernel_alone(control, kernel, keyset, one, other)
-        found = [_values(control, tensor) for tensor in (one, other)]
+            kernel_alone(control, kernel, keyset, one, other)
+        found = [values_on_host(control, tensor) for tensor in (one, other)]
         if control.chosen(map(Place, (one, other))):
             read_warnings.of_choice(control, statable=False)
         views = [values for values, state in found if state == KNOWN]
@@ -244,26 +181,5 @@ def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             read_warnings.of_comparison(control)
             return True
         return bool(control.unrecorded(lambda: operation(*views)))
-
-    return call
-
-
-def unique(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """An unknown tensor counts as zeros."""
-    sorts = schema_of(operation).name in ("aten::_unique", "aten::_unique2")
-
-    def call(keyset: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        values, state = _values(control, tensor)
-        chosen = _note_size(control, tensor, state)
-        small = control.is_small(tensor)
-        result = None if small else _kernel_alone(control, kernel, keyset, tensor, *args, **kwargs)
-        if values is None:
-            if not small:
-                return result
-            values = control.unrecorded(lambda: _zeros(tensor))
-        if sorts:  # the GPU's kernel always does
-            args, kwargs = (True, *args[1:]), {name: value for name, value in kwargs.items() if name != "sorted"}
-        found = control.unrecorded(lambda: operation(values, *args, **kwargs))
-        return tuple(_to_device(control, value, tensor, state, chosen=chosen) for value in as_tuple(found))
 
     return call

@@ -30,7 +30,7 @@ def of_unknown(
     large = tensor.numel() > control.float_limit_numel or _is_bytes(tensor)
     if state == UNKNOWN and large and _of_large(control, tensor, target):
         return
-    if tensor.is_floating_point() or tensor.is_complex() or _prints_floats():
+    if tensor.is_floating_point() or tensor.is_complex() or prints_floats():
         return
     if state == UNKNOWN and is_padded(control, tensor):
         return
@@ -51,12 +51,12 @@ def of_unknown(
     )
 
 
-def of_size(control: ControlTensors, tensor: Tensor) -> None:
-    """A tensor's size follows from floating-point values that nobody computed."""
+def of_size(control: ControlTensors, tensor: Tensor, size: str, policy: str) -> None:
+    """A tensor's size follows from values that nobody computed, and the policy of --data-shapes has chosen it."""
     _tell(
         control,
-        f"makes a tensor whose size depends on {_dtype(tensor)} values of kernels that are not executed: they count as "
-        "0, and on a GPU the size may differ",
+        f"makes a tensor whose size depends on {_dtype(tensor)} values of kernels that are not executed: it has "
+        f"{size}, by the policy of --data-shapes ({policy}), and on a GPU the size may differ",
         statable=False,
     )
 
@@ -72,7 +72,7 @@ def of_choice(control: ControlTensors, *, statable: bool = True) -> None:
     _tell(
         control,
         "reads a choice (argmax, topk, multinomial ...) among scores that are not computed, or what follows from it: "
-        "the policy of --moe has chosen, so an accuracy means nothing",
+        "the policy of --moe or --data-shapes has chosen, so an accuracy means nothing",
         statable=statable,
     )
 
@@ -107,7 +107,7 @@ def _of_large(control: ControlTensors, tensor: Tensor, target: Tensor | None) ->
     return True
 
 
-def _prints_floats() -> bool:
+def prints_floats() -> bool:
     """Is the program printing a floating-point tensor? PyTorch then asks which of its numbers are finite."""
     frame: Any = sys._getframe(2)
     for _ in range(12):

@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..clock.virtual_clock import VirtualClock
-from ..contract.loading_policy import LoadingPolicy, SlowLoader
+from ..contract.policies.loading_policy import LoadingPolicy, SlowLoader
 from ..interpreter.hook_library import Hook
 from ..private.changes import Names, changes
 from .in_worker import TimedNumber, measuring

@@ -22,8 +22,9 @@ from ..clock import barriers, rendezvous, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
-from ..contract import isolation, loading_policy, routing_policy, stated_values
+from ..contract import isolation, stated_values
 from ..contract.job import Job
+from ..contract.policies import loading_policy, routing_policy, shape_policy
 from ..control import dispatcher
 from ..folding.ranks import FoldedRanks
 from ..interpreter import call_sites, completed_work, frame_counter, heap, thread_names, triton_programs
@@ -134,9 +135,9 @@ def prepare(job: Job) -> Prepared:
     time_functions.install(clock)
     loading = DataLoading(hook, clock, loading_policy.parse(job.loaders), job.host_scale)
     loading.install()
-    policy = routing_policy.parse(job.routing)
+    policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
     reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns, checkpoints)
-    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
+    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, reads)
     triton_programs.install(hook, CompiledKernels(hook, computed.control))
     ranges.install()
     call_sites.install(hook)

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ..contract import isolation
 from ..contract.definitions.thread_names import RANK
 from ..contract.job import Job, Seat, torchrun_environment
-from ..contract.loading_policy import SlowLoader
+from ..contract.policies.loading_policy import SlowLoader
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump
 from ..private.changes import changes
@@ -135,6 +135,7 @@ class Connection:
         self._prepared.peaks.report(self._prepared.hook)
         self._prepared.holders.report()
         self._prepared.computed.routing.loads.report()
+        self._prepared.computed.sizes.report()
         self._prepared.reads.report()
         self._prepared.loading.loads.report()
         self._prepared.hook.report_kept()

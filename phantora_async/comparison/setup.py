@@ -18,6 +18,7 @@ ELSEWHERE = (
     "gpu",
     "host",
     "moe",
+    "data_shapes",
     "compile_cache",
     "fault",
     "faults",
@@ -72,6 +73,8 @@ def _simulated(simulated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "host's time", simulated["host_mode"]
     if "routing" in simulated:
         yield "--moe", simulated["routing"]["policy"]
+    if simulated.get("data_shapes", {}).get("places"):
+        yield "--data-shapes", simulated["data_shapes"]["policy"]
     yield "faults", ", ".join(one["text"] for one in simulated.get("faults", [])) or "none"
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emu.contract.folding import Folding
-from emu.contract.loading_policy import LoadingPolicy
-from emu.contract.routing_policy import RoutingPolicy
+from emu.contract.policies.loading_policy import LoadingPolicy
+from emu.contract.policies.routing_policy import RoutingPolicy
+from emu.contract.policies.shape_policy import ShapePolicy
 from emu.contract.stated_values import StatedValue
 from phantora_async.budget import Limits
 from phantora_async.faults import Fault
@@ -106,6 +107,7 @@ class Config:
     share_weights: bool
     isolation: str
     routing: RoutingPolicy
+    data_shapes: ShapePolicy
     values: tuple[StatedValue, ...]
     """What the script reads at lines where the values are not computed."""
     network: str

@@ -17,7 +17,7 @@ from phantora_async.config.limits import check_waits, steps_of, until_ns_of
 from phantora_async.config.outputs import compile_cache_of, link_logs, record_of, report_of, run_dir_of
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.servers import isolation_of, listen_of, nccl_settings, servers_of
-from phantora_async.config.values import loading_of, routing_of, stated_value_of
+from phantora_async.config.values import loading_of, routing_of, shapes_of, stated_value_of
 from phantora_async.errors import UsageError
 from phantora_async.faults import check_deaths, given_faults
 from phantora_async.options import PathText, RunOptions
@@ -91,6 +91,7 @@ def resolve(options: RunOptions) -> Config:
         share_weights=given.shared_weights,
         isolation=level,
         routing=routing,
+        data_shapes=shapes_of(given.data_shapes),
         values=values,
         network=given.network or ("host" if level == "none" else "private"),
         python=python,

@@ -1,30 +1,44 @@
-"""Values that nobody computes: the routing policy of `--moe`, what loading data takes, and what `--value` states."""
+"""Values that nobody computes: policies of `--moe` and `--data-shapes`, what loading takes, what `--value` states."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from emu.contract import loading_policy, routing_policy, stated_values
-from emu.contract.loading_policy import LoadingPolicy
-from emu.contract.routing_policy import RoutingPolicy
+from emu.contract import stated_values
+from emu.contract.policies import loading_policy, routing_policy, shape_policy
+from emu.contract.policies.loading_policy import LoadingPolicy
+from emu.contract.policies.routing_policy import RoutingPolicy
+from emu.contract.policies.shape_policy import ShapePolicy
 from emu.contract.stated_values import StatedValue
 from formats.files import MOST_DATA_NBYTES, MOST_SOURCE_NBYTES, read_bytes
 from phantora_async.errors import UsageError
 
+_Policy = TypeVar("_Policy")
+
 
 def routing_of(text: str) -> RoutingPolicy:
+    return _policy("--moe", text, routing_policy.TRACE, routing_policy.parse, routing_policy.FORMS)
+
+
+def shapes_of(text: str) -> ShapePolicy:
+    return _policy("--data-shapes", text, shape_policy.TRACE, shape_policy.parse, shape_policy.FORMS)
+
+
+def _policy(option: str, text: str, trace: str, parse: Callable[[str], _Policy], forms: str) -> _Policy:
     """A trace's path becomes absolute: the ranks' forker reads it again."""
     kind, _, rest = text.partition(":")
-    if kind == routing_policy.TRACE and rest:
+    if kind == trace and rest:
         text = f"{kind}:{Path(rest).absolute()}"
     try:
-        if kind == routing_policy.TRACE and rest:
+        if kind == trace and rest:
             read_bytes(Path(rest), MOST_DATA_NBYTES)  # it is no pipe, and of a size that can be read
-        return routing_policy.parse(text)
+        return parse(text)
     except OSError as error:
-        raise UsageError(f"--moe {text}: {error.strerror or error}", "name a file that can be read") from None
+        raise UsageError(f"{option} {text}: {error.strerror or error}", "name a file that can be read") from None
     except ValueError as error:
-        raise UsageError(f"--moe {text}: {error}", f"forms: --moe {routing_policy.FORMS}") from None
+        raise UsageError(f"{option} {text}: {error}", f"forms: {option} {forms}") from None
 
 
 def loading_of(text: str) -> LoadingPolicy:

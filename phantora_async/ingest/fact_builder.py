@@ -138,6 +138,7 @@ class FactBuilder:
             records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
+            records.DATA_SIZE: self.reads.take_size,
             records.LOOP: self.reads.take_loop,
             records.DECIDED: self.reads.take_decided,
             records.CHECKPOINT: self.reads.take_checkpoint,

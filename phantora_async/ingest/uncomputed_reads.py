@@ -1,4 +1,4 @@
-"""What the ranks read or saved although nobody computed it, as STATED_VALUE, LOOP and CHECKPOINT records tell."""
+"""What the ranks read or saved although nobody computed it: STATED_VALUE, DATA_SIZE, LOOP, CHECKPOINT records."""
 
 from __future__ import annotations
 
@@ -54,6 +54,26 @@ class Checkpoint:
     """Bytes that nobody computed: 0 is in their place."""
 
 
+class SizedPlace(NamedTuple):
+    """Where the policy of `--data-shapes` chose the sizes of tensors."""
+
+    operation: str
+    inner: str
+    """`file:line` of the innermost code that is not PyTorch's; "" if there is none."""
+    line: str
+    """`file:line` of the script; "" if that is unknown."""
+
+
+class ChosenSizes(NamedTuple):
+    """Of one rank, at one place: sums over calls."""
+
+    calls: int
+    most: int
+    """What the sizes could have been."""
+    chosen: int
+    """What they were."""
+
+
 @dataclass(slots=True)
 class UncomputedReads:
     stated: dict[int, dict[int, StatedReads]] = field(default_factory=dict)
@@ -62,6 +82,8 @@ class UncomputedReads:
     """Lines that decide by values that nobody computed, as file:line, then by rank: reads."""
     checks: dict[int, int] = field(default_factory=dict)
     """Checks for overflow of such values, which are taken as passed, by rank."""
+    sizes: dict[SizedPlace, dict[int, ChosenSizes]] = field(default_factory=dict)
+    """By place, then by rank."""
     loops: dict[int, WaitingLoop] = field(default_factory=dict)
     """By rank: those that go round now."""
     checkpoints: dict[tuple[str, int], Checkpoint] = field(default_factory=dict)
@@ -78,6 +100,14 @@ class UncomputedReads:
             self.decided.setdefault(place, {})[rank] = record.reads
         else:
             self.checks[rank] = record.reads
+
+    def take_size(self, rank: int, record: records.DataSize) -> None:
+        """A record's totals replace those of the one before. Raises ProtocolError."""
+        text = record.payload.decode(errors="replace").rstrip("\0").split("\n")
+        if len(text) != 3:
+            raise ProtocolError(rank, "DATA_SIZE: a payload of another size")
+        sizes = ChosenSizes(record.calls, record.most, record.chosen)
+        self.sizes.setdefault(SizedPlace(*text), {})[rank] = sizes
 
     def take_checkpoint(self, rank: int, record: records.Checkpoint) -> None:
         """What begins at the file's begin replaces what it had."""

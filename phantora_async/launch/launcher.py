@@ -129,6 +129,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         network=config.network,
         float_limit_count=FLOAT_LIMIT_COUNT,
         routing=config.routing.text,
+        data_shapes=config.data_shapes.text,
         steps=config.steps,
         values=tuple(value.resolved for value in config.values),
         loop_turns=config.loop_turns,

@@ -25,7 +25,8 @@ MOST_ROWS = 1 << 17
 SIDE = frozenset(
     {
         records.HELLO, records.BYE, records.SITE, records.MARKER, records.MEMORY, records.MEMORY_HELD,
-        records.LAUNCH_COUNTS, records.LOOKED, records.ROUTING, records.STATED_VALUE, records.DECIDED,
+        records.LAUNCH_COUNTS, records.LOOKED, records.ROUTING, records.DATA_SIZE, records.STATED_VALUE,
+        records.DECIDED,
         records.CHECKPOINT, records.UNUSED_GPU, records.LOADER,
     }
 )  # fmt: skip
@@ -166,5 +167,8 @@ def _encoded(record: Any) -> bytes:
 
 
 def _description(spec: RunSpec) -> dict[str, Any]:
-    names = ("servers", "gpu", "cluster", "host", "host_mode", "nccl", "steps", "until_ns", "routing", "values")
+    names = (
+        "servers", "gpu", "cluster", "host", "host_mode", "nccl", "steps", "until_ns", "routing", "data_shapes",
+        "values",
+    )  # fmt: skip
     return {name: to_plain(getattr(spec, name)) for name in names} | {"faults": list(map(str, spec.faults))}

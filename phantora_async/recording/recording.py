@@ -13,6 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from emu.contract import records
+from emu.contract.policies.shape_policy import MOST
 from emu.contract.records import RecordError
 from emu.contract.stated_values import StatedValue
 from formats.files import MOST_DATA_NBYTES, read_bytes
@@ -59,6 +60,7 @@ class Setup:
     until_ns: int
     routing: str
     values: tuple[StatedValue, ...]
+    data_shapes: str = MOST
     faults: tuple[str, ...] = ()
     """Their texts."""
 

@@ -31,6 +31,7 @@ from phantora_async.report.stated_values import (
     checkpoint_warnings,
     checkpoints_document,
     decided_document,
+    sizes_document,
     stated_document,
 )
 from phantora_async.report.steps import WHOLE_RUN, step_document
@@ -205,6 +206,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
         "routing": routing_document(spec.routing, fact_builder.routing),
+        "data_shapes": sizes_document(spec.data_shapes, fact_builder.reads),
         "checkpoints": checkpoints,
         "stated_values": stated_document(spec.values, fact_builder.reads),
         "decided": decided_document(fact_builder.reads),

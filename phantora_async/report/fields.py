@@ -113,6 +113,7 @@ _MEMORY = Fields(
         ),
     },
 )
+_SIZED = Fields(_fields(TEXT, "operation", "inner", "line") | _fields(WHOLE, "ranks", "calls", "most", "chosen"))
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
@@ -139,6 +140,7 @@ _SIMULATED = Fields(
     {
         "kernel_times": Each(Fields({"file": TEXT, "gpu": TEXT, "signatures": WHOLE, "carried_over": FLAG})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
+        "data_shapes": Fields({"policy": TEXT, "places": Each(_SIZED)}),
         "stated_values": Each(_STATED),
         "checkpoints": Each(_CHECKPOINT),
         "decided": Each(Fields({"place": TEXT, "reads": WHOLE, "ranks": WHOLE})),

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emu.contract import loading_policy, records
+from emu.contract import records
+from emu.contract.policies import loading_policy
 from phantora_async.run_spec import RunSpec
 from phantora_async.wording import seconds
 

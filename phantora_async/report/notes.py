@@ -9,7 +9,7 @@ from typing import Any
 from phantora_async.report.document import MOST_WARNINGS
 from phantora_async.report.loading import loading_notes
 from phantora_async.report.routing import routing_notes
-from phantora_async.report.stated_values import decided_notes, stated_notes
+from phantora_async.report.stated_values import decided_notes, sizes_notes, stated_notes
 from phantora_async.report.steps import counted_steps, window
 from phantora_async.wording import named, seconds
 
@@ -228,6 +228,7 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
         notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
     notes += stated_notes(simulated.get("stated_values", []))
     notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
+    notes += sizes_notes(simulated["data_shapes"]) if "data_shapes" in simulated else []
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")

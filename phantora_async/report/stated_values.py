@@ -1,4 +1,4 @@
-"""Values that nobody computed: what the user has stated, lines that decide by them, files that they are saved to."""
+"""Values that nobody computed: what the user has stated, what decides by them, where they are saved."""
 
 from __future__ import annotations
 
@@ -89,6 +89,40 @@ def stated_notes(stated: Sequence[Mapping[str, Any]]) -> list[str]:
         if one["computed"]:
             text += f"; {one['computed']} reads of computed values, which were left as they are"
         notes.append(text)
+    return notes
+
+
+PLACES = 6
+"""Of chosen sizes, that the terminal shows. The JSON report has all."""
+
+
+def sizes_document(policy: str, reads: UncomputedReads) -> Document:
+    """Sums over ranks, the place with most elements first."""
+    places = []
+    for place, by_rank in reads.sizes.items():
+        calls, most, chosen = (sum(of) for of in zip(*by_rank.values(), strict=True))
+        places.append(place._asdict() | {"ranks": len(by_rank), "calls": calls, "most": most, "chosen": chosen})
+    return {"policy": policy, "places": sorted(places, key=lambda one: (-one["most"], one["inner"], one["operation"]))}
+
+
+def sizes_notes(sizes: Mapping[str, Any]) -> list[str]:
+    """For the terminal; none if the policy has chosen nothing."""
+    places, policy = sizes["places"], sizes["policy"]
+    if not places:
+        return []
+    other = "fraction:0.1" if policy == "most" else "most"
+    notes = [
+        f"sizes: values that decide them are not computed; they follow the policy {policy} (--data-shapes); time and "
+        f"memory depend on it: see what --data-shapes {other} gives"
+    ]
+    for one in places[:PLACES]:
+        where = one["inner"] or one["line"] or "the script"
+        called = f" (called from {short(one['line'])})" if one["line"] and not where.endswith(one["line"]) else ""
+        mean, most = one["chosen"] / one["calls"], one["most"] / one["calls"]
+        calls = f" in each of {one['calls']} calls" if one["calls"] > 1 else ""
+        notes.append(f"  {short(where)}{called}: {one['operation']} gives {mean:,.0f} of {most:,.0f}{calls}")
+    if len(places) > PLACES:
+        notes.append(f"  {len(places) - PLACES} more places in the JSON report")
     return notes
 
 

@@ -18,7 +18,12 @@ pytestmark = [pytest.mark.torch, pytest.mark.thorough, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 COMMANDS = re.findall(r"^\|.*\| `(.*)` \|$", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
-NEEDS = {"megatron_tp_pp.py": "megatron", "deepspeed_zero3.py": "deepspeed", "hf_trainer.py": "transformers"}
+NEEDS = {
+    "megatron_tp_pp.py": "megatron",
+    "deepspeed_zero3.py": "deepspeed",
+    "hf_trainer.py": "transformers",
+    "detection.py": "torchvision",
+}
 
 
 def shell(command: str, folder: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from emu.contract.routing_policy import parse
+from emu.contract.policies.routing_policy import parse
 
 from .conftest import Finished, Run, needs
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.contract.routing_policy import parse
+from emu.contract.policies.routing_policy import parse
 
 if TYPE_CHECKING:
     from torch import Tensor

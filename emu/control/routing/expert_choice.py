@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ...contract.routing_policy import RANDOM, RoutingPolicy
+from ...contract.policies.routing_policy import RANDOM, RoutingPolicy
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...contract.routing_policy import RoutingPolicy
+from ...contract.policies.routing_policy import RoutingPolicy
 from ...interpreter.code_owner import Owner, owner_of
 from ...private.access import schema_of
 from ..computed_op import Kernel, as_tuple

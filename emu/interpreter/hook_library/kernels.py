@@ -20,6 +20,7 @@ class KernelCalls(Library):
         self._compute_programs = self._function("compute_programs", None, _COMPUTE, CALLED)
         self._groups = self._function("groups", None, RANGES)
         self._routing = self._function("routing", None, c_uint64, c_uint32, c_uint32, RANGES, c_uint32, c_char_p)
+        self._data_size = self._function("data_size", None, c_uint64, c_uint64, c_uint64, c_char_p)
         self.close_segments: Callable[[], None] = self._function("close_segments", None)
 
     def kernel_program(
@@ -46,3 +47,7 @@ class KernelCalls(Library):
     def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:
         """Sends a ROUTING record."""
         self._routing(calls, layer, chosen, flat(loads), len(loads), text.encode(errors="replace"))
+
+    def data_size(self, calls: int, most: int, chosen: int, text: str) -> None:
+        """Sends a DATA_SIZE record."""
+        self._data_size(calls, most, chosen, text.encode(errors="replace"))

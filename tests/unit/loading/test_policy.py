@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emu.contract.loading_policy import parse
+from emu.contract.policies.loading_policy import parse
 
 
 def test_what_is_stated_is_in_nanoseconds() -> None:

@@ -20,7 +20,7 @@ import torch.distributed.tensor
 from emu.clock import rendezvous, timeouts
 from emu.clock.virtual_clock import VirtualClock
 from emu.compiler import compile_time, graph_cache, split_graphs, triton_cache
-from emu.contract import loading_policy
+from emu.contract.policies import loading_policy
 from emu.interpreter import call_sites, thread_names, triton_programs
 from emu.interpreter.memory_holders import MemoryHolders
 from emu.interpreter.nvtx_ranges import NvtxRanges

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from emu.contract import loading_policy, records
+from emu.contract import records
+from emu.contract.policies import loading_policy
 from phantora_async.report.loading import binding_note, loading_document, loading_notes
 
 from .test_report import spec

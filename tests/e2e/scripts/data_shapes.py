@@ -1,0 +1,43 @@
+"""Sizes that follow from values which nobody computes, by `--data-shapes`."""
+
+import json
+
+import torch
+
+device = "cuda"
+unknown = torch.randn(256, 256, device=device) @ torch.randn(256, 256, device=device)
+row = iter(unknown[:, :64]).__next__
+told: dict[str, object] = {}
+
+values = row()
+mask = values > 0
+told["mask"] = len(values[mask])
+told["settled"] = [int(mask.sum()), len(values[~mask])]
+told["select"] = unknown.masked_select(unknown > 1).numel()
+told["two dimensions"] = list(unknown[:8, :8].nonzero().shape)
+large = unknown.nonzero()
+told["large"] = [list(large.shape), large[3].tolist()]
+
+classes, levels = row().long(), row().long()
+told["classes"] = [len(torch.where(classes >= 3)[0]), len(torch.where(classes < 3)[0])]
+told["levels"] = [len(torch.where(levels == level)[0]) for level in range(4)]
+
+distinct, inverse, counts = row().long().unique(return_inverse=True, return_counts=True)
+told["unique"] = [len(distinct), len(inverse), int(counts.sum()), int(inverse.max())]
+told["unique bools"] = (row() > 0).unique().numel()
+told["unique rows"] = list(unknown[:32, :10].unique(dim=0).shape)
+told["consecutive"] = row().unique_consecutive().numel()
+told["repeat"] = torch.repeat_interleave(values, row().long()).numel()
+told["stated"] = [len(torch.where(row() > 0)[0]) for _ in range(3)]  # stated
+
+told["checks"] = [len(values[torch.isnan(row())]), len(values[torch.isfinite(row())])]
+counted = row() > 0
+told["counted"] = [counted.sum().item(), len(values[counted])]
+written = torch.zeros(64, device=device)
+written[row() > 0] = 1.0
+written[row() > 0] = torch.ones(7, device=device)
+known = torch.arange(9, device=device)
+repeats = torch.tensor([2, 3], device=device)
+told["known"] = [len(known.nonzero()), known.unique().numel(), torch.repeat_interleave(repeats).numel()]
+print(json.dumps(told), flush=True)
+print(values[:3])
