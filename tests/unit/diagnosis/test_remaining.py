@@ -32,6 +32,8 @@ def test_the_rest_goes_as_fast_as_what_was_seen() -> None:
         ("Epoch 0:  30%|███ | 3/10 [00:01<00:04]", (3, 10)),
         ("2026/11/22 reading /data/1/2\n", None),
         ("loss 0.5/1\n", None),
+        ("Scaling the LR ∝1/√(256/768) = 1.732\n", None),
+        ("Epoch 1 (5/10) loss 2.0\n", (5, 10)),
         ("step 11/10\n", None),
         ("", None),
     ],
