@@ -19,8 +19,6 @@ from . import memory, script_changes, script_imports, trial
 _LAUNCHERS_VARIABLES = ("ACCELERATE_*", "CROSS_*", "DEEPSPEED_*", "DS_*", "FSDP_*", "GPUS_PER_NODE", "LIGHTNING_*",
                         "NNODES", "NODE_RANK", "PET_*", "PHANTORA_*", "TORCHELASTIC_*")  # fmt: skip
 """What launchers set for the ranks that they start."""
-_RULES = "2"
-"""Of a trial: what earlier rules have accepted is not asked for."""
 
 
 def preload(job: Job) -> None:

@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 
-RULES = 2
+RULES = 3
 """Counts up when `trial` refuses modules that it accepted before."""
 MOST_FILES = 200
 MOST_NAMES = 20_000

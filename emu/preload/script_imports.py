@@ -41,10 +41,10 @@ def folders(job: Job) -> list[str]:
 
 
 def is_installed(file: str | None) -> bool:
-    """Is it a package's, as pip installs them?"""
+    """Is it a package's, as pip installs them, or the folder of packages itself?"""
     if file is None:
         return False
-    real = os.path.realpath(file)
+    real = os.path.join(os.path.realpath(file), "")
     return real.startswith(_INSTALLED) or any(f"{os.sep}{name}{os.sep}" in real for name in _PACKAGES_FOLDERS)
 
 

@@ -12,6 +12,7 @@ and so is every module that imports a refused one. What a module does with files
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -100,12 +101,10 @@ class _Trial:
     def run(self, wanted: str) -> None:
         module, _, name = wanted.partition(":")
         known = set(sys.modules)
-        try:
+        with contextlib.suppress(BaseException):  # the script will see it, or does without
             found = importlib.import_module(module)
             if name and not hasattr(found, name):
                 importlib.import_module(f"{module}.{name}")
-        except BaseException:  # the script will see it, or does without
-            return
         threads = len(os.listdir("/proc/self/task"))
         if threads > self._threads or sys.modules["torch"].cuda.is_initialized():
             self._refused |= set(sys.modules) - known
@@ -114,6 +113,7 @@ class _Trial:
     def accepted(self, packages: Iterable[str]) -> list[str]:
         new = [name for name in sys.modules if name not in self._before]
         refused = {name for name in new if name.partition(".")[0] in packages} | self._refused | set(packages)
+        refused |= {name for name in new if _package(name) not in sys.modules}  # of a package that failed
         importers: dict[str, set[str]] = {}
         for importer, names in self._needs.items():
             for name in names:
@@ -184,6 +184,11 @@ class _Trial:
             if frame.f_code.co_name == "<module>":
                 self._refused.add(str(frame.f_globals.get("__name__", "")))
             frame = frame.f_back
+
+
+def _package(name: str) -> str:
+    """The one that the module is in, or the module itself."""
+    return name.rpartition(".")[0] or name
 
 
 class _Arguments(list[str]):

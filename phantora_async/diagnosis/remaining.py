@@ -15,7 +15,8 @@ from typing import Any
 READ_NBYTES = 1 << 14
 """The end of a log."""
 _WORD = r"\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[ :=\[(]{1,12}"
-_LOGGED = re.compile(rf"(?:{_WORD}|\| ?|(?<!\S)[(\[] ?|^ *)(\d{{1,9}}) ?/ {{0,8}}(\d{{1,9}})\b", re.IGNORECASE | re.MULTILINE)
+_BEFORE = rf"(?:{_WORD}|\| ?|(?<!\S)[(\[] ?|^ *)"
+_LOGGED = re.compile(rf"{_BEFORE}(\d{{1,9}}) ?/ {{0,8}}(\d{{1,9}})\b", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

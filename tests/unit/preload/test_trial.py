@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.preload import memory, script_imports, trial
+from emu.preload import automatic, memory, script_imports, trial
 
 MODULES = {
     "plain_a": "import os\nvalue = os.environ.get('HOME')\n",
@@ -35,7 +35,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bundle" / "other.py").write_text("import plain_b\n")
     monkeypatch.setattr(script_imports, "_INSTALLED", (f"{tmp_path}/",))
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(sys.modules, "torch", type("torch", (), {"cuda": type("", (), {"is_initialized": bool})}))
+    monkeypatch.setitem(
+        sys.modules, "torch", type("torch", (), {"cuda": type("", (), {"is_initialized": bool}), "__version__": "2"})
+    )
     return tmp_path
 
 
@@ -60,6 +62,20 @@ def test_threads_and_errors(installed: Path) -> None:
     assert accepted("starts_thread", "plain_a") == ["plain_a"]
     assert accepted("fails", "missing", "plain_a") == ["plain_b", "plain_a"]
     assert accepted("plain_a", "ends") == [], "nothing is known of a trial that has died"
+
+
+def test_modules_of_a_package_that_fails_are_refused_and_so_are_its_threads(installed: Path) -> None:
+    (installed / "broken").mkdir()
+    (installed / "broken" / "__init__.py").write_text("from . import whole\nimport starts_thread\nimport missing\n")
+    (installed / "broken" / "whole.py").write_text("")
+    assert accepted("broken", "plain_a") == ["plain_a"]
+
+
+def test_what_was_accepted_counts_until_packages_change(installed: Path) -> None:
+    before = automatic._environment()
+    assert before == automatic._environment()
+    os.utime(installed, ns=(1, 1))
+    assert automatic._environment() != before
 
 
 def test_a_trial_changes_nothing_here(installed: Path) -> None:
