@@ -209,6 +209,8 @@ class NotFoldable(RunFailure):
 
     exit_code = ExitCode.NOT_FOLDABLE
     kind = "not_foldable"
+    finer = ""
+    """A mesh, as `--fold` takes it, by which the same program may be folded. Empty: none is known."""
 
 
 class Stalled(RunFailure):

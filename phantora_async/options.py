@@ -103,8 +103,8 @@ class RunOptions:
     fold: str | None = _option(
         None, JOB, "--fold", metavar="MESH|auto",
         help="start only the ranks that differ, which play the others: dp=128,pp=16,tp=8 names the axes of the mesh of "
-        "ranks, the slowest first; data-parallel ones are folded, or those that are marked: replica*=4; auto: "
-        "as the script's options or its text say",
+        "ranks, the slowest first; data-parallel ones are folded, or those that are marked: replica*=4; dp=100+28: "
+        "parts of an axis, in each of which ranks are alike; auto: as the script's options or its text say",
     )  # fmt: skip
     fold_apart: str = _option(
         "0,-1", JOB, "--fold-apart", metavar="RANKS|none",

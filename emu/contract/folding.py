@@ -1,6 +1,7 @@
 """Folded jobs: which ranks have a process, which of them stands for each other rank, and what that rank's calls name.
 
 A *mesh* gives each rank coordinates. Ranks that differ in folded axes only do the same work, so they have one *role*.
+A folded axis can have *parts*, such as the coordinates whose shards have one size. Ranks of two parts differ in role.
 A role's *representative* has a process, and plays the role's *mirrored* ranks as well. Ranks that are *apart* have
 a process each and are nobody's representative.
 
@@ -10,9 +11,11 @@ along which all members have the representative's coordinate, they have the mirr
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
@@ -21,13 +24,45 @@ class CannotFold(Exception):
     """A call has no image under this mesh. The message says why, for a user who knows the script's groups."""
 
 
-@dataclass(frozen=True, slots=True)
+class NeedsParts(SystemExit):
+    """Raised in a rank: an axis of the mesh has to have parts. Scripts that catch exceptions do not catch it."""
+
+    CODE = 80
+    """The rank's exit code, and the run's."""
+    _FOLD = "--fold "
+
+    def __init__(self, reason: str, mesh: Mesh) -> None:
+        super().__init__(self.CODE)
+        self.words = f"{reason}: {self._FOLD}{mesh}"
+
+    @classmethod
+    def told(cls, words: str) -> tuple[str, str]:
+        """The reason, and the mesh as `--fold` takes it; both empty if these are not such words."""
+        reason, _, mesh = words.rpartition(f": {cls._FOLD}")
+        return (reason, mesh) if reason else ("", "")
+
+
+@dataclass(frozen=True)
 class Axis:
     """One axis of a mesh."""
 
     name: str
     size: int
     folded: bool
+    parts: tuple[int, ...] = ()
+    """Of a folded axis: how many coordinates each part has, in order. Empty: all are alike."""
+
+    def __str__(self) -> str:
+        """``dp*=2048``, ``dp*=1024+1024``, ``tp=8``."""
+        return f"{self.name}{'*' * self.folded}={'+'.join(map(str, self.parts)) or self.size}"
+
+    @cached_property
+    def first_alike(self) -> Sequence[int]:
+        """By coordinate: the first one of its part."""
+        if not self.folded:
+            return range(self.size)
+        starts = (0, *accumulate(self.parts)) if self.parts else (0, self.size)
+        return [first for first, end in pairwise(starts) for _ in range(first, end)]
 
 
 @dataclass(frozen=True)
@@ -37,6 +72,10 @@ class Mesh:
     """
 
     axes: tuple[Axis, ...]
+
+    def __str__(self) -> str:
+        """As `--fold` takes it."""
+        return ",".join(map(str, self.axes))
 
     @property
     def world_size(self) -> int:
@@ -52,12 +91,20 @@ class Mesh:
 
     def role(self, rank: int) -> int:
         """The rank's role, named by the first rank that has it."""
-        return sum(self.coordinate(rank, at) * self.strides[at] for at in self._axes(folded=False))
+        return sum(axis.first_alike[self.coordinate(rank, at)] * self.strides[at] for at, axis in enumerate(self.axes))
 
     def role_name(self, rank: int) -> str:
-        """``pp 3, tp 0``; "" if all axes are folded."""
-        at = self._axes(folded=False)
-        return ", ".join(f"{self.axes[axis].name} {self.coordinate(rank, axis)}" for axis in at)
+        """``pp 3, tp 0``; "" if all axes are folded, and none has parts: of these ``dp 10-12``."""
+        names = []
+        for at, axis in enumerate(self.axes):
+            here = self.coordinate(rank, at)
+            first = axis.first_alike[here]
+            if not axis.folded:
+                names.append(f"{axis.name} {here}")
+            elif axis.parts:
+                last = bisect_right(axis.first_alike, first) - 1
+                names.append(f"{axis.name} {first}{f'-{last}' if last > first else ''}")
+        return ", ".join(names)
 
     def _axes(self, folded: bool) -> list[int]:
         return [at for at, axis in enumerate(self.axes) if axis.folded == folded]
@@ -77,6 +124,30 @@ class Mesh:
                 )
             constant.append(at)
         return constant
+
+    def with_parts(self, boundaries: Mapping[int, Collection[int]]) -> Mesh:
+        """With parts that begin at these coordinates as well. `boundaries`: by number of a folded axis."""
+        axes = list(self.axes)
+        for at, begins in boundaries.items():
+            axis = axes[at]
+            starts = sorted({*axis.first_alike, *begins})
+            parts = tuple(end - first for first, end in pairwise((*starts, axis.size)))
+            axes[at] = replace(axis, parts=parts if len(parts) > 1 else ())
+        return Mesh(tuple(axes))
+
+    def boundaries(self, members: Sequence[int], kinds: Sequence[Any]) -> dict[int, set[int]]:
+        """Where members of a communicator that are of several kinds are parted. By number of a folded axis along which
+        they differ: coordinates from which on they are not as at the one before. `kinds`: by member.
+        """
+        found: dict[int, set[int]] = {}
+        for at in self._axes(folded=True):
+            at_each: dict[int, list[Any]] = {}
+            for rank, kind in zip(members, kinds, strict=True):
+                at_each.setdefault(self.coordinate(rank, at), []).append(kind)
+            begins = {here for before, here in pairwise(sorted(at_each)) if at_each[before] != at_each[here]}
+            if begins:
+                found[at] = begins
+        return found
 
     def shift(self, axes: Sequence[int], rank: int, to: int) -> int:
         """By how much a rank's number grows when its coordinates on these axes change from `rank`'s to `to`'s."""
@@ -146,7 +217,7 @@ class Folding:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "axes": [[axis.name, axis.size, axis.folded] for axis in self.mesh.axes],
+            "axes": [[axis.name, axis.size, axis.folded, axis.parts] for axis in self.mesh.axes],
             "apart": sorted(self.apart),
             "witnesses": sorted(self.witnesses),
             "similar": self.similar,
@@ -154,6 +225,9 @@ class Folding:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Folding:
-        axes = tuple(Axis(str(name), int(size), bool(folded)) for name, size, folded in told["axes"])
+        axes = tuple(
+            Axis(str(name), int(size), bool(folded), tuple(map(int, parts)))
+            for name, size, folded, parts in told["axes"]
+        )
         apart, witnesses = (frozenset(map(int, told[ranks])) for ranks in ("apart", "witnesses"))
         return cls(Mesh(axes), apart, witnesses, bool(told["similar"]))

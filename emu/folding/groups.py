@@ -13,6 +13,7 @@ from ..interpreter.hook_library import Hook
 from ..private.access import backend_of
 from ..private.changes import Names, changes
 from .ranks import FoldedRanks
+from .shards import Shards
 from .stores import ONE_ROOT, RANKS_PER_ROOT, GroupStore
 
 
@@ -35,6 +36,7 @@ def install(told: Mapping[str, Any], hook: Hook) -> FoldedRanks:
         names.change("ProcessGroupGloo", lambda real: StandIn.beside(real, ranks))
 
     changes.install("folded groups", change)
+    changes.install("uneven shards", Shards(ranks).change)
     _replace(dist.distributed_c10d.split_group, functools.partial(_noting_parts, ranks, hook))
     _replace(dist.distributed_c10d.monitored_barrier, lambda real: _monitored_barrier)
     return ranks

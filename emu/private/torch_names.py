@@ -177,6 +177,21 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "uneven shards",
+        "finding ranks whose FSDP2 shards are smaller in folded runs",
+        "a folded run with uneven shards ends when a witness differs, without the mesh that would fit",
+        ("emu/folding/shards.py",),
+        (
+            Name(
+                "torch.distributed.fsdp._fully_shard._fsdp_param",
+                "FSDPParam._init_sharded_param",
+                takes=("self param device ...",),
+                mentions="_orig_size padded_sharded_param_size",
+            ),
+            Name("torch.distributed.fsdp._fully_shard._fsdp_state", "FSDPState._lazy_init", takes=("self",)),
+        ),
+    ),
+    Purpose(
         "folded groups",
         "process groups of which most ranks have no process",
         "folded runs wait for ranks that have no process",

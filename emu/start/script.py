@@ -11,6 +11,7 @@ import traceback
 import types
 from dataclasses import dataclass
 
+from ..contract.folding import NeedsParts
 from ..interpreter.code_owner import Owner, owner_of
 from ..private.access import run_as_main
 from .advice import advice
@@ -60,6 +61,8 @@ def run(program: Program) -> ScriptEnd:
             run_as_main("__main__", alter_argv=False)
         else:
             _run_file(name, vars(main_module))
+    except NeedsParts as error:
+        return ScriptEnd(error.CODE, error.words)
     except SystemExit as error:
         said = f": {error.code}" if isinstance(error.code, str) else ""
         return ScriptEnd(_exit_code(error), f"SystemExit{said}{_raised_at(error)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 from phantora_async.api.description import describe
 from phantora_async.budget import broken_text, ended_over_budget
 from phantora_async.config import Config, resolve
-from phantora_async.errors import NotWritten, OverBudget, PhantoraError, RunFailure
+from phantora_async.errors import NotFoldable, NotWritten, OverBudget, PhantoraError, RunFailure
 from phantora_async.options import RunOptions
 from phantora_async.wording import short
 
@@ -70,7 +71,20 @@ class Executed:
 
 
 def execute(options: RunOptions) -> Executed:
-    """Runs the script to its end and writes the report. Raises PhantoraError if there is nothing to report."""
+    """Runs the script to its end and writes the report. Raises PhantoraError if there is nothing to report.
+
+    A folded run that finds that its mesh needs parts is done again with these.
+    """
+    executed = _once(options)
+    while isinstance(executed.run_failure, NotFoldable) and (finer := executed.run_failure.finer):
+        print(f"phantora-async: {executed.run_failure.message}: again with --fold '{finer}'", file=sys.stderr)
+        options = dataclasses.replace(options, fold=finer)
+        executed.config.claimed.lock.close()
+        executed = _once(options)
+    return executed
+
+
+def _once(options: RunOptions) -> Executed:
     config = resolve(options)
     for remark in config.remarks:
         print(f"phantora-async: {remark}", file=sys.stderr)

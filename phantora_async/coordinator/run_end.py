@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from emu.contract.folding import NeedsParts
 from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
 from phantora_async.coordinator.restarts import Restart
 from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
-from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
+from phantora_async.errors import ExitCode, InternalError, Interrupted, NotFoldable, RankDied, RunFailure
 from phantora_async.faults import Death, begin_ns
 from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.fact_builder import FactBuilder
@@ -163,10 +164,16 @@ class RunEnd:
         costs, told = self._fact_builder.costs, self._fact_builder.segment_contents
         return reasons_document(last_steps, figures, spec, costs, told, partial(network_of, spec))
 
-    def rank_died(self, rank: int) -> RankDied:
+    def rank_died(self, rank: int) -> RankDied | NotFoldable:
         """The failure of a rank that ended, or said it ends, with an error."""
         exit = self.exits.get(rank, Exit(0, 0))
         bye = self._fact_builder.rank_info[rank].bye
+        if self._spec.folding is not None and bye is not None and bye.exit_code == NeedsParts.CODE:
+            reason, finer = NeedsParts.told(self._fact_builder.rank_info[rank].last_words)
+            if finer:
+                failure = NotFoldable(reason, details=f"to fold ranks that are alike: --fold '{finer}'")
+                failure.finer = finer
+                return failure
         if exit.well and bye is not None:
             exit = Exit(bye.exit_code, 0)
         return RankDied(rank, self._last_words(rank, exit), 128 + exit.signal if exit.signal else exit.code)

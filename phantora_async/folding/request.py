@@ -9,10 +9,10 @@ from phantora_async.errors import UsageError
 
 FOLDED_NAMES = frozenset(("dp", "data", "data_parallel", "dp_replicate", "dp_shard", "fsdp", "replicate", "ddp"))
 """Axes whose ranks do the same work on other data: folded if no axis is marked."""
-_AXIS = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<mark>\*?)=(?P<size>\d+)")
+_AXIS = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<mark>\*?)=(?P<sizes>\d+(?:\+\d+)*)")
 _HINT = (
     "--fold dp=128,pp=16,tp=8: all axes of the mesh of ranks, the slowest first; data-parallel ones are folded, "
-    "or those that are marked: --fold 'replica*=4,stage=2'"
+    "or those that are marked: --fold 'replica*=4,stage=2'; parts of a folded axis whose ranks differ: --fold dp=100+28"
 )
 
 
@@ -22,10 +22,13 @@ def mesh_of(text: str, world_size: int) -> Mesh:
     marked = "*" in text
     for part in text.split(","):
         found = _AXIS.fullmatch(part.strip())
-        if found is None or int(found["size"]) < 1:
+        sizes = tuple(map(int, found["sizes"].split("+"))) if found is not None else ()
+        if found is None or min(sizes) < 1:
             raise UsageError(f"--fold {text}: {part.strip()!r} is no axis with its size", _HINT)
         folded = bool(found["mark"]) if marked else found["name"] in FOLDED_NAMES
-        axes.append(Axis(found["name"], int(found["size"]), folded))
+        if len(sizes) > 1 and not folded:
+            raise UsageError(f"--fold {text}: {found['name']} has parts, but is not folded", _HINT)
+        axes.append(Axis(found["name"], sum(sizes), folded, sizes if len(sizes) > 1 else ()))
     names = [axis.name for axis in axes]
     if len({*names}) < len(names):
         raise UsageError(f"--fold {text}: two axes have one name", _HINT)

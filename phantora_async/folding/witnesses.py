@@ -194,7 +194,7 @@ class Witnesses:
         folding, compared = self._folding, self.compared
         world_size, live = folding.mesh.world_size, len(folding.live)
         return {
-            "mesh": ",".join(f"{axis.name}{'*' * axis.folded}={axis.size}" for axis in folding.mesh.axes),
+            "mesh": str(folding.mesh),
             "ranks": world_size,
             "processes": live,
             "representatives": live - len(folding.apart),
@@ -225,7 +225,8 @@ class Witnesses:
                     f"rank {own.rank} is a witness, and does not do what rank {expected.rank} does, which would play it"
                     f"{f' ({role})' if role else ''}: ranks of one role differ, so this mesh cannot be folded",
                     sides=sides,
-                    details="to fold ranks that launch other kernels, and be told how far they are apart: "
+                    details="to fold parts of an axis, in each of which ranks are alike: --fold dp=100+28; "
+                    "to fold ranks that launch other kernels, and be told how far they are apart: "
                     "--roles similar; to fold as if mirrored ranks did what their representative does: --witnesses 0",
                 )
             else:

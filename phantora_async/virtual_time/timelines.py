@@ -18,12 +18,14 @@ from emu.contract.folding import Folding
 
 
 class _Axis(NamedTuple):
-    """A folded axis along which some coordinates are alike."""
+    """A folded axis, or a part of one, along which some coordinates are alike."""
 
     stride: int
     size: int
     alike: tuple[int, ...]
     """These coordinates, two at least. The first has the timelines."""
+    coordinates: frozenset[int]
+    """The same."""
 
     def coordinate(self, rank: int) -> int:
         return rank // self.stride % self.size
@@ -57,7 +59,7 @@ class Timelines:
     def of(self, rank: int) -> int:
         for axis in self._axes:
             here = axis.coordinate(rank)
-            if here in axis.alike:
+            if here in axis.coordinates:
                 rank += (axis.alike[0] - here) * axis.stride
         return rank
 
@@ -101,7 +103,13 @@ def _alike(folding: Folding, slowed: Collection[int]) -> tuple[_Axis, ...]:
         if not axis.folded:
             continue
         own = {folding.mesh.coordinate(rank, at) for rank in (*folding.apart, *slowed)}
-        alike = tuple(here for here in range(axis.size) if here not in own)
-        if len(alike) > 1:
-            axes.append(_Axis(folding.mesh.strides[at], axis.size, alike))
+        parts: dict[int, list[int]] = {}
+        for here, first in enumerate(axis.first_alike):
+            if here not in own:
+                parts.setdefault(first, []).append(here)
+        axes += [
+            _Axis(folding.mesh.strides[at], axis.size, tuple(alike), frozenset(alike))
+            for alike in parts.values()
+            if len(alike) > 1
+        ]
     return tuple(axes)

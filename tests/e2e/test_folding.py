@@ -51,6 +51,18 @@ def test_tensor_parallel_ranks(run: Run) -> None:
 
 
 @pytest.mark.thorough
+def test_uneven_shards_are_found_and_folded(run: Run) -> None:
+    """41 rows over 16 ranks: 13 ranks have three, one has two, two have none. 40 rows: one has one row."""
+    whole = run("uneven_shards.py", n=16, options=("--nproc-per-node", "8"))
+    folded = run("uneven_shards.py", n=16, options=("--nproc-per-node", "8", "--fold", "auto"))
+    assert whole.exit_code == 0, whole.output
+    assert folded.exit_code == 0, folded.output
+    assert folded.simulated == whole.simulated
+    assert "FSDP2 shards 41 rows over 16 ranks, so ranks of one role differ: again with --fold" in folded.output
+    assert folded.report["folding"]["mesh"] == "dp*=13+1+2"
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("layout", "mesh"), [("hsdp", "dp_replicate=4,dp_shard=4"), ("tensor", "dp=4,tp=4"), ("pipeline", "dp=4,pp=4")]
 )

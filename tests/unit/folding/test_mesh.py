@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
+from emu.contract.folding import NeedsParts
 from phantora_async.errors import UsageError
 from phantora_async.folding import Axis, CannotFold, Folding, Mesh, mesh_of
+from phantora_async.virtual_time import Timelines
 
 
 def folding(text: str, world_size: int, apart: frozenset[int] = frozenset()) -> Folding:
@@ -20,7 +23,10 @@ def test_data_parallel_axes_are_folded_unless_others_are_marked() -> None:
     assert mesh_of("dp=2,ring*=3", 6).axes == (Axis("dp", 2, False), Axis("ring", 3, True))
 
 
-@pytest.mark.parametrize("text", ["", "dp", "dp=0", "dp=2,dp=4", "dp=4", "pp=2,tp=4", "dp=x8", "8"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "dp", "dp=0", "dp=2,dp=4", "dp=4", "pp=2,tp=4", "dp=x8", "8", "dp=4+", "dp=0+8", "dp=4+3", "dp=2,tp=2+2"],
+)
 def test_wrong_meshes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         mesh_of(text, 8)
@@ -70,6 +76,7 @@ def test_images_of_one_communicator_are_the_same_for_all_its_members() -> None:
     drawn = random.Random(7)
     for _ in range(50):
         axes = tuple(Axis(f"a{at}", drawn.randint(1, 4), drawn.random() < 0.5) for at in range(drawn.randint(1, 4)))
+        axes = tuple(replace(axis, parts=(1, axis.size - 1) if axis.folded and axis.size > 2 else ()) for axis in axes)
         mesh = Mesh(axes)
         world = range(mesh.world_size)
         apart = frozenset(rank for rank in world if drawn.random() < 0.2)
@@ -93,6 +100,37 @@ def test_images_of_one_communicator_are_the_same_for_all_its_members() -> None:
             assert folded.image(group(representative), representative, rank) == group(rank)
 
 
+def test_each_part_of_an_axis_has_its_representative() -> None:
+    folded = folding("dp=2+1+3,tp=2", 12)
+    assert folded.mirrored == {0: (2,), 1: (3,), 4: (), 5: (), 6: (8, 10), 7: (9, 11)}
+    assert [folded.mesh.role_name(rank) for rank in (2, 5, 10)] == ["dp 0-1, tp 0", "dp 2, tp 1", "dp 3-5, tp 0"]
+    assert str(folded.mesh) == "dp*=2+1+3,tp=2"
+    assert mesh_of(str(folded.mesh), 12) == folded.mesh
+
+
+def test_ranks_of_a_part_share_a_timeline() -> None:
+    timelines = Timelines(7, folding("dp=4+3", 7, frozenset((0,))), (7,))
+    assert list(timelines.of_each) == [0, 1, 1, 1, 4, 4, 4]
+
+
+def test_parts_begin_where_members_of_a_communicator_differ() -> None:
+    mesh = mesh_of("replicate=2,dp=4,tp=2", 16)
+    assert mesh.boundaries((0, 2, 4, 6), "aabc") == {1: {2, 3}}
+    assert mesh.boundaries((8, 10, 12, 14), "aaaa") == {}
+    assert mesh.boundaries((0, 1), "ab") == {}, "tp is not folded"
+    assert mesh.boundaries(tuple(range(0, 16, 2)), "aabbaabb") == {1: {2}}
+    finer = mesh.with_parts({1: {2, 3}})
+    assert str(finer) == "replicate*=2,dp*=2+1+1,tp=2"
+    assert str(finer.with_parts({0: {1}, 1: {2}})) == "replicate*=1+1,dp*=2+1+1,tp=2"
+
+
+def test_the_mesh_that_is_needed_travels_in_a_rank_s_last_words() -> None:
+    error = NeedsParts("FSDP2 shards 10 rows over 4 ranks", mesh_of("dp=3+1", 4))
+    assert error.code == 80
+    assert NeedsParts.told(error.words) == ("FSDP2 shards 10 rows over 4 ranks", "dp*=3+1")
+    assert NeedsParts.told("SystemExit: see --fold dp=4") == ("", "")
+
+
 def test_a_folding_travels_as_json() -> None:
-    folded = folding("dp=4,tp=2", 8, frozenset((0, 7)))
+    folded = folding("dp=3+1,tp=2", 8, frozenset((0, 7)))
     assert Folding.from_json(folded.to_json()) == folded
