@@ -25,7 +25,7 @@ class _Axis(NamedTuple):
     alike: tuple[int, ...]
     """These coordinates, two at least. The first has the timelines."""
     coordinates: frozenset[int]
-    """The same."""
+    """``alike``, to look one up."""
 
     def coordinate(self, rank: int) -> int:
         return rank // self.stride % self.size
