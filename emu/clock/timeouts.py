@@ -26,6 +26,8 @@ _SHORTEST = timedelta(milliseconds=1)
 _POLL_S = 0.001
 """How often NCCL's own wait looks whether the work is done; ours looks less often when it has waited long."""
 _STORE_DEFAULT = timedelta(seconds=300)
+_exact: list[str] = []
+"""Names of classes, or their beginnings, whose timeouts are not lengthened."""
 _TCP_STORE_TIMEOUT_POSITION = 4
 """Of TCPStore's argument `timeout`."""
 
@@ -51,6 +53,15 @@ def _lengthen_all(names: Names) -> None:
     for store in ("FileStore", "HashStore", "TCPStore"):
         waits = store == "TCPStore"
         names.change(f"{store}.__init__", functools.partial(_lengthening_init, waits_in_init=waits))
+
+
+def exact_for_nccl() -> None:
+    """In the rank: process groups of NCCL get the timeouts that they are given. Their watchdogs count virtual time."""
+    _exact.append("ProcessGroupNCCL")
+
+
+def _is_exact(owner: Any) -> bool:
+    return any(type(owner).__qualname__.startswith(name) for name in _exact)
 
 
 def _lengthened(value: Any) -> Any:
@@ -88,6 +99,8 @@ def _lengthen_arguments(owner: type) -> None:
 def _lengthening_function(real: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(real)
     def lengthening(*arguments: Any, **options: Any) -> Any:
+        if arguments and _is_exact(arguments[0]):
+            return real(*arguments, **options)
         return real(*map(_lengthened, arguments), **{name: _lengthened(value) for name, value in options.items()})
 
     return lengthening
@@ -98,7 +111,7 @@ def _lengthening_property(real: property) -> property:
     assert get is not None
     return property(
         lambda self: _as_given(get(self)),
-        None if put is None else lambda self, value: put(self, _lengthened(value)),
+        None if put is None else lambda self, value: put(self, value if _is_exact(self) else _lengthened(value)),
         doc=real.__doc__,
     )
 

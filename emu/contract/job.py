@@ -37,8 +37,8 @@ class Job:
     """Rank, nanoseconds and number of batches of each fault of a data loader, see loading_policy."""
     dead_gpus: tuple[tuple[int, int, int], ...]
     """Rank, and the instants of virtual time from which and until which its GPU cannot be used."""
-    in_step: bool
-    """Where ranks wait for their GPUs, they go on when virtual time is there."""
+    mortal: bool
+    """Something dies: where ranks wait for their GPUs, they go on when virtual time is there, and timeouts run out."""
     host_scale: float
     """CPU time of the described host for what takes one second here."""
     hosted: tuple[int, ...]

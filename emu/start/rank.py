@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..clock import timeouts
 from ..contract import isolation
 from ..contract.definitions.thread_names import RANK
 from ..contract.job import Job, Seat, torchrun_environment
@@ -27,6 +28,9 @@ from ..private.changes import changes
 from . import processes, program, script, unused_gpu
 from .early_end import StepLimit, flush_files
 from .prepare import Prepared
+
+FLIGHT_RECORDS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+"""Where PyTorch's Flight Recorder writes what its watchdog found: the beginning of a file's name."""
 
 _exit = os._exit
 
@@ -86,7 +90,12 @@ class Connection:
         for rank, from_ns, until_ns in job.dead_gpus:
             if first <= rank < first + job.servers[seat.server]:
                 prepared.hook.gpu_dies(rank - first, from_ns, until_ns)
-        if job.in_step or os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+        if job.mortal:
+            prepared.hook.mortal()
+            timeouts.exact_for_nccl()
+            for name in FLIGHT_RECORDS:
+                os.environ.setdefault(name, f"{job.run_dir}/nccl_trace_rank_")
+        if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
             # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
             prepared.hook.keep_in_step()
         self._pid = os.getpid()
@@ -113,7 +122,7 @@ class Connection:
             prepared.holders.step_ends()
 
         prepared.hook.at_step(step_ends)
-        if job.in_step:
+        if job.mortal:
             prepared.clock.keep_up()
             prepared.hook.at_step(prepared.clock.keep_up)
         prepared.ranges.start(prepared.clock.epoch_ns)

@@ -22,6 +22,7 @@ from phantora_async.coordinator.network_model import network_of
 from phantora_async.coordinator.rank_processes import RankProcesses
 from phantora_async.coordinator.ranks.arrivals import Arrivals
 from phantora_async.coordinator.ranks.connections import Connections
+from phantora_async.coordinator.reactions import Reactions
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
 from phantora_async.coordinator.status import Status, StatusView
@@ -100,7 +101,8 @@ class Coordinator:
         run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses)
         restarts = Restarts(timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns)
         early_end = EarlyEnd(spec, timeline)
-        failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, early_end, run_end)
+        reactions = Reactions(timeline, connections, spec.faults)
+        failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, reactions, early_end, run_end)
         turns = Turns(
             timeline, policy, fact_builder, connections, trace, blocked_ranks, restarts, early_end, run_end, failures,
             spec.launcher, len(folding.live) if folding is not None else spec.world_size, spec.stall_timeout_s,
@@ -108,8 +110,8 @@ class Coordinator:
         )  # fmt: skip
         usage = Usage()
         self._rank_processes = RankProcesses(
-            spec, timeline, fact_builder, connections, trace, blocked_ranks, stall_watch, restarts, run_end, failures,
-            turns, usage,
+            spec, timeline, fact_builder, connections, trace, blocked_ranks, stall_watch, restarts, reactions, run_end,
+            failures, turns, usage,
         )  # fmt: skip
         self._live_state = LiveState(spec, timeline, fact_builder)
         self._status_view = StatusView(
@@ -124,6 +126,7 @@ class Coordinator:
         self._stall_watch = stall_watch
         self._run_end = run_end
         self._restarts = restarts
+        self._reactions = reactions
         self._early_end = early_end
         self._failures = failures
         self._turns = turns
@@ -248,6 +251,10 @@ class Coordinator:
         elif self._restarts.given_up():
             self._restarts.tell()  # although a rank that computes for long has not come to this instant
             self._restarts.news()
+        if self._reactions.going_on:
+            if self._reactions.over() and not self._restarts.failed:
+                self._rank_processes.end_reaction()
+            return self._status_view.look(stalls=False)
         if self._run_end.failure is None and not self._restarts.failed:
             self._usage.sample_next()
             with self._failures.caught():

@@ -10,6 +10,7 @@ from typing import Any
 
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.ranks.connections import Connections
+from phantora_async.coordinator.reactions import Reactions
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
 from phantora_async.diagnosis.rank_states import RankState, states
@@ -27,6 +28,7 @@ class Failures:
         connections: Connections,
         blocked_ranks: BlockedRanks,
         restarts: Restarts,
+        reactions: Reactions,
         early_end: EarlyEnd,
         run_end: RunEnd,
     ) -> None:
@@ -35,6 +37,7 @@ class Failures:
         self._connections = connections
         self._blocked_ranks = blocked_ranks
         self._restarts = restarts
+        self._reactions = reactions
         self._early_end = early_end
         self._run_end = run_end
 
@@ -45,9 +48,15 @@ class Failures:
         if self._restarts.failed and isinstance(failure, Deadlock | Mismatch):
             self._restarts.tell()  # others cannot go on without that rank: the launcher decides what becomes of them
             return
+        if isinstance(failure, Deadlock) and self._reactions.begin(failure):
+            return
         if isinstance(failure, Deadlock) and self._early_end.explains():
             self._run_end.stop(self._early_end.document())
             return
+        self.end(failure)
+
+    def end(self, failure: RunFailure) -> None:
+        """Nothing else follows but the end of the run."""
         self._run_end.fail(failure, self.rank_states(), self._connections.pids)
 
     @contextmanager

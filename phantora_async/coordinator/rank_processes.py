@@ -9,6 +9,7 @@ from emu.contract import records
 from phantora_async.coordinator.failures import Failures
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.ranks.server_check import ServerCheck
+from phantora_async.coordinator.reactions import Reactions
 from phantora_async.coordinator.restarts import Held, Restarts
 from phantora_async.coordinator.run_end import Exit, RunEnd
 from phantora_async.coordinator.tracing import trace_profiled
@@ -40,6 +41,7 @@ class RankProcesses:
         blocked_ranks: BlockedRanks,
         stall_watch: StallWatch,
         restarts: Restarts,
+        reactions: Reactions,
         run_end: RunEnd,
         failures: Failures,
         turns: Turns,
@@ -53,6 +55,7 @@ class RankProcesses:
         self._blocked_ranks = blocked_ranks
         self._stall_watch = stall_watch
         self._restarts = restarts
+        self._reactions = reactions
         self._run_end = run_end
         self._failures = failures
         self._turns = turns
@@ -83,6 +86,10 @@ class RankProcesses:
         if news:
             self._stall_watch.heard(rank)
             self._restarts.news()
+        if self._reactions.going_on:
+            for record in arrived:
+                if record.kind == records.STALL_CLOCK:
+                    self._reactions.clock(rank, record.at_ns)
         self._usage.received(len(arrived), nbytes)
         self._connections.take(rank, arrived)
         trace_profiled(self._trace, self._timeline, self._fact_builder)
@@ -159,18 +166,36 @@ class RankProcesses:
         self._turns.take_soon()
 
     def _failed(self, rank: int, untold: bool = False) -> None:
-        if self._spec.launcher:
+        if self._reactions.going_on:
+            if not self._reactions.failed(rank, untold):
+                self.end_reaction()
+        elif self._spec.launcher:
             self._restarts.fail(rank, untold)
             self._restart_if_complete()
             self._turns.take_soon()
         else:
             self._failures.fail(self._run_end.rank_died(rank))
 
+    def end_reaction(self) -> None:
+        """Ranks that have waited for something dead have ended, or do nothing about it."""
+        self._run_end.reaction = self._reactions.text()
+        failed, why = self._reactions.end()
+        if not failed:
+            self._failures.end(why)
+        elif not self._spec.launcher:
+            self._failures.fail(self._run_end.rank_died(next(iter(failed))))
+        else:
+            for rank, untold in failed.items():
+                self._restarts.fail(rank, untold)
+            self._restarts.tell()
+            self._turns.take_soon()
+
     def _restart_if_complete(self) -> None:
         first = self._restarts.first
         if first is not None and self._run_end.failure is None and self._restarts.complete():
             with self._failures.caught():
-                for process in self._restarts.restart(self._run_end.rank_died(first).exit_code):
+                exit_code = self._run_end.rank_died(first).exit_code
+                for process in self._restarts.restart(exit_code, self._reactions.take_ended_ns()):
                     self._take_held(process)
 
     # ---- processes that were held ----------------------------------------------------------------------------------

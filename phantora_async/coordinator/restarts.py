@@ -219,15 +219,16 @@ class Restarts:
             for rank in self._connections.pids
         )
 
-    def restart(self, exit_code: int) -> list[Held]:
-        """All ranks go on. Returns their processes, which are to be connected. `exit_code`: of the rank that failed.
-        Raises RunFailure if the ranks cannot continue.
+    def restart(self, exit_code: int, ended_ns: int = 0) -> list[Held]:
+        """All ranks go on. Returns their processes, which are to be connected. `exit_code`: of the rank that failed;
+        `ended_ns`: when it did, if later than what it has told. Raises RunFailure if the ranks cannot continue.
         """
         first = self.first
         assert first is not None, "no rank has failed"
         ranks = sorted(self._held)
         queued = sum(map(self._timeline.queued, ranks))
-        at_ns = self._timeline.restart(first, ranks)
+        not_before_ns = ended_ns + self._delay_ns if ended_ns else 0
+        at_ns = self._timeline.restart(first, ranks, not_before_ns)
         self._timeline.take_answers()
         self._fact_builder.restart(ranks, self._timeline.hosts[first].steps)
         self._connections.restart(queued)

@@ -84,6 +84,8 @@ class RunEnd:
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
         self.failure: RunFailure | None = None
+        self.reaction = ""
+        """How ranks have ended that waited for something dead."""
         self.stopped: Document | None = None
         """Which option has ended the run before its script, if one has."""
         self.exits: dict[int, Exit] = {}
@@ -137,7 +139,7 @@ class RunEnd:
         now_ns = self._timeline.now_ns
         dead = [str(fault) for fault in self._spec.faults if isinstance(fault, Death) and begin_ns(fault) <= now_ns]
         if dead:
-            failure.details = f"faults until then: {', '.join(dead)}"
+            failure.details = "\n".join(filter(None, [self.reaction, f"faults until then: {', '.join(dead)}"]))
         failure.details = found_out.details(self._fact_builder, run_dir)
         document = found_out.document(self._fact_builder, run_dir)
         return Outcome(failure, self.report(usage, restarts, int(failure.exit_code), document))

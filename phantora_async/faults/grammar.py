@@ -32,7 +32,7 @@ FORMS = (
     "gpu RANK ecc retry TIME at TIME",
     "gpu RANK dead at TIME [for TIME|until TIME]",
     "node SERVER dead at TIME",
-    "nic NAME dead at TIME [for TIME|until TIME]",
+    "nic NAME dead at TIME",
     "link NAME at SHAREx|down [PERIOD]",
     "link NAME flaps every TIME down TIME [PERIOD]",
     "host SERVER at SHAREx [PERIOD]",
@@ -183,7 +183,7 @@ def _node(words: _Words) -> Fault:
 def _nic(words: _Words) -> Fault:
     name = words.matching(r"\S+", "the name of a NIC's port, such as node000/nic2")[0]
     words.choose("dead")
-    return DeadNic(name, _death(words, "until", "for"))
+    return DeadNic(name, _death(words))
 
 
 def _link(words: _Words) -> Fault:

@@ -22,6 +22,7 @@ from phantora_async.virtual_time.facts import PAIRWISE, Comm
 
 _OF_PROCESS = frozenset(
     (
+        records.STALL_CLOCK,
         records.USAGE, records.LOGGED, records.KEPT, records.HISTORY_LIST, records.HISTORY_WORK, records.LOOP,
         records.CHECKPOINT, records.SEGMENT_CONTENT, records.SOURCES_OF,
     )

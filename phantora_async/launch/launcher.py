@@ -111,7 +111,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         loaders=config.loading.text,
         slow_loaders=slow_loaders(config.faults),
         dead_gpus=dead_gpus(config.faults),
-        in_step=any(isinstance(fault, Death) for fault in config.faults),
+        mortal=any(isinstance(fault, Death) for fault in config.faults),
         host_scale=config.host.scale,
         hosted=hosted(config),
         script=config.script,

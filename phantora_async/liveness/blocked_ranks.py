@@ -24,7 +24,9 @@ AGAIN_S = 0.01
 """Between two looks at a rank that slept when last seen: it only has to be seen to sleep still."""
 SLOWEST_S = 0.25
 """Between later looks, which become rarer."""
-POLLS = frozenset((records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE))
+POLLS = frozenset(
+    (records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE, records.STALL_CLOCK)
+)
 """What a thread sends that polls, such as a watchdog's."""
 
 

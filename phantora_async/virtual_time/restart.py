@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 TURN = 100_000
 
 
-def restart(timeline: Timeline, hosts: Hosts, first: int, ranks: Collection[int]) -> int:
+def restart(timeline: Timeline, hosts: Hosts, first: int, ranks: Collection[int], not_before_ns: int) -> int:
     """See ``Timeline.restart``."""
     failed = timeline.hosts[first]
     _execute_up_to_the_end_of(timeline, hosts, failed)
     event_queue = timeline.event_queue
     # It may not come to its end: it waits for ranks whose processes have ended.
     at_ns = failed.clock_ns if failed.state == HostState.RUNNING else event_queue.now_ns
+    at_ns = max(at_ns, not_before_ns)
     again = [timeline.hosts[rank] for rank in sorted(ranks)]
     steps = max(timeline.output.results.steps_done(host.rank) for host in again)
     timeline.collectives.forget()

@@ -184,15 +184,15 @@ class Timeline:
         for rank in ranks:
             self.hosts[rank].may_pass = True
 
-    def restart(self, first: int, ranks: Collection[int]) -> int:
+    def restart(self, first: int, ranks: Collection[int], not_before_ns: int = 0) -> int:
         """All processes have ended, because that of the rank `first` failed; those of `ranks` start again at the end of
-        its last fact. Returns that instant. All facts of the ended processes have been fed.
+        its last fact, or later. Returns that instant. All facts of the ended processes have been fed.
         """
         if self.rollback_log.on:
             self.speculation.stop()
         if self._passing or self._passed_over:
             self._return_all()
-        return restart(self, self.host_rules, first, ranks)
+        return restart(self, self.host_rules, first, ranks, not_before_ns)
 
     def has_ended(self, rank: int) -> bool:
         """Has everything been executed that the rank sent up to its BYE, and what its GPU was given? Ends what is

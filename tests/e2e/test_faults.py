@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -48,6 +49,28 @@ def test_a_dead_gpu_is_an_error_of_cuda_at_its_rank(run: Run) -> None:
     assert done.log(0).count("STEP") == done.log(1).count("STEP") > 0, "nobody goes on without it"
     assert "rank 1 (server 0) ended with exit code 1: torch.AcceleratorError: CUDA error: unknown error" in done.output
     assert f"faults until then: gpu 1 dead at {5 * step_ns}ns" in done.output
+
+
+def test_watchdogs_end_ranks_that_wait_for_something_dead(run: Run) -> None:
+    done = run("deaths.py", options=("--fault", "nic node000/gpu1 dead at 100ms"))
+    assert done.exit_code == 134, done.output
+    lasted = [re.search(r"(?:timed out after|ran for) (\d+) m", done.log(rank)) for rank in (0, 1)]
+    times_ms = [int(found[1]) for found in lasted if found is not None]
+    assert len(times_ms) == 2, done.log(0)
+    # PyTorch's watchdogs look every 100 ms; those of newer versions every second.
+    assert all(60_000 <= lasted_ms < 61_100 for lasted_ms in times_ms)
+    ended = re.search(r"NCCL's watchdogs ended ranks 0-1, the first at (\S+) s of virtual time", done.output)
+    assert ended is not None, done.output
+    began_s = float(ended[1]) - min(times_ms) / 1e3
+    steps = done.log(0).count("STEP")
+    assert 0 < steps < 8
+    assert began_s <= 0.13, "the collective had begun when its link died, or was the next"
+    assert "faults until then: nic node000/gpu1 dead at 100ms" in done.output
+    for rank in (0, 1):
+        recorded = pickle.loads((done.run_dir / f"nccl_trace_rank_{rank}").read_bytes())
+        assert recorded["pg_config"]["0"]["ranks"] == "[0, 1]"
+        assert [entry["state"] for entry in recorded["entries"]] == ["completed"] * steps + ["scheduled"]
+        assert all("all_reduce" in entry["profiling_name"] for entry in recorded["entries"])
 
 
 def test_a_slow_loader(run: Run) -> None:

@@ -14,6 +14,7 @@ typedef struct ph_run_state {
     bool orphan;   /* a child that a rank forked: as with real CUDA, it cannot use the device */
     bool alone;    /* PHANTORA_DETACHED=1, for tests without a coordinator: every cost is a fixed value */
     bool in_step;  /* the host really waits where the program waits for the device: see phantora_keep_in_step */
+    bool mortal;   /* something may die: watchdogs count virtual time, see streams/watchdog_clock.c */
     uint32_t rank, world_size, server, local_rank;
     uint32_t process;          /* tells the processes of one rank apart: 0 is the first */
     atomic_uint_fast64_t dead; /* GPUs of the server that the process can no longer use, a bit each */

@@ -69,6 +69,7 @@ __attribute__((constructor)) static void connect_floors(void) {
     nccl_connect();
     ph_exit_connect();
     ph_on_record(PH_KIND_STOP, ph_told_to_stop);
+    ph_on_record(PH_KIND_STALLED, ph_told_of_stall);
 }
 
 static void neighbour(char *path, size_t capacity, const char *name) {
@@ -158,7 +159,10 @@ PH_EXPORT void phantora_number_process(uint32_t process) {
  * it then does to the outside, such as writing a checkpoint, it does in the order of virtual time. */
 PH_EXPORT void phantora_keep_in_step(void) { ph_run.in_step = true; }
 
-/* The same, and a GPU of the server dies at an instant. */
+/* Something may die one day: the rank is kept in step, and NCCL's watchdogs count virtual time. */
+PH_EXPORT void phantora_mortal(void) { ph_run.in_step = ph_run.mortal = true; }
+
+/* A GPU of the server dies at an instant. */
 PH_EXPORT void phantora_gpu_dies(uint32_t gpu, uint64_t from_ns, uint64_t until_ns) {
     ph_gpu_dies((int)gpu, from_ns, until_ns);
 }

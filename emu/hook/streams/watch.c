@@ -70,8 +70,22 @@ static uint64_t real_ns(void) {
 }
 
 /* ---- communicators ----------------------------------------------------------------------------------------------- */
+/* Any of PyTorch's process groups of NCCL has a watchdog that counts time. */
+static void watch_clock(void) {
+    enum { MAX_FRAMES = 32 };
+    void *frames[MAX_FRAMES];
+    int n = backtrace(frames, MAX_FRAMES);
+    for (int i = 0; i < n; i++) {
+        Dl_info about;
+        if (!dladdr(frames[i], &about) || !about.dli_sname || !strstr(about.dli_sname, "16ProcessGroupNCCL")) continue;
+        ph_watchdog_sleeps_in(about.dli_fname);
+        return;
+    }
+}
+
 /* c10d::ProcessGroupNCCL, not the class of the same name in newer versions, whose own threads look for done work. */
 static bool called_by_process_group(void) {
+    if (UNLIKELY(ph_run.mortal)) watch_clock();
     enum { MAX_FRAMES = 32 };
     void *frames[MAX_FRAMES];
     int n = backtrace(frames, MAX_FRAMES);
@@ -302,7 +316,10 @@ static bool visible(ph_event *event) {
     ph_lock(PH_LOCK_WATCH);
     bool done = event->watch && event->watch_visible;
     ph_unlock(PH_LOCK_WATCH);
-    if (!done && !ph_run.finished && !program_is_idle(LONG_IDLE_LOOKS)) return false;
+    if (UNLIKELY(ph_stalled())) {
+        if (!ph_stalled_done(event->recording)) return false;
+    } else if (!done && !ph_run.finished && !program_is_idle(LONG_IDLE_LOOKS))
+        return false;
     seen.event = event;
     seen.recording = event->recording;
     return true;
@@ -311,6 +328,7 @@ static bool visible(ph_event *event) {
 bool ph_watch_done(ph_event *event) {
     ph_watch_step();
     if (event->watch) return visible(event);
+    if (UNLIKELY(ph_run.mortal) && !ph_run.finished) return ph_stalled() && ph_stalled_done(event->recording);
     if (ph_run.finished || program_is_idle(IDLE_LOOKS)) return true;
     return ph_thread_kind() != PH_THREAD_HELPS && (int64_t)(ph_clock_estimate() - event->clock_ns) >= QUERY_PERIOD_NS;
 }

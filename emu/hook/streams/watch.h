@@ -39,4 +39,16 @@ void ph_watch_step(void);
 /* Does the program seem to wait for the calling thread? */
 bool ph_watch_program_is_idle(void);
 
+/* ---- watchdog_clock.c: once nothing can happen any more but that watchdogs lose patience ------------------------- */
+struct timespec;
+/* The coordinator says so: the instant, and which recordings are not done. */
+void ph_told_of_stall(const unsigned char *body, size_t nbytes);
+bool ph_stalled(void);
+bool ph_stalled_done(uint64_t recording);
+/* In place of libstdc++'s steady clock, in PyTorch's library. */
+int64_t ph_watchdog_now(void);
+/* Does the calling watchdog's wait pass in virtual time? Then the second one stands for the wait. */
+bool ph_watchdog_jumps(const struct timespec *until);
+int ph_watchdog_jump(void *condition, void *mutex);
+
 #endif

@@ -32,7 +32,7 @@ static bool looking_is_idle(void) {
     uint64_t calls = atomic_load(&ph_counts.api_calls);
     bool active = calls != seen_calls;
     seen_calls = calls;
-    return active && !ph_run.finished && !ph_watch_any_visible();
+    return active && !ph_run.finished && !ph_watch_any_visible() && !ph_stalled();
 }
 
 static void add_period(struct timespec *until) {
@@ -44,6 +44,7 @@ static void add_period(struct timespec *until) {
 }
 
 static int sleep_on(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
+    if (UNLIKELY(ph_run.mortal) && ph_watchdog_jumps(until)) return ph_watchdog_jump(condition, mutex);
     struct timespec next = *until;
     int status = pthread_cond_timedwait(condition, mutex, &next);
     if (ph_thread_kind() != PH_THREAD_WATCHES) return status;
@@ -54,11 +55,15 @@ static int sleep_on(pthread_cond_t *condition, pthread_mutex_t *mutex, const str
     return status;
 }
 
-static bool is_wait(const char *symbol) { return strcmp(symbol, ph_symbol_name(PH_SYMBOL_WATCHDOG_WAIT)) == 0; }
+/* What the library is given in place of the function of this name; NULL: nothing. */
+static void *replacement(const char *symbol) {
+    if (strcmp(symbol, ph_symbol_name(PH_SYMBOL_WATCHDOG_WAIT)) == 0) return (void *)sleep_on;
+    bool clock = ph_run.mortal && strcmp(symbol, ph_symbol_name(PH_SYMBOL_STEADY_CLOCK)) == 0;
+    return clock ? (void *)ph_watchdog_now : NULL;
+}
 
-static void replace(void **slot) {
+static void replace(void **slot, void *function) {
     uintptr_t page = (uintptr_t)slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
-    void *function = (void *)sleep_on;
     if (mprotect((void *)page, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE) == 0)
         __atomic_store(slot, &function, __ATOMIC_RELEASE);
 }
@@ -68,16 +73,21 @@ void ph_watchdog_sleeps_in(const char *library) {
     if (!map) return;
     const char *names = NULL;
     const ElfW(Sym) *symbols = NULL;
-    const ElfW(Rela) *imports = NULL;
-    size_t nbytes = 0;
+    const ElfW(Rela) * imports[2] = {NULL, NULL};
+    size_t nbytes[2] = {0, 0};
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_STRTAB) names = (const char *)entry->d_un.d_ptr;
         if (entry->d_tag == DT_SYMTAB) symbols = (const ElfW(Sym) *)entry->d_un.d_ptr;
-        if (entry->d_tag == DT_JMPREL) imports = (const ElfW(Rela) *)entry->d_un.d_ptr;
-        if (entry->d_tag == DT_PLTRELSZ) nbytes = entry->d_un.d_val;
+        if (entry->d_tag == DT_JMPREL) imports[0] = (const ElfW(Rela) *)entry->d_un.d_ptr;
+        if (entry->d_tag == DT_PLTRELSZ) nbytes[0] = entry->d_un.d_val;
+        if (entry->d_tag == DT_RELA) imports[1] = (const ElfW(Rela) *)entry->d_un.d_ptr;
+        if (entry->d_tag == DT_RELASZ) nbytes[1] = entry->d_un.d_val;
     }
-    for (size_t i = 0; names && symbols && imports && i < nbytes / sizeof *imports; i++)
-        if (is_wait(names + symbols[ELF64_R_SYM(imports[i].r_info)].st_name))
-            replace((void **)(map->l_addr + imports[i].r_offset));
+    for (int table = 0; table < 2; table++)
+        for (size_t i = 0; names && symbols && imports[table] && i < nbytes[table] / sizeof *imports[table]; i++) {
+            const ElfW(Rela) *import = &imports[table][i];
+            void *function = replacement(names + symbols[ELF64_R_SYM(import->r_info)].st_name);
+            if (function) replace((void **)(map->l_addr + import->r_offset), function);
+        }
     dlclose(map);
 }

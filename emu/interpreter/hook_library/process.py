@@ -41,6 +41,8 @@ class ProcessCalls(Library):
         """In the rank: sends what has gathered."""
         self.keep_in_step: Callable[[], None] = self._function("keep_in_step", None)
         """In the rank: where it waits for its GPU, it goes on when virtual time is there."""
+        self.mortal: Callable[[], None] = self._function("mortal", None)
+        """In the rank: something dies in this run. It is kept in step, and NCCL's watchdogs count virtual time."""
         self.gpu_dies: Callable[[int, int, int], None] = self._function("gpu_dies", None, c_uint32, c_uint64, c_uint64)
         """In the rank: a GPU of its server cannot be used from one instant until another."""
         self.steps_done: Callable[[], None] = self._function("steps_done", None)

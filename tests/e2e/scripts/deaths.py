@@ -2,11 +2,13 @@
 
 import os
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
-dist.init_process_group("nccl")
+os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "1000"
+dist.init_process_group("nccl", timeout=timedelta(seconds=60))
 rank = dist.get_rank()
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 summed = torch.zeros(1 << 24, device="cuda")

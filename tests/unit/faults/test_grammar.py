@@ -74,6 +74,7 @@ def test_other_ways_to_say_the_same(text: str, same: str) -> None:
         ("gpu x at 0.7x", "after 'gpu': expected the number of a rank, found x", ""),
         ("gpu 17 dead", "after 'dead': expected at, found the end", "forms: "),
         ("node 2 dead at 5s for 2s", "after '5s': expected the end, found for", ""),
+        ("nic node000/nic2 dead at 5s for 2s", "after '5s': expected the end, found for", ""),
         ("gpu 17", "after '17': expected at or ecc or dead, found the end", "forms: "),
         ("gpu 17 at 0.7", "after 'at': expected a share of the speed such as 0.7x, found 0.7", "did you mean 0.7x?"),
         ("gpu 17 at 70%", "expected a share of the speed", "did you mean 0.7x?"),

@@ -164,8 +164,3 @@ def test_what_dies_carries_nothing(fault: str) -> None:
     assert net.next_ns() is None
     whole = network("gpu 1 dead at 1s")
     assert end_of(whole, send(NBYTES)) == end_of(network(), send(NBYTES))
-
-
-def test_a_nic_that_comes_back() -> None:
-    lasts_ns = end_of(network(), send(NBYTES))
-    assert end_of(network("nic node000/nic0 dead at 500ms for 2s"), send(NBYTES)) == lasts_ns + 2 * S

@@ -75,6 +75,12 @@ def test_ranks_start_again_when_the_failure_is_noticed() -> None:
         assert job.clocks() == {0: [1609], 1: [1609]}
 
 
+def test_ranks_start_again_no_earlier_than_a_watchdog_ended_one() -> None:
+    job = failing(False)
+    assert job.timeline.restart(1, (0, 1), 600_000) == 600_000
+    assert [host.clock_ns for host in job.timeline.hosts] == [600_000, 600_000]
+
+
 def test_what_comes_later_than_the_restart_is_dropped() -> None:
     job = failing(False)
     job.restart(1)
