@@ -14,14 +14,17 @@ from profiles.models.errors import UNMEASURED, error_share
 from profiles.models.power import NOTHING, Draw, draw
 from profiles.signature import Library, Signature, parse, shapes_in, unknown_parts
 from profiles.timings.corrections import Families
-from profiles.timings.keys import key_of
+from profiles.timings.keys import key_of, without_strides
 from profiles.timings.shipped import same_times
-from profiles.timings.table import Table
+from profiles.timings.table import Measured, Table
 
 REPEATED = 0.03
 """Relative error of a measured time: how far repeats differ."""
 CARRIED_OVER = 0.15
 """Relative error of a time measured on another GPU: whether the model errs there as here is not known."""
+SAME_LAYOUT = 1.4
+"""A time of a signature without strides counts for one with strides if it is within this factor of the model's: other
+layouts take 2 to 5 times as long."""
 LONGEST_NS = 10**15
 """No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 
@@ -124,7 +127,7 @@ class _Source:
         self._families = Families(times.table, lambda what: _modelled(times.gpu, what).solo_ns)
 
     def exact(self, what: Signature, modelled: Cost) -> Cost | None:
-        measured = self._times.get(key_of(what))
+        measured = self._times.get(key_of(what)) or self._without_strides(what, modelled)
         if measured is None:
             return None
         slowdown = modelled.contended_ns / modelled.solo_ns
@@ -134,6 +137,14 @@ class _Source:
         solo_ns = max(1, round(modelled.solo_ns * measured.solo_ns / self._home_ns(what, modelled)))
         error = max(CARRIED_OVER, modelled.error_share)
         return _corrected(modelled, solo_ns, round(solo_ns * slowdown), Source.INTERPOLATED, error)
+
+    def _without_strides(self, what: Signature, modelled: Cost) -> Measured | None:
+        plain = without_strides(what)
+        measured = self._times.get(key_of(plain)) if plain is not None else None
+        if measured is None:
+            return None
+        apart = measured.solo_ns / self._home_ns(what, modelled)
+        return measured if 1 / SAME_LAYOUT < apart < SAME_LAYOUT else None
 
     def corrected(self, what: Signature, modelled: Cost) -> Cost | None:
         """None if no member of the family near it was measured."""

@@ -30,6 +30,7 @@ ERROR_SHARES: dict[str, float] = {
     "element-wise": 0.08,
     "element-wise, cast": 0.07,
     "element-wise, strided": 0.32,
+    "element-wise, turned": 0.09,
     "embedding": 0.25,
     "embedding bag": 0.38,
     "gather and scatter": 0.13,

@@ -22,6 +22,7 @@ from profiles.signature.kinds import (
     Sdpa,
     Shape,
     Signature,
+    Strided,
     Triton,
 )
 from profiles.signature.text import (
@@ -49,6 +50,7 @@ __all__ = [
     "Sdpa",
     "Shape",
     "Signature",
+    "Strided",
     "Triton",
     "dtype_nbytes",
     "elements",

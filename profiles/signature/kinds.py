@@ -21,6 +21,12 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Strided(Kernel):
+    extent: Shape
+    strides: str
+
+
+@dataclass(frozen=True, slots=True)
 class Triton:
     name: str
     grid: tuple[int, int, int]
@@ -143,9 +149,9 @@ class Memset:
     nbytes: int
 
 
-Signature = Kernel | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
+Signature = Kernel | Strided | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
 
 CLASSES: dict[str, type[Signature]] = {
-    "kernel": Kernel, "triton": Triton, "grouped": Grouped, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa,
-    "rnn": Rnn, "library": Library, "copy": Copy, "memset": Memset,
+    "kernel": Kernel, "strided": Strided, "triton": Triton, "grouped": Grouped, "gemm": Gemm, "conv": Conv,
+    "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library, "copy": Copy, "memset": Memset,
 }  # fmt: skip

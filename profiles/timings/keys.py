@@ -22,6 +22,7 @@ from profiles.signature import (
     Rnn,
     Sdpa,
     Signature,
+    Strided,
     elements,
     family_of,
     format_signature,
@@ -54,6 +55,13 @@ def canonical(what: Signature) -> Signature:
 def key_of(what: Signature) -> str:
     """Equal for signatures of the same work."""
     return format_signature(canonical(what))
+
+
+def without_strides(what: Signature) -> Kernel | None:
+    """What tables from before signatures had strides, and calls without tensors, say instead; None: the same."""
+    if not isinstance(what, Strided):
+        return None
+    return Kernel(what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
 
 
 def family_key(what: Signature) -> tuple[str, ...]:

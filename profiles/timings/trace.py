@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from formats.files import MOST_TRACE_NBYTES, read_bytes
-from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, format_signature
+from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, Strided, format_signature
+from profiles.timings.layouts import layout_of
 
 Event = dict[str, Any]
 Span = tuple[float, float]
@@ -25,6 +26,8 @@ ADDING_OPS = ("aten::addmm",)
 RECURRENT_OPS = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
 RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # of cudnnRNNMode_t
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward")
+TENSOR_CORES_F32 = "tf32|^nvjet_|s1688gemm"
+"""In the name of a product of 32-bit numbers that tensor cores compute."""
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
 DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double": "f64", "long int": "i64", "int": "i32"}
 
@@ -241,9 +244,11 @@ def signature_of(event: Event, op: Event | None) -> Signature:
         return _rnn(args, name, _recurrent_direction(name, kernel), sizes)
     x, y, z = event["args"]["grid"]
     threads = event["args"]["block"]
-    return Kernel(
-        kernel, (x, y, z), (threads[0], threads[1], threads[2]), event["args"].get("shared memory", 0), name, sizes
-    )
+    block = threads[0], threads[1], threads[2]
+    shared_nbytes = event["args"].get("shared memory", 0)
+    if layout := layout_of(kernel, op):
+        return Strided(kernel, (x, y, z), block, shared_nbytes, name, sizes, *layout)
+    return Kernel(kernel, (x, y, z), block, shared_nbytes, name, sizes)
 
 
 def _flat(dims: list[Any]) -> tuple[Shape, ...]:
@@ -263,7 +268,8 @@ def _gemm(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
     # addmm adds a third one, which comes first; mm may be given its output, which comes last.
     (a, a_strides), (b, b_strides) = matrices[1:3] if name in ADDING_OPS and len(matrices) > 2 else matrices[:2]
     dtype = next(DTYPES[one] for one in args["Input type"] if one in DTYPES)
-    compute = "tf32" if dtype == "f32" and "tf32" in kernel else "f64" if dtype == "f64" else "f32"
+    tensor_cores = re.search(TENSOR_CORES_F32, kernel) is not None
+    compute = "tf32" if dtype == "f32" and tensor_cores else "f64" if dtype == "f64" else "f32"
     # cuBLAS thinks in columns: the product of rows a b is its product b a, and what PyTorch has as rows is not turned.
     return Gemm(
         call="cublasGemmEx", transa=_turned(b, b_strides), transb=_turned(a, a_strides), m=b[-1], n=a[-2], k=a[-1],

@@ -1,6 +1,7 @@
 /*
  * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
- * programs of Triton's kernels (program), what those of other libraries may write (stores), their launch (launch),
+ * programs of Triton's kernels (program), what those of other libraries may write (stores), how element-wise ones walk
+ * over their operands (layout), their launch (launch),
  * their attributes and occupancy (occupancy); launches of the math libraries (library). Comes in: registrations by
  * nvcc's stubs, cubins, launches from cudart/ and driver/, calls of the math libraries. Goes out: launches to streams/.
  */
@@ -20,6 +21,8 @@ typedef struct ph_kernel {
     const ph_program *program; /* program.h; NULL: the kernel is known by its name alone */
     const char *stores;        /* stores.c; NULL: not read yet */
     bool peers;                /* peers.h: it works on memory of several processes */
+    bool has_layout;           /* layout.c: its operands need not be dense */
+    int operands;              /* layout.c; 0: not read yet */
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
 
@@ -62,8 +65,25 @@ uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t
 /* Writes these values, as a `triton` signature has them (emu/contract/signature.def). The caller frees the text. */
 char *ph_program_arguments(const ph_program *program, void *const *params);
 
+/* ---- layout.c: how element-wise kernels walk over operands that are not dense ------------------------------------ */
+enum { PH_MOST_DIMS = 25, PH_MOST_OPERANDS = 8, PH_LAYOUT_CHARACTERS = 12 * PH_MOST_DIMS * PH_MOST_OPERANDS };
+
+typedef struct ph_layout {
+    uint32_t dims, operands, extent[PH_MOST_DIMS];     /* the innermost dimension first */
+    uint32_t strides[PH_MOST_DIMS * PH_MOST_OPERANDS]; /* in bytes, of all operands by dimension, the output first */
+} ph_layout;
+
+bool ph_has_layout(const char *mangled);
+/* False where all operands are dense or repeated along the innermost dimension, and where it is not known. */
+bool ph_layout_of(ph_kernel *kernel, void *const *params, ph_layout *out);
+uint64_t ph_layout_mix(const ph_layout *layout, uint64_t hash);
+/* As a `strided` signature has them (emu/contract/signature.def). */
+void ph_layout_strides(const ph_layout *layout, char *text, size_t capacity);
+
 /* ---- stores.c: what launches may write to that belong to no operation of ATen ------------------------------------ */
 /* The blocks behind the launch's pointers are unknown. params: as cuLaunchKernel gets them. */
 void ph_kernel_stores(ph_kernel *kernel, void *const *params, ph_stream *stream);
+/* The readable name, which the caller frees; NULL if there is none. */
+char *ph_demangled(const char *name);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Kernel launches: the path that must be fast. A launch's signature is its kernel, grid, block, shared memory and the
- * op that it is part of; of Triton's kernels also the program and the parameters that decide its work. Their hash finds
- * the cost; the signature's text is only made if the hash is new.
+ * op that it is part of; of Triton's kernels also the program and the parameters that decide its work, of PyTorch's
+ * element-wise ones the strides of operands that are not dense. Their hash finds the cost; the signature's text is only
+ * made if the hash is new.
  */
 #include "core/hash.h"
 #include "threads/host.h"
@@ -24,6 +25,7 @@ typedef struct launch {
     size_t shared_nbytes;
     const ph_op *op;
     const ph_groups *groups;
+    const ph_layout *layout;
     void *const *params;
 } launch;
 
@@ -71,17 +73,36 @@ static size_t describe_grouped(const void *what, char *text, size_t capacity) {
     return ph_format_grouped(&signature, text, capacity);
 }
 
+static size_t describe_strided(const void *what, char *text, size_t capacity) {
+    const launch *l = what;
+    char strides[PH_LAYOUT_CHARACTERS];
+    int64_t extent[PH_MOST_DIMS];
+    for (uint32_t d = 0; d < l->layout->dims; d++) extent[d] = l->layout->extent[d];
+    ph_layout_strides(l->layout, strides, sizeof strides);
+    ph_signature_strided signature = {.name = l->kernel->name,
+                                      .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                      .block = {l->block.x, l->block.y, l->block.z},
+                                      .shared_nbytes = l->shared_nbytes,
+                                      .op = l->op->name,
+                                      .sizes = l->op->sizes,
+                                      .extent = {extent, l->layout->dims},
+                                      .strides = strides};
+    return ph_format_strided(&signature, text, capacity);
+}
+
 static uint64_t key_of(const launch *l) {
     uint64_t h = ph_mix(l->kernel->name_hash, (uint64_t)l->grid.x << 32 | l->block.x);
     h = ph_mix(h, (uint64_t)l->grid.y << 48 | (uint64_t)l->grid.z << 32 | l->block.y << 16 | l->block.z);
     h = ph_mix(h, l->shared_nbytes ^ l->op->key);
     if (UNLIKELY(l->kernel->program != NULL)) h = ph_program_mix(l->kernel->program, l->params, h);
     if (UNLIKELY(l->groups != NULL)) h = ph_mix(h, ph_hash(5, l->groups, sizeof *l->groups));
+    if (UNLIKELY(l->layout != NULL)) h = ph_layout_mix(l->layout, h);
     return h ? h : 1;
 }
 
 static ph_describe describe(const launch *l) {
-    return l->kernel->program ? describe_triton : l->groups ? describe_grouped : describe_kernel;
+    if (l->kernel->program) return describe_triton;
+    return l->groups ? describe_grouped : l->layout ? describe_strided : describe_kernel;
 }
 
 /* What the thread launches belongs to a product of groups; sizes: the fields of ph_groups in order, NULL: no more. */
@@ -128,12 +149,15 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     ph_host_call(PH_CALL_LAUNCH);
     if (UNLIKELY(!stream)) return CUDA_INVALID_HANDLE;
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;
+    ph_layout layout;
+    bool strided = UNLIKELY(kernel->has_layout) && ph_layout_of(kernel, params, &layout);
     launch l = {.kernel = kernel,
                 .grid = grid,
                 .block = block,
                 .shared_nbytes = shared_nbytes,
                 .op = ph_current_op(),
                 .groups = thread->groups.groups ? &thread->groups : NULL,
+                .layout = strided ? &layout : NULL,
                 .params = params};
     int status = check(kernel, &l);
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);

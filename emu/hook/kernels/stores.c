@@ -26,7 +26,7 @@ enum { MOST_PARAMETERS = 256, STRUCT_WORDS = 64 };
 enum { WRITTEN = 'w', CONST = 'c', NUMBER = '-', STRUCT = 's' };
 #define UNTYPED "?" /* the name tells no types */
 
-static char *demangled(const char *name) {
+char *ph_demangled(const char *name) {
     typedef char *demangle(const char *, char *, size_t *, int *);
     void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD); /* PyTorch has loaded it, for itself alone */
     void *found = dlsym(library ? library : RTLD_DEFAULT, "__cxa_demangle");
@@ -59,7 +59,7 @@ static char kind_of(const char *type, size_t n) {
 
 /* A character for each parameter. The list is the last pair of parentheses. */
 static const char *read_types(const char *name) {
-    char *text = demangled(name);
+    char *text = ph_demangled(name);
     size_t n = text ? strlen(text) : 0, begin = n, used = 0;
     int depth = 0;
     if (n && text[n - 1] == ')')

@@ -13,9 +13,10 @@ from profiles.models.kernels import elementwise, movement, optimizers, quantized
 from profiles.models.machine import Estimate, Machine, Model, both, overlapped
 from profiles.models.products import attention
 from profiles.models.products.matrix import grouped, scaled
-from profiles.signature import Grouped, Kernel, Triton, elements
+from profiles.signature import Grouped, Kernel, Strided, Triton, elements
 
 BY_GRID = "by grid"
+TURNED = "element-wise, turned"
 # An unknown kernel: every thread reads two and writes one vector of 16 bytes, or does this much arithmetic.
 UNKNOWN_NBYTES = 48.0
 UNKNOWN_INSTRUCTIONS = 100.0
@@ -41,6 +42,8 @@ def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
     if rule is None:
         return by_grid(gpu, what, f"no model knows the kernel {name.base}")
     family, model = rule
+    if isinstance(what, Strided):
+        family = TURNED
     return both(gpu, lambda machine: model(machine, what, name), model=family)
 
 

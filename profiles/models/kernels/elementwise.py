@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, split_arguments
+from profiles.models.kernels import strides
 from profiles.models.kernels.sizes import largest
 from profiles.models.machine import Machine, overlapped
-from profiles.signature import Kernel, elements
+from profiles.signature import Kernel, Strided, elements
 
 CAST, STRIDED_CAST, PLAIN = 23.0, 51.5, 5.0
 STRIDED, PER_DIM = 22.0, 4.0  # an address by division and remainder, and its part for each dimension
@@ -31,9 +32,10 @@ ARITHMETIC = (
 )  # fmt: skip
 PLAIN_ARITHMETIC = 4.0
 PREDICATES = r"is(neg|pos)inf_kernel|logical_(not|and|or|xor)_kernel|isnan_kernel|signbit_kernel"  # they write bools
+STRIDED_BASE = "elementwise_kernel"
 BASES = (
     "vectorized_elementwise_kernel", "vectorized_templated_elementwise_kernel", "unrolled_elementwise_kernel",
-    "elementwise_kernel",
+    STRIDED_BASE,
     "legacy_elementwise_kernel", "elementwise_kernel_with_index", "unrolled_elementwise_kernel_for_multi_outputs",
 )  # fmt: skip
 
@@ -59,23 +61,21 @@ def family(name: KernelName) -> str:
 
 
 def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
-    functor_text = _functor_text(name)
-    functor = functor_of(functor_text)
+    text = functor_text(name)
+    functor = functor_of(text)
     cast = "WithCast" in name.text or ("gpu_kernel_impl<" in name.text and name.base == "elementwise_kernel")
     strided = name.base in ("elementwise_kernel", "legacy_elementwise_kernel")
     operands = _operands(name) or len(functor.inputs) + 1
     count = _count(what, name, functor)
     # Optimizers multiply a gradient by itself.
-    inputs = operands - (2 if "addcmul" in functor_text and operands > 2 else 1)
+    inputs = operands - (2 if "addcmul" in text and operands > 2 else 1)
     nbytes = count * functor.output + sum(
         _input_nbytes(what, functor, at, count, cast, strided) for at in range(inputs)
     )
-    arithmetic = next((cost for pattern, cost in ARITHMETIC if re.search(pattern, functor_text)), PLAIN_ARITHMETIC)
+    arithmetic = next((cost for pattern, cost in ARITHMETIC if re.search(pattern, text)), PLAIN_ARITHMETIC)
     if strided:
         dims = max((len(shape) for shape in what.sizes), default=2)
-        per_operand = (
-            GROUPED_NORM if "GroupNorm" in functor_text else STRIDED_CAST if cast else STRIDED + PER_DIM * dims
-        )
+        per_operand = GROUPED_NORM if "GroupNorm" in text else STRIDED_CAST if cast else STRIDED + PER_DIM * dims
     else:
         per_operand = CAST if cast else PLAIN
         arithmetic += CAST_ONCE if cast else 0.0
@@ -85,7 +85,11 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
         memory *= 0.93
         arithmetic = HALF_FILL if functor.output == 2.0 else arithmetic
     work = machine.issue_ns(count * (per_operand * operands + arithmetic))
-    return overlapped(memory, work, CAST_START_NS, exponent=CAST_ADD_UP) if cast else overlapped(memory, work)
+    dense = overlapped(memory, work, CAST_START_NS, exponent=CAST_ADD_UP) if cast else overlapped(memory, work)
+    if isinstance(what, Strided):
+        items = (functor.output, *functor.inputs)
+        return strides.ns(machine, what, items, what.block[0] * _per_thread(name), dense)
+    return dense
 
 
 def functor_of(text: str) -> Functor:
@@ -111,7 +115,7 @@ def functor_of(text: str) -> Functor:
     return Functor((size,) if "OnSelf" in head else (size, size), size)
 
 
-def _functor_text(name: KernelName) -> str:
+def functor_text(name: KernelName) -> str:
     if name.base in ("elementwise_kernel", "legacy_elementwise_kernel") and len(name.arguments) > 2:
         inner = name.arguments[2]
         if "gpu_kernel_impl" in inner and "<" in inner:
@@ -138,13 +142,17 @@ def _count(what: Kernel, name: KernelName, functor: Functor) -> int:
     if name.base == "unrolled_elementwise_kernel":
         per_thread = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
     elif name.base in ("elementwise_kernel", "legacy_elementwise_kernel"):
-        per_thread = integer(name.arguments[1], 4) if len(name.arguments) > 1 else 4
+        per_thread = _per_thread(name)
     elif name.base == "elementwise_kernel_with_index":
         per_thread = 1
     count = largest(what)
     if count and ceil(count / (what.block[0] * per_thread)) == what.grid[0]:
         return count
     return prod(what.grid) * what.block[0] * per_thread
+
+
+def _per_thread(name: KernelName) -> int:
+    return integer(name.arguments[1], 4) if len(name.arguments) > 1 else 4
 
 
 def _input_nbytes(what: Kernel, functor: Functor, at: int, count: int, cast: bool, strided: bool) -> float:

@@ -18,13 +18,19 @@ from profiles.signature import Kernel, elements
 
 SECTOR_NBYTES = 32  # what a random access takes from memory
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
-SEGMENT_INSTRUCTIONS = 250.0  # an embedding's gradient, per element: look-ups of segment borders, most blocks find none
+# An embedding's gradient: a block finds its segment, later where it has more threads, and adds its rows.
+SEGMENT_NS, SEGMENT_THREAD_NS, SEGMENT_ROW_NS = 950.0, 1.1, 330.0
 GATHER_START_NS = 800.0
 ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
 CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
-WARP_ROW_NS = 0.55  # a block of one warp per row: launched faster than it can be dealt out
+BLOCK_NS = 0.6  # small blocks are dealt out one after another, to all SMs
+# Instructions for an item of a row that is written elsewhere as a whole: a fill, one that compares and swaps, others.
+ROWS_FILLED, ROWS_COMPARED, ROWS_SCATTERED = 73.0, 178.0, 110.0
+SCATTERED_START_NS = 4_500.0
 BAG_NS, BAG_ITEM_NS = 2_200.0, 400.0  # a bag's look-up, and each of its items, one after another
 BAG_LANES = 32
+WARP = 32
+SEGMENT_ROWS = 10  # of a part
 BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 
 
@@ -53,10 +59,14 @@ def _vector_gather(machine: Machine, what: Kernel, name: KernelName) -> float:
     shapes = [shape for shape in what.sizes if len(shape) >= 2]
     if len(shapes) > 1:
         written = min(written, elements(shapes[-1]) * 4.0)
-    few = written > 4 * elements(shapes[0]) * 4.0 if shapes else False
+    table = elements(shapes[0]) * 4.0 if shapes else 0.0
+    few = 0 < 4 * table < written and table <= machine.gpu.memory.l2_nbytes
     memory = machine.memory_ns(written * (1.0 if few else 2.0)) / 0.9
-    rows = prod(what.grid) * WARP_ROW_NS * 132 / machine.sms
-    return GATHER_START_NS + max(memory, rows if prod(what.block) <= 32 else 0.0)
+    return GATHER_START_NS + max(memory, _dealt_out_ns(machine, what))
+
+
+def _dealt_out_ns(machine: Machine, what: Kernel) -> float:
+    return prod(what.grid) * BLOCK_NS * machine.gpu.sm_count / machine.sms
 
 
 def _indexed(instructions: float) -> Model:
@@ -71,7 +81,8 @@ def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
     """indexing_backward_kernel: each row of values is added to one of the result, which is read and written."""
     rows = [shape for shape in what.sizes if len(shape) >= 2]
     count = elements(rows[-1]) if rows else covered(what, 4)
-    return overlapped(machine.memory_ns(3 * count * item_of(name)), machine.issue_ns(85.0 * count))
+    added = overlapped(machine.memory_ns(3 * count * item_of(name)), machine.issue_ns(85.0 * count))
+    return max(added, _items_put(machine, what, name))
 
 
 def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -80,28 +91,44 @@ def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """gather and scatter along a dimension: each index takes a sector of its own; additions are atomic."""
+    """gather and scatter along a dimension: each index takes a sector of its own; additions are atomic. Rows of another
+    number with the same width have one index for each of them, repeated along the row (`scatter_add` of graphs).
+    """
     shapes = [shape for shape in what.sizes if shape]
     count = elements(shapes[1]) if len(shapes) > 1 else covered(what, 8)
     source = elements(shapes[0]) * item_of(name) if shapes else 0.0
     touched = min(count * SECTOR_NBYTES, source or count * SECTOR_NBYTES)
+    if len(shapes) > 1 and len(shapes[0]) > 1 and shapes[0][-1] == shapes[1][-1] and shapes[0][0] != shapes[1][0]:
+        items = item_of(name) * (2 * count + min(elements(shapes[0]), count))
+        cost = ROWS_FILLED if "fill" in name.text else ROWS_COMPARED if "ReduceM" in name.text else ROWS_SCATTERED
+        return overlapped(machine.memory_ns(items), machine.issue_ns(cost * count))
     added = "ReduceAdd" in name.text or "<true" in name.text.replace(" ", "")
     work = machine.issue_ns(count * (450.0 if added else 200.0))
-    return overlapped(machine.memory_ns(touched + count * (8 + item_of(name))), work)
+    return max(overlapped(machine.memory_ns(touched + count * (8 + item_of(name))), work), SCATTERED_START_NS)
 
 
 def _index_add(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """indexFunc: rows added by a fixed number of blocks, element by element, with atomic additions."""
-    count = min((elements(shape) for shape in what.sizes if len(shape) >= 2), default=covered(what, 8))
+    """indexFunc: rows added by a fixed number of blocks, element by element, with atomic additions. The rows are the
+    last matrix of the op's inputs, behind the one that they are added to.
+    """
+    count = next((elements(shape) for shape in reversed(what.sizes) if len(shape) >= 2), covered(what, 8))
     return machine.issue_ns(count * (280.0 if item_of(name) < 4 else 240.0))
 
 
 def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Sorted segments of rows summed by blocks that cover the worst case, most of them empty."""
-    count = largest(what) or covered(what, 1)
-    if "embedding_bag" in what.op and len(what.sizes) > 1:
-        count = elements(what.sizes[1]) * what.sizes[0][-1]  # a row of the gradient for each index
-    return 1_200.0 + machine.issue_ns(SEGMENT_INSTRUCTIONS * count)
+    """Segments of rows that belong to one index, in parts of SEGMENT_ROWS, summed by blocks that cover the worst case:
+    as many segments as there can be, and their parts.
+    """
+    blocks, threads = prod(what.grid), prod(what.block)
+    limits = machine.gpu.limits
+    at_once = machine.sms * min(max(limits.threads_per_sm // threads, 1), limits.blocks_per_sm)
+    added = 1.0
+    if "grad_weight" in name.base and len(what.sizes) > 1 and what.sizes[0]:
+        rows = elements(what.sizes[1])
+        parts = blocks * threads / (ceil(what.sizes[0][-1] / WARP) * WARP)
+        added = min(max(rows / max(parts - rows / SEGMENT_ROWS, 1.0), 1.0), SEGMENT_ROWS)
+    waits = blocks / at_once * (SEGMENT_NS + SEGMENT_THREAD_NS * threads + SEGMENT_ROW_NS * (added - 1))
+    return max(waits, SEGMENT_NS, _dealt_out_ns(machine, what))
 
 
 def _dense_embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -127,7 +154,7 @@ def _bags(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
-    return machine.memory_ns(16.0 * covered(what, 1))
+    return max(machine.memory_ns(16.0 * covered(what, 1)), _dealt_out_ns(machine, what))
 
 
 def _short(start_ns: float) -> Model:
@@ -168,7 +195,7 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"prepare_grouped_gemm_data", "grouped product", _short(700.0)),
     (r"kernelHistogram1D", "sorting and scanning", histogram),
     (r"CatArrayBatchedCopy", "concatenation", _cat),
-    (r"indexing_backward_kernel_stride_1|indexing_backward_kernel_many", "gather and scatter", _items_put),
+    (r"indexing_backward_kernel_(stride_1|many|small)", "gather and scatter", _items_put),
     (r"indexing_backward_kernel", "gather and scatter", _rows_put),
     (r"vectorized_gather", "gather and scatter", _vector_gather),
     (r"embedding_backward_feature", "embedding", _dense_embedding_gradient),

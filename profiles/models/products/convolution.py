@@ -34,7 +34,12 @@ TRANSFORMED_RATE = {"fwd": 1.3, "dgrad": 1.6, "wgrad": 2.2}
 TRANSFORMED_CHANNELS = 128
 
 STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses are looked up
-GROUPED = 1.3  # small groups multiplied together: time over that of a full tile
+# Small groups multiplied together: time over that of a full tile, with up to NARROW_GROUP channels and with more.
+GROUPED, GROUPED_WIDE, NARROW_GROUP = 1.3, 1.08, 8
+# Taps that are further apart than NEAR_TAPS have kernels of older GPUs: time over that of others.
+FAR_TAPS, NEAR_TAPS = {"fwd": 2.05, "dgrad": 1.62, "wgrad": 1.85}, 8
+FAR_TAPS_TF32 = {"fwd": 2.0, "dgrad": 1.3, "wgrad": 1.3}
+VOLUME = 1.1  # filters over three dimensions, of 16 bits, likewise
 GROUP_CHANNELS = 64  # what a tile needs to be full
 FEWEST_CHANNELS = 8
 THREE_BY_THREE = 9  # taps
@@ -53,6 +58,7 @@ DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # of the instructions
 CHANNELS_FIRST = 2.0  # time over that of channels-last data
 # Groups whose filters are long, or whose channels do not fill a vector: kernels without tensor cores.
 DIRECT_TAPS, DIRECT_RATE, FEW_RATE = 64, 0.17, 0.04
+FEW_CHANNELS_FIRST = 2.6  # their rate where data are channels first, over that of channels last
 
 
 GROUPED_DIRECT = "convolution in groups, without tensor cores"
@@ -154,7 +160,7 @@ def _direct_rate(what: Conv, inner: int) -> float:
         return DIRECT_RATE
     half = what.dtype != "tf32"
     few = inner < FEWEST_CHANNELS and (what.direction == "wgrad" if half else what.layout == "nchw")
-    return FEW_RATE if few else 0.0
+    return (FEW_RATE * (FEW_CHANNELS_FIRST if half and what.layout == "nchw" else 1.0)) if few else 0.0
 
 
 def _depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
@@ -216,8 +222,13 @@ def _slower(what: Conv) -> float:
     channels = min(what.w[0], what.w[1] * max(what.groups, 1))
     empty = max(GROUP_CHANNELS / max(channels, FEWEST_CHANNELS), 1.0) if prod(what.w[2:]) > 1 else 1.0
     few = float(empty ** (EMPTY_TF32 if what.dtype == "tf32" else EMPTY_16))
-    grouped = what.groups > 1 and max(what.w[0] // what.groups, what.w[1]) < GROUP_CHANNELS
-    return few * (STRIDED if strided else 1.0) * (GROUPED if grouped else 1.0)
+    of_group = max(what.w[0] // max(what.groups, 1), what.w[1])
+    grouped = what.groups > 1 and of_group < GROUP_CHANNELS
+    together = (GROUPED if of_group <= NARROW_GROUP else GROUPED_WIDE) if grouped else 1.0
+    apart = prod(what.w[2:]) > 1 and max(what.dilation, default=1) > NEAR_TAPS
+    far = (FAR_TAPS_TF32 if what.dtype == "tf32" else FAR_TAPS)[what.direction] if apart else 1.0
+    volume = VOLUME if len(what.w) == 5 and min(what.w[2:]) > 1 and what.dtype != "tf32" else 1.0
+    return few * (STRIDED if strided else 1.0) * together * far * volume
 
 
 def _engine(what: Conv, *, padded: bool, pointwise: bool) -> tuple[Engine, str]:
