@@ -115,7 +115,7 @@ def main() -> None:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group("nccl")
     parts = args.virtual if args.virtual > 1 else None
-    parallel_state.initialize_model_parallel(args.tp, args.pp, parts)
+    parallel_state.initialize_model_parallel(args.tp, args.pp, parts, create_gloo_process_groups=False)
     model_parallel_cuda_manual_seed(1)
     config = config_of(args)
     sharded = not args.whole_optimizer
@@ -126,7 +126,9 @@ def main() -> None:
     ]
     config.finalize_model_grads_func = finalize_model_grads
     optimizer = get_megatron_optimizer(
-        OptimizerConfig(optimizer="adam", lr=3e-4, bf16=True, use_distributed_optimizer=sharded), model
+        OptimizerConfig(optimizer="adam", lr=3e-4, bf16=True, use_distributed_optimizer=sharded),
+        model,
+        use_gloo_process_groups=False,
     )
     run_step = get_forward_backward_func()
     for step in range(1, args.steps + 1):

@@ -10,6 +10,7 @@ trace_request, virtual_time.speculation.policy, wording.
 """
 
 from phantora_async.config.config import FLOAT_LIMIT_COUNT, Config
+from phantora_async.config.folding import folding_of
 from phantora_async.config.outputs import RUNS
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.resolve import resolve
@@ -22,6 +23,7 @@ __all__ = [
     "checked_module",
     "checked_script",
     "find_python",
+    "folding_of",
     "resolve",
     "servers_of",
 ]

@@ -1,7 +1,7 @@
 """Which trials need not be run to their end, or not at all.
 
-By memory: a run ends as soon as it exceeds a limit of memory, and a trial that has more of what needs memory
-(`more_memory` in the study) than one that does not fit is not begun. By time (`prune = true`): a run ends when so many
+By memory: a run ends as soon as it exceeds a limit of memory. A trial that has more of what needs memory
+(`more_memory` in the study) than one that does not fit, or the program of one on a GPU no larger, is not begun. By time (`prune = true`): a run ends when so many
 of its steps have been so slow that it is certain to be no better than the best trial that is known. What is recorded
 for other machines runs to its end.
 
@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from phantora_async.budget import OF_MEMORY, Limits
-from phantora_async.config import servers_of
 from phantora_async.options import RunOptions
 from phantora_async.study.trials.goal import MONEY, Goal
 from phantora_async.study.trials.results import NO_MEMORY, NOT_RUN, PRUNED, Result
 from phantora_async.study.trials.trial import Trial
-from profiles import Price, load_cluster
+from profiles import Price
 
 SLOWER = 1 + 1e-9
 """A run that is just as good is not ended."""
@@ -48,6 +47,9 @@ class Pruning:
             result = results.get(key)
             if result is None or result.how == NOT_RUN or not self._too_large(result):
                 continue
+            if result.state == NO_MEMORY and _no_larger(trial, other):
+                reason = f"{result.name} does not fit, on a GPU with as much memory"
+                return Result(trial.key, trial.name, NOT_RUN, NO_MEMORY, reason)
             if more := self._more(trial, other):
                 reason = f"{result.name} does not fit, and this has more of {', '.join(more)}"
                 return Result(trial.key, trial.name, NOT_RUN, PRUNED, reason)
@@ -55,10 +57,10 @@ class Pruning:
 
     def holds(self, trial: Trial, result: Result, results: Mapping[str, Result]) -> bool:
         """Is what was pruned, perhaps by an earlier sweep, still to be pruned?"""
-        if result.state != PRUNED:
-            return True
         if result.how == NOT_RUN:
             return self.not_begun(trial, results) is not None
+        if result.state != PRUNED:
+            return True
         limits = self.limits(trial, results).by_figure
         return any(value > limits.get(name, math.inf) for name, value in result.figures.items())
 
@@ -72,7 +74,7 @@ class Pruning:
         assert tokens is not None, "the study says how many tokens a step has"
         if self.goal.objectives == (MONEY,):
             price = self.prices.get(trial.gpu.name)
-            weight = math.nan if price is None else _gpus(trial) * (price.low + price.high)
+            weight = math.nan if price is None else trial.gpus * (price.low + price.high)
         return step_s * weight / tokens
 
     def _step_to_beat(self, trial: Trial, results: Mapping[str, Result]) -> float:
@@ -132,8 +134,9 @@ def limited(options: RunOptions, limits: Limits) -> RunOptions:
     )
 
 
-def _gpus(trial: Trial) -> int:
-    return sum(servers_of(trial.options, load_cluster(trial.options.cluster)))
+def _no_larger(trial: Trial, than: Trial) -> bool:
+    """The same program, and no more memory."""
+    return trial.program == than.program and trial.gpu.memory.total_nbytes <= than.gpu.memory.total_nbytes
 
 
 def _number(value: object) -> float | None:

@@ -68,7 +68,8 @@ fail_if = "step > +0.5%, allocated > +0.5%"
 def check(folder: Path, change: dict[str, Any], *more: str) -> tuple[int, dict[str, float]]:
     """The exit code, and the job's figures."""
     command = [sys.executable, "-m", "phantora_async", "check", "budgets.toml", "--json", *more]
-    environment = os.environ | {"CHANGE": json.dumps(change), "PYTHONPATH": os.getcwd()}
+    path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"CHANGE": json.dumps(change), "PYTHONPATH": path}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
     if done.returncode not in (0, 1):
         sys.exit(done.stderr)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from formats.files import MOST_DATA_NBYTES, read_bytes
-from phantora_async.config import servers_of
+from phantora_async.config import folding_of, servers_of
 from phantora_async.options import OPTIONS, Kind, RunOptions
 from phantora_async.replaying.machine import Changes
 from profiles import Gpu, load_cluster, load_gpu
@@ -47,10 +47,14 @@ class Trial:
         return load_gpu(self.options.gpu or load_cluster(self.options.cluster).gpu)
 
     @cached_property
+    def gpus(self) -> int:
+        return sum(servers_of(self.options, load_cluster(self.options.cluster)))
+
+    @cached_property
     def ranks(self) -> int:
         """Processes that a run of it has here."""
-        servers = servers_of(self.options, load_cluster(self.options.cluster))
-        return sum(servers)
+        folding, _ = folding_of(self.options, self.gpus)
+        return self.gpus if folding is None else len(folding.live)
 
     @cached_property
     def program(self) -> str:

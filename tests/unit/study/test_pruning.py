@@ -90,6 +90,17 @@ def test_what_needs_more_memory_than_what_does_not_fit_is_not_begun(runs: Runs) 
     assert len(runs.asked) == 5, "nothing is tried twice"
 
 
+def test_a_program_that_does_not_fit_is_not_tried_on_a_gpu_that_is_no_larger(runs: Runs) -> None:
+    def out_of_memory(options: RunOptions, simulated: dict[str, Any]) -> None:
+        raise died("rank 0 ended: torch.OutOfMemoryError", {"fits": False, "missing_nbytes": 1 << 30})
+
+    runs.change = out_of_memory
+    swept = sweep(grid(gpu=["h100", "h200"], cluster=["dgx-h100", "p5en"]))
+    assert [options.gpu for options in runs.asked] == ["h200"]
+    assert states(swept).count(("out of memory", "not run")) == 3
+    assert swept.trials[0].unfit.endswith("does not fit, on a GPU with as much memory")
+
+
 def test_a_run_that_is_slower_than_the_best_one_ends(runs: Runs) -> None:
     runs.change = timed
     swept = sweep(grid(**{"--batch": [1, 2, 4]}) | by_time())

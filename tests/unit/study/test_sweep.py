@@ -89,6 +89,16 @@ def test_as_many_at_a_time_as_cores_and_memory_allow(
     assert machines.Here(3).runs_at_a_time(trials, []) == 3
 
 
+def test_a_folded_run_needs_a_core_for_each_of_its_processes(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 ranks: the first, the last, one that plays the others, and a witness."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr(machines.psutil, "virtual_memory", lambda: SimpleNamespace(available=100 << 30))
+    folded = RUN | {"world_size": 64, "nproc_per_node": 8, "fold": "dp=64"}
+    trials = read({"run": folded, "grid": {"--n": [1, 2, 3, 4, 5]}}).trials
+    assert trials[0].ranks == 4
+    assert machines.Here("auto").runs_at_a_time(trials, []) == 4
+
+
 def test_a_trial_alone_is_not_recorded(runs: Runs) -> None:
     sweep(grid(**{"--fast": [False, True], "$A": ["1"]}))
     assert [options.record for options in runs.asked] == [None, None]
