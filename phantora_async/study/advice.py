@@ -1,7 +1,7 @@
 """What to try with a recorded run: each line is a simulation of it.
 
 Machine settings are replays of the recording. What the script itself decides (batch, recomputation, sharding, bucket
-sizes) only its arguments can say: these are runs of it.
+sizes) only its arguments can say: these are runs of it, of arguments that the user names or that `arguments` finds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.replay import uncollected
 from phantora_async.replaying.variants import Player, Variant
 from phantora_async.spending.job import job_of, logged_tokens
+from phantora_async.study.arguments import Worth, worth_trying
 from phantora_async.wording import printable, seconds
 
 LEAST = 0.005
@@ -29,6 +30,8 @@ MOST_LINES = 5
 NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
 TWICE = {"server.gpu_gbps": "NVLink twice as fast", "server.nic_gbps": "network cards twice as fast"}
 NO_HOST = "a host that takes no time: the most that compiling, CUDA graphs or fewer launches can bring"
+FOUND = "auto"
+"""In place of arguments: those that the script's text names."""
 OF_RUN = ("run_dir", "report", "record", "trace", "trace_ranks", "trace_steps", "ui", "progress", "show_ranks")
 """Options of the recorded run that a run of other arguments does not take over."""
 Document = dict[str, Any]
@@ -48,7 +51,7 @@ class Try:
 
 
 def advise(folder: Path, arguments: Sequence[str], run: Runner) -> Document:
-    """`arguments`: texts of further arguments of the script, each for a run of it. Raises UsageError."""
+    """`arguments`: texts of further arguments of the script, each for a run of it, or FOUND. Raises UsageError."""
     recording = load(folder)
     player = Player(recording, frozenset())
     with uncollected():
@@ -56,7 +59,8 @@ def advise(folder: Path, arguments: Sequence[str], run: Runner) -> Document:
         if base.left:
             raise UsageError(base.left)
         tries = [_replayed(player, what, changes, base.step_ns) for what, changes in _settings(recording)]
-    tries += [_run(recording, text, base.step_ns, run) for text in arguments]
+    wanted = [one for text in arguments for one in (_found(recording) if text == FOUND else [Worth(text, 1.0)])]
+    tries += [_run(recording, one, base.step_ns, run) for one in wanted]
     known = [one for one in tries if one.change is not None]
     return {
         "gpus": recording.world_size,
@@ -92,7 +96,22 @@ def _replayed(player: Player, what: str, changes: Changes, base_ns: int) -> Try:
     return Try(what, found.step_ns / 1e9, found.step_ns / base_ns - 1)
 
 
-def _run(recording: Recording, text: str, base_ns: int, run: Runner) -> Try:
+def _found(recording: Recording) -> list[Worth]:
+    told = recording.run
+    if not told.get("script"):
+        raise UsageError(f"{recording.folder}: run.json is missing: it is not known what was run")
+    hint = "name the arguments: --try '--batch 2'"
+    try:
+        found = worth_trying(Path(told["script"]), [str(one) for one in told["arguments"]])
+    except ValueError as error:
+        raise UsageError(f"--try {FOUND}: {error}", hint) from None
+    if not found:
+        raise UsageError(f"--try {FOUND}: {told['script']} names no batch size, recomputation or compiling", hint)
+    return found
+
+
+def _run(recording: Recording, wanted: Worth, base_ns: int, run: Runner) -> Try:
+    text = wanted.text
     try:
         done = run(_options(recording, shlex.split(text)), {})
     except PhantoraError as error:
@@ -104,6 +123,9 @@ def _run(recording: Recording, text: str, base_ns: int, run: Runner) -> Try:
     if before and job.tokens_per_step:
         change = (job.step_s / job.tokens_per_step) / (base_ns / 1e9 / before) - 1
         return Try(text, job.step_s, change, by_tokens=True)
+    if wanted.work != 1.0:
+        what = f"{text} (steps of {wanted.work:g} times the work)"
+        return Try(what, job.step_s, job.step_s * 1e9 / base_ns / wanted.work - 1, by_tokens=True)
     return Try(text, job.step_s, job.step_s * 1e9 / base_ns - 1)
 
 

@@ -1,9 +1,9 @@
 """Which trials need not be run to their end, or not at all.
 
 By memory: a run ends as soon as it exceeds a limit of memory. A trial that has more of what needs memory
-(`more_memory` in the study) than one that does not fit, or the program of one on a GPU no larger, is not begun. By time (`prune = true`): a run ends when so many
-of its steps have been so slow that it is certain to be no better than the best trial that is known. What is recorded
-for other machines runs to its end.
+(`more_memory` in the study) than one that does not fit, or the program of one on a GPU no larger, is not begun. By time
+(`prune = true`): a run ends when so many of its steps have been so slow that it is certain to be no better than the
+best trial that is known. What is recorded for other machines runs to its end.
 
 What was pruned is kept like other results, and tried again when it does not follow any more: when a limit is larger
 now, or what it was compared with is no trial of the study.
@@ -135,7 +135,7 @@ def limited(options: RunOptions, limits: Limits) -> RunOptions:
 
 
 def _no_larger(trial: Trial, than: Trial) -> bool:
-    """The same program, and no more memory."""
+    """Of the program that `than` has, on a GPU with no more memory."""
     return trial.program == than.program and trial.gpu.memory.total_nbytes <= than.gpu.memory.total_nbytes
 
 

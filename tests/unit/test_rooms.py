@@ -190,7 +190,7 @@ MAY_IMPORT = {
     "phantora_async.study.outcome": ["formats", "profiles", "phantora_async.budget", "phantora_async.errors",
                                      "phantora_async.pages", "phantora_async.spending", "phantora_async.study.trials",
                                      "phantora_async.wording"],
-    "phantora_async.study": ["emu.contract", "profiles", "phantora_async.api", "phantora_async.budget",
+    "phantora_async.study": ["formats", "emu.contract", "profiles", "phantora_async.api", "phantora_async.budget",
                              "phantora_async.config",
                              "phantora_async.errors", "phantora_async.options", "phantora_async.recording",
                              "phantora_async.replaying", "phantora_async.spending", "phantora_async.study.outcome",

@@ -15,6 +15,7 @@ from phantora_async.recording import load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.variants import Player, Variant
 from phantora_async.study.advice import NO_HOST, advise, text
+from phantora_async.study.arguments import worth_trying
 
 from .conftest import Runs, record_in
 
@@ -60,6 +61,58 @@ def test_arguments_are_runs_compared_by_tokens_where_these_are_known(rec: Path, 
     assert batch["change"] == pytest.approx(0.01 / told["step_s"] - 1)
     (bad,) = [one for one in told["unknown"] if one["what"] == "--bad"]
     assert bad["reason"] == "unrecognised argument --bad"
+
+
+SCRIPT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--layers", type=int, default=4)
+parser.add_argument("-b", "--micro-batch-size", type=int, default=4)
+parser.add_argument("--eval-batch-size", type=int, default=8)
+parser.add_argument("--num-batches", type=int, default=8)
+parser.add_argument("--recompute", action="store_true")
+parser.add_argument("--compile", action="store_true")
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([], ["--micro-batch-size 8", "--micro-batch-size 2", "--recompute", "--compile"]),
+        (["-b", "1", "--compile"], ["--micro-batch-size 2", "--recompute"]),
+        (["--micro-batch-size=6", "--recompute"], ["--micro-batch-size 12", "--micro-batch-size 3", "--compile"]),
+    ],
+)
+def test_what_a_script_s_text_names(tmp_path: Path, given: list[str], found: list[str]) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert [one.text for one in worth_trying(tmp_path / "train.py", given)] == found
+
+
+def test_a_batch_that_is_found_is_compared_by_its_work(rec: Path, runs: Runs) -> None:
+    """Twice the batch in 1.5 times the step is a quarter less for each token."""
+    Path("train.py").write_text(SCRIPT)
+
+    def change(options: RunOptions, simulated: dict[str, Any]) -> None:
+        simulated["step"]["median_ns"] = round(1.5e9 * base_s)
+
+    base_s = advise(rec, [], runs.run)["step_s"]
+    runs.change = change
+    told = advise(rec, ["auto"], runs.run)
+    assert len(runs.asked) == 4
+    changes = {one["what"]: one["change"] for one in told["tries"] if one["what"].startswith("--")}
+    assert changes["--micro-batch-size 8 (steps of 2 times the work)"] == pytest.approx(-0.25, abs=1e-6)
+    assert changes["--recompute"] == pytest.approx(0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [("pass", "names no batch size, recomputation or compiling"), ("def", "no Python that can be read")],
+)
+def test_a_script_in_which_nothing_is_found(rec: Path, runs: Runs, text: str, fault: str) -> None:
+    Path("train.py").write_text(text)
+    with pytest.raises(UsageError, match=fault):
+        advise(rec, ["auto"], runs.run)
+    assert runs.asked == []
 
 
 def test_text_says_what_is_better_the_same_and_worse() -> None:
