@@ -23,6 +23,7 @@ NEEDS = {
     "deepspeed_zero3.py": "deepspeed",
     "hf_trainer.py": "transformers",
     "detection.py": "torchvision",
+    "ray_tune.py": "ray",
 }
 
 

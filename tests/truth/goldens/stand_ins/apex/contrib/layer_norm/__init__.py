@@ -1,0 +1,1 @@
+"""Apex's persistent layer norm."""
