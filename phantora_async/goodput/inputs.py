@@ -35,12 +35,15 @@ def job_of(report: Mapping[str, Any]) -> TrainingJob:
 
 
 def _restart_s(simulated: Mapping[str, Any], step_ns: int) -> float | None:
-    """From the instant at which the ranks start again to the end of their first step, less what a step takes."""
+    """From the end of the last step before a failure to the end of the first one after it, less two steps: the one that
+    failed, which counts as lost work, and the one that ends. So the time until the failure is noticed is a part of it.
+    """
     step = simulated["step"]
     ends = list(accumulate(step.get("each_ns", []), initial=step.get("from_ns", 0)))
     took = []
     for restart in simulated.get("restarts", []):
         first = next((end for end in ends if end > restart["at_ns"]), None)
         if first is not None:
-            took.append(max(first - restart["at_ns"] - step_ns, 0))
+            last = max((end for end in ends if end <= restart["at_ns"]), default=restart["at_ns"] - step_ns)
+            took.append(max(first - last - 2 * step_ns, first - restart["at_ns"] - step_ns, 0))
     return sum(took) / len(took) / 1e9 if took else None

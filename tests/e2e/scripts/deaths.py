@@ -14,6 +14,7 @@ torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 summed = torch.zeros(1 << 24, device="cuda")
 product = torch.zeros(8192, 8192, device="cuda")
 began_s = time.time()
+print(f"BEGINS at {began_s - int(began_s):.6f}", flush=True)
 try:
     for step in range(8):
         product = product @ product
