@@ -109,7 +109,7 @@ class RunOptions:
     fold_apart: str = _option(
         "0,-1", JOB, "--fold-apart", metavar="RANKS|none",
         help="with --fold: ranks that play nobody, because scripts log and save there (default: %(default)s, the first "
-        "and the last)",
+        "and the last, and those whose numbers the script compares with its rank)",
     )  # fmt: skip
     witnesses: int | None = _option(
         None, JOB, "--witnesses", kind=Kind.COUNT, metavar="N",

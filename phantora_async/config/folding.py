@@ -9,12 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from phantora_async.errors import UsageError
-from phantora_async.faults import Fault, FlappingLink, SlowLink, SlowLoader
-from phantora_async.folding import Folding, Underivable, derived, mesh_of
+from phantora_async.faults import Death, Fault, FlappingLink, SlowLink, SlowLoader
+from phantora_async.folding import Folding, Underivable, derived, mesh_of, named_ranks
 from phantora_async.options import RunOptions
 from phantora_async.wording import named
 
 NOBODY = "none"
+FIRST_AND_LAST = "0,-1"
+"""The default of --fold-apart, to which ranks are added that the script names."""
 AUTO = "auto"
 SIMILAR = "similar"
 WITNESSES = 1
@@ -52,6 +54,12 @@ def folding_of(given: RunOptions, world_size: int) -> tuple[Folding | None, tupl
         text, remarks = found.mesh, (f"--fold auto: {found.mesh}, because {found.reason}",)
     mesh = mesh_of(text, world_size)
     apart = apart_of(given.fold_apart, world_size)
+    if given.fold_apart == FIRST_AND_LAST:
+        named_in_text = named_ranks(_text_of(given), world_size) - apart
+        apart |= named_in_text
+        if named_in_text:
+            have = f"{named(sorted(named_in_text))} {'has' if len(named_in_text) == 1 else 'have'}"
+            remarks += (f"--fold: {have} a process, because the script compares a rank with that number",)
     drawn = witnesses_of(given, Folding(mesh, apart))
     folding = Folding(mesh, apart | drawn, drawn, given.roles == SIMILAR)
     return folding, (*remarks, unchecked(folding))
@@ -92,7 +100,7 @@ def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence
         ("--trace", given.trace is not None),
         ("--reasons", given.reasons),
         ("--record", given.record is not None),
-        ("faults of links", any(isinstance(fault, SlowLink | FlappingLink) for fault in faults)),
+        ("faults of links", any(isinstance(fault, SlowLink | FlappingLink | Death) for fault in faults)),
     )
     needs = [name for name, is_given in needing_each if is_given]
     if needs and given.replicas == "shared":
