@@ -54,6 +54,9 @@ def make(folder: Path) -> None:
     write_images(assets / "cc12m_test")
     write_encoders(assets / "flux_test_encoders")
     write_characters(folder / "data" / "shakespeare_char")
+    write_folders_of_images(folder / "images")
+    write_tokens(folder / "data" / "fineweb10B")
+    write_documents(folder / "base_data_climbmix")
 
 
 def text(n_words: int, seed: int) -> str:
@@ -98,6 +101,15 @@ def write_images(folder: Path) -> None:
                 archive.addfile(entry, io.BytesIO(content))
 
 
+def write_folders_of_images(folder: Path) -> None:
+    """As torchvision's ImageFolder reads them: two classes, for training and validation."""
+    for split in ("train", "validation"):
+        for name in ("a", "b"):
+            (folder / split / name).mkdir(parents=True)
+            for number in range(48):
+                (folder / split / name / f"{number}.jpg").write_bytes(_image(number))
+
+
 def _image(number: int) -> bytes:
     from PIL import Image
 
@@ -131,3 +143,28 @@ def write_characters(folder: Path) -> None:
     (folder / "val.bin").write_bytes(tokens[cut:].tobytes())
     meta = {"vocab_size": len(letters), "itos": dict(enumerate(letters)), "stoi": number}
     (folder / "meta.pkl").write_bytes(pickle.dumps(meta))
+
+
+def write_tokens(folder: Path) -> None:
+    """Shards of modded-nanogpt's FineWeb: 256 numbers (a mark, the version, the number of tokens), then the tokens."""
+    folder.mkdir(parents=True)
+    draw = random.Random(0)
+    for name, count in (("fineweb_val_000000", 20 << 19), ("fineweb_train_000001", 4 << 19)):
+        count += 8  # the last target
+        numbers = array.array("i", [20240520, 1, count] + [0] * 253)
+        tokens = array.array("H", (draw.randrange(50257) for _ in range(1 << 12)))
+        content = (tokens.tobytes() * (count // len(tokens) + 1))[: 2 * count]
+        (folder / f"{name}.bin").write_bytes(numbers.tobytes() + content)
+
+
+def write_documents(folder: Path) -> None:
+    """Shards of nanochat's data set; the last one is for validation."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:  # only nanochat needs them, and names it
+        return
+    folder.mkdir()
+    for shard in (0, 1, 6542):
+        table = pyarrow.table({"text": [text(300, seed) for seed in range(shard, shard + 600)]})
+        pyarrow.parquet.write_table(table, folder / f"shard_{shard:05d}.parquet", row_group_size=128)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .job import Job
-from .rows import deepspeed, hugging_face, lightning, megatron, pytorch, torchtitan, torchtitan_0_3
+from .rows import deepspeed, hugging_face, lightning, megatron, programs, pytorch, torchtitan, torchtitan_0_3
 
 JOBS: Sequence[Job] = (
     *pytorch.JOBS,
+    *programs.JOBS,
     *torchtitan.JOBS,
     *torchtitan_0_3.JOBS,
     *megatron.JOBS,
