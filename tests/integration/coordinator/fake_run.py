@@ -68,6 +68,11 @@ class Run:
         self.spec = replace(self.spec, most_allocated_nbytes=allocated, most_reserved_nbytes=reserved, steps=steps)
         self.coordinator = self._make()
 
+    def limit_step(self, most_ns: int, *, steps: int) -> None:
+        """Before it plays."""
+        self.spec = replace(self.spec, most_step_ns=most_ns, steps=steps)
+        self.coordinator = self._make()
+
     def keep_recording(self, folder: Path) -> None:
         """Before it plays."""
         folder.mkdir()

@@ -312,3 +312,25 @@ async def test_a_run_within_its_limits_of_memory_is_not_cut_short(two: Run, limi
     assert outcome.failure is None
     assert outcome.report["stopped"] is None
     assert [rank["steps"] for rank in outcome.report["simulated"]["ranks"]] == [3, 3]
+
+
+async def test_steps_that_are_too_slow_end_the_run_when_the_median_is_certain(
+    two: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of eight steps, steps 4 to 8 count: three of these decide, however far the ranks have come meanwhile."""
+    monkeypatch.setattr("phantora_async.coordinator.coordinator.STOP_S", 0.0)  # these ranks do not answer
+    two.limit_step(1000, steps=8)
+    outcome = await two.play(*[steps_with_peaks(*[1] * 9)] * 2)
+    assert outcome.failure is None
+    over = outcome.report["stopped"]["over_budget"]
+    assert (over["figure"], over["rank"], over["step"]) == ("step", 0, 6)
+    assert over["at_least_ns"] > 1000
+    assert outcome.report["stopped"]["text"].startswith("stopped after step 6 by --max-step-time: 3 of the 5 steps")
+
+
+async def test_a_run_whose_steps_are_fast_enough_is_not_cut_short(two: Run) -> None:
+    two.limit_step(1 << 40, steps=8)
+    outcome = await two.play(*[steps_with_peaks(*[1] * 8)] * 2)
+    assert outcome.failure is None
+    assert [rank["steps"] for rank in outcome.report["simulated"]["ranks"]] == [8, 8]
+    assert "over_budget" not in (outcome.report["stopped"] or {})

@@ -121,6 +121,13 @@ def test_a_run_that_ended_early_is_judged_by_what_is_certain() -> None:
     assert row.text == "memory reserved at least 76.00 GiB of 38.00 GiB (+100.0 %)"
 
 
+def test_a_run_that_ended_as_its_steps_were_too_slow() -> None:
+    stopped = {"text": "", "over_budget": {"figure": "step", "step": 6, "at_least_ns": 600_000_000}}
+    limits = Limits.of({"max_memory": "400GiB", "max_step_time": "400ms", "min_mfu": "90%"})
+    (row,) = limits.rows(report() | {"stopped": stopped})
+    assert row.text == "step at least 600.0 ms of 400.0 ms (+50.0 %)"
+
+
 def test_figures_of_a_run_that_ended_early_are_compared_with_nothing() -> None:
     whole, early = report(), ended_early()
     assert figures_of(early) == {}
