@@ -153,15 +153,15 @@ def values_on_host(control: ControlTensors, tensor: Tensor) -> tuple[Tensor | No
     return view, state
 
 
-def kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
-    """Calls the kernel for its time: what it reads does not matter."""
-    control.hook.reads_discarded(True)
+def kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, elements: int = -1, **kwargs: Any) -> Any:
+    """Calls the kernel for its time: what it reads does not matter, but for the number of elements that it finds."""
+    control.hook.reads_discarded(True, elements)
     control.alone.on = True
     try:
         return kernel(*args, **kwargs)
     finally:
         control.alone.on = False
-        control.hook.reads_discarded(False)
+        control.hook.reads_discarded(False, -1)
 
 
 def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:

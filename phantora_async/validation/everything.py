@@ -58,6 +58,6 @@ def jobs_in_tables(book: Book) -> set[tuple[str, str]]:
     """Jobs of whose traces the shipped tables have times, with their GPU; none where runs use no tables."""
     found = set()
     for gpu in {family.gpu for family in book.families if "--kernel-times" not in family.command.run_options}:
-        for table, _ in shipped_times(load_gpu(gpu)):
+        for table, _ in shipped_times(load_gpu(gpu.partition(",")[0])):
             found |= {(gpu, origin["job"]) for origin in load_table(table).origins if "job" in origin}
     return found

@@ -21,7 +21,6 @@ def write(book: Book, rows: Sequence[KeptRow]) -> None:
     """Raises UsageError if the page has no places for the tables, NotWritten if it cannot be written."""
     tables.write_into(book.page, "families", families(book, rows))
     tables.write_into(book.page, "intervals", intervals(rows))
-    tables.write_into(book.page, "off", off(book, rows))
     try:
         book.details.write_text(details(book, rows), encoding="utf-8")
     except OSError as error:
@@ -101,6 +100,7 @@ def details(book: Book, rows: Sequence[KeptRow]) -> str:
         "Written by `phantora-async validate --all tests/truth/truth.toml`. Real and simulated: milliseconds a step.\n"
         "An error is the distance from the range of the real runs. In a fit: constants of the models were fitted to\n"
         "measurements of the job, or the shipped table has times of its trace.\n"
+        f"\n## More than {OFF:.0%} off, by cause\n\n{off(book, rows)}\n"
     )
     for gpu, name in dict.fromkeys((family.gpu, family.name) for family in book.families):
         chosen = [row for row in rows if (row.gpu, row.family) == (gpu, name)]

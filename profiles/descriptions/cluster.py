@@ -64,7 +64,7 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
         gpus_per_server=gpus_per_server,
         cpus_per_server=top.integer("cpus_per_server", CPUS_PER_GPU * gpus_per_server, least=1, most=MOST_CPUS),
         servers_per_nvlink_domain=top.integer("servers_per_nvlink_domain", 1, least=1, most=MOST_GPUS),
-        host=top.text("host"),
+        host=_host(top.text("host"), top.path.parent),
         nccl=top.text("nccl"),
         network=top.unchecked("network"),
         path=top.path,
@@ -72,6 +72,16 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     top.end()
     _check_gpus(cluster, top)
     return cluster
+
+
+def _host(name_or_path: str, folder: Path) -> str:
+    """A file may be named from the cluster's folder as well."""
+    beside = folder / name_or_path
+    return (
+        str(beside)
+        if name_or_path.endswith(".toml") and not Path(name_or_path).exists() and beside.is_file()
+        else name_or_path
+    )
 
 
 def load_network(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -86,24 +86,21 @@ class SizedOps:
     def _nonzero(self, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         def call(keyset: Any, tensor: Tensor) -> Any:
             values, state = values_on_host(control, tensor)
-            small = control.is_small(tensor)
-            free = self._is_free(tensor, state)
-            if state == KNOWN or not free:
+            if state == KNOWN or not self._is_free(tensor, state):
                 chosen = self._note(tensor, state)
-                result = None if small else kernel_alone(control, kernel, keyset, tensor)
                 if values is None:
-                    if not small:
-                        return result
                     values = control.unrecorded(lambda: _zeros(tensor))
                 found = control.unrecorded(values.nonzero)
-                return _to_device(control, found, tensor, state, chosen=chosen, transposed=found.dim() == 2)
-            if not small:
-                kernel_alone(control, kernel, keyset, tensor)
-            return self._chosen_nonzero(tensor)
+                made = kernel_alone(control, kernel, keyset, tensor, elements=found.size(0))
+                return _given(control, made, found, state, chosen=chosen)
+            size, found = self._chosen_nonzero(tensor)
+            made = kernel_alone(control, kernel, keyset, tensor, elements=size)
+            return made if found is None else _given(control, made, found, KNOWN, chosen=True)
 
         return call
 
-    def _chosen_nonzero(self, tensor: Tensor) -> Tensor:
+    def _chosen_nonzero(self, tensor: Tensor) -> tuple[int, Tensor | None]:
+        """How many elements, and their places; None: these are more integers than are computed."""
         import torch
 
         control, numel = self._control, tensor.numel()
@@ -114,21 +111,21 @@ class SizedOps:
             classes = self._classes(tensor)
             size = self.sizes.choose("nonzero", numel, of_classes=classes is not None)
             self._warn(tensor, size, numel)
-        if size * tensor.dim() > control.limit_numel:  # more than is computed of any integers
-            return torch.empty(tensor.dim(), size, dtype=torch.int64, device=tensor.device).t()
+        if size * tensor.dim() > control.limit_numel:
+            return size, None
 
         def places() -> tuple[Tensor, Tensor]:
             flat = _spread(size, numel)
-            return flat, torch.stack(torch.unravel_index(flat, tensor.shape), 1) if tensor.dim() else flat.new_empty(
-                size, 0
-            )
+            return flat, torch.stack(torch.unravel_index(flat, tensor.shape), 1)
 
+        if not tensor.dim():
+            return size, control.unrecorded(lambda: torch.empty(size, 0, dtype=torch.int64, device="cpu"))
         flat, found = control.unrecorded(places)
         if tensor.dtype == torch.bool and control.is_small(tensor) and not forced.writing:
             self._settle(tensor, flat, (1, 0))
             if classes is not None:
                 self._settle(classes[0], flat, classes[1])
-        return _to_device(control, found, tensor, KNOWN, chosen=True, transposed=True)
+        return size, found
 
     def _settle(self, tensor: Tensor, flat: Tensor, either: tuple[int, int]) -> None:
         """From now on the tensor has the first number in these elements, and the other one elsewhere."""
@@ -178,7 +175,7 @@ class SizedOps:
             small = control.is_small(tensor)
             most = _most_distinct(tensor, args[0] if "dim" in name else kwargs.get("dim", _argument(name, args)))
             free = self._is_free(tensor, state) and most > 0
-            result = None if small else kernel_alone(control, kernel, keyset, tensor, *args, **kwargs)
+            result = kernel_alone(control, kernel, keyset, tensor, *args, **kwargs)
             if sorts:  # the GPU's kernel always does
                 args, kwargs = (True, *args[1:]), {key: value for key, value in kwargs.items() if key != "sorted"}
             if state == KNOWN or not free:
@@ -335,16 +332,17 @@ def _zeros(tensor: Tensor) -> Tensor:
     return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
-def _to_device(
-    control: ControlTensors, value: Tensor, like: Tensor, state: int, *, chosen: bool, transposed: bool = False
-) -> Tensor:
+def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int, *, chosen: bool) -> Tensor:
     """`value`, computed on the CPU, in the memory of `like`'s device. Raises NoHostView."""
     import torch
 
-    shape = tuple(reversed(value.shape)) if transposed else value.shape
-    output = torch.empty(shape, dtype=value.dtype, device=like.device)
-    if transposed:
-        output = output.t()
+    return _given(control, torch.empty(value.shape, dtype=value.dtype, device=like.device), value, state, chosen=chosen)
+
+
+def _given(control: ControlTensors, output: Tensor, value: Tensor, state: int, *, chosen: bool) -> Tensor:
+    """The tensor on the device, which has these values from now on. Raises NoHostView."""
+    if output.shape != value.shape:  # the kernel does not read its count as PyTorch's do that were looked at
+        return _to_device(control, value, output, state, chosen=chosen)
     if output.numel():
         view = control.unrecorded(lambda: control.host_view(output))
         place = Place(output)

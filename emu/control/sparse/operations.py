@@ -68,11 +68,11 @@ class SparseOp:
         """Operations that the kernel calls are not computed, and what it reads does not matter if the result is."""
         control = self._control
         control.nested = True
-        control.hook.reads_discarded(computed)
+        control.hook.reads_discarded(computed, -1)
         try:
             return self._kernel(keyset, *args, **kwargs)
         finally:
-            control.hook.reads_discarded(False)
+            control.hook.reads_discarded(False, -1)
             control.nested = False
 
     def _parts(self, values: Iterable[Any]) -> list[Tensor]:

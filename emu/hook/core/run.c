@@ -21,8 +21,16 @@ void ph_die(const char *format, ...) {
 
 static _Thread_local bool discarded;
 
-/* What the calling thread reads from now on, until `on` is 0, decides nothing in the program: it is not counted. */
-PH_EXPORT void phantora_reads_discarded(int on) { discarded = on != 0; }
+static _Thread_local int64_t count_read = -1;
+
+/* What the calling thread reads from now on, until `on` is 0, decides nothing in the program: it is not counted.
+ * `count`: a number of elements that it reads of kernels that are not executed; negative: it reads 0. */
+PH_EXPORT void phantora_reads_discarded(int on, int64_t count) {
+    discarded = on != 0;
+    count_read = on ? count : -1;
+}
+
+int64_t ph_count_read(void) { return count_read; }
 
 void ph_count_unmodelled_read(void) {
     if (!discarded) atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed);

@@ -138,7 +138,10 @@ static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes
         computed = false;
     }
     ph_pieces_free(pieces, n);
-    if (!computed) ph_count_unmodelled_read();
+    if (computed) return;
+    ph_count_unmodelled_read();
+    int64_t count = ph_count_read();
+    if (count >= 0 && (nbytes == sizeof(int32_t) || nbytes == sizeof count)) memcpy(dst, &count, nbytes);
 }
 
 /* What is known, assumed or unknown stays so at its new place. The bytes are there already. */

@@ -49,8 +49,10 @@ class DataCalls(Library):
             "data_move", None, c_uint64, c_uint64, c_uint64
         )
         self.allow_copies: Callable[[int], None] = self._function("data_allow", None, c_uint64)
-        self.reads_discarded: Callable[[bool], None] = self._function("reads_discarded", None, c_int)
-        """What this thread reads from now on decides nothing in the program, and is not counted; False: it is."""
+        self.reads_discarded: Callable[[bool, int], None] = self._function("reads_discarded", None, c_int, c_int64)
+        """What this thread reads from now on decides nothing in the program, and is not counted; False: it is. The
+        number: of elements, where it reads one that nobody computed; -1: 0 is read.
+        """
         self.data_mark_chosen: Callable[[int, int], None] = self._function("data_mark_chosen", None, c_uint64, c_uint64)
         self.data_chosen: Callable[[int, int], int] = self._function("data_chosen", c_int, c_uint64, c_uint64)
         self.reads_counted: Callable[[], int] = self._function("unmodelled_reads", c_uint64)
