@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from phantora_async.errors import UsageError
-from phantora_async.faults import Death, Fault, FlappingLink, SlowLink, SlowLoader
+from phantora_async.faults import Death, EccRetry, Fault, FlappingLink, SlowGpu, SlowLink, SlowLoader
 from phantora_async.folding import Folding, Underivable, derived, mesh_of, named_ranks
 from phantora_async.options import RunOptions
 from phantora_async.wording import named
@@ -25,8 +25,13 @@ MOST_UNFOLDED = 256
 """Ranks that `--fold auto` gives a process each if it cannot tell the mesh: docs/scale.md."""
 
 
-def folding_of(given: RunOptions, world_size: int) -> tuple[Folding | None, tuple[str, ...]]:
-    """Which ranks have processes; None if all have. With it remarks for the user. Raises UsageError."""
+def folding_of(
+    given: RunOptions, world_size: int, faults: Sequence[Fault] = ()
+) -> tuple[Folding | None, tuple[str, ...]]:
+    """Which ranks have processes; None if all have. With it remarks for the user. Raises UsageError.
+
+    Ranks whose GPU a fault slows are apart: they get other answers to questions such as whether work is complete.
+    """
     if given.fold is None:
         for option, value in (("--witnesses", given.witnesses), ("--roles", given.roles)):
             if value is not None:
@@ -60,6 +65,7 @@ def folding_of(given: RunOptions, world_size: int) -> tuple[Folding | None, tupl
         if named_in_text:
             have = f"{named(sorted(named_in_text))} {'has' if len(named_in_text) == 1 else 'have'}"
             remarks += (f"--fold: {have} a process, because the script compares a rank with that number",)
+    apart |= {fault.rank for fault in faults if isinstance(fault, SlowGpu | EccRetry)}
     drawn = witnesses_of(given, Folding(mesh, apart))
     folding = Folding(mesh, apart | drawn, drawn, given.roles == SIMILAR)
     return folding, (*remarks, unchecked(folding))

@@ -39,10 +39,10 @@ def resolve(options: RunOptions) -> Config:
         )
     check_waits(given.stall_timeout, given.loop_turns)
     servers = servers_of(given, cluster)
-    folding, folding_remarks = folding_of(given, sum(servers))
     level = isolation_of(given, len(servers))
     nccl, remarks = nccl_settings(cluster, len(servers))
     faults = given_faults(given.fault, _path(given.faults), servers, cluster)
+    folding, folding_remarks = folding_of(given, sum(servers), faults)
     check_deaths(faults, servers, folding, given.launcher)
     if given.launcher and given.module:
         raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")

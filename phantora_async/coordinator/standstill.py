@@ -34,6 +34,10 @@ class Standstill:
         self._timeline = timeline
         self._connections = connections
         self._blocked_ranks = blocked_ranks
+        self._asleep: list[int] = []
+        """Ranks that were passed over last."""
+        self._since = 0, 0
+        """When they were: how many answers had left, and how often ranks had spoken."""
         self.passed_over = 0
         """How often virtual time continued without ranks that slept where no record tells of it."""
 
@@ -50,10 +54,29 @@ class Standstill:
             raise Deadlock(
                 f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {self._why(verdict.asleep)}"
             )
-        asleep = verdict.asleep
+        self._pass_over(verdict.asleep)
+        return None
+
+    def told(self) -> None:
+        """A process has been told something, which may wake others."""
+        self._asleep = []
+
+    def goes_on(self) -> bool:
+        """Virtual time has come to a standstill again. Ranks that were asleep before still are if only ranks without
+        processes have been answered since: then it goes on without a look.
+        """
+        answers, spoken = self._since
+        asleep, self._asleep = self._asleep, []
+        if not asleep or spoken != self._blocked_ranks.spoken or answers == self._timeline.output.answers_sent:
+            return False
+        self._pass_over(asleep)
+        return True
+
+    def _pass_over(self, asleep: list[int]) -> None:
+        self._asleep = asleep
+        self._since = self._timeline.output.answers_sent, self._blocked_ranks.spoken
         self._timeline.pass_over(asleep if self._mirrored_ranks is None else self._mirrored_ranks.with_played(asleep))
         self.passed_over += 1
-        return None
 
     def _why(self, asleep: Sequence[int]) -> str:
         if stopped := [rank for rank in asleep if self._blocked_ranks.stopped(rank)]:

@@ -89,10 +89,12 @@ class Turns:
             if self._fact_builder.profiled:
                 answers = self._trace.take_answers() + answers
             self._connections.send(answers)
+            if answers:
+                self._standstill.told()
             self._connections.resume()
             if self._early_end.reached(self._stop):
                 self._run_end.stop(self._early_end.document())
-            elif self._stop is Stop.BUDGET:
+            elif self._stop is Stop.BUDGET or (self._stop is Stop.STARVED and self._standstill.goes_on()):
                 self.take_soon()
             elif self._stop is Stop.STARVED:
                 self._look_later(self._standstill.first_look_s())

@@ -13,7 +13,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.folding import CannotFold, Folding
-from emu.contract.records import NcclKind
+from emu.contract.records import DeviceKind, NcclKind, ScopeKind
 from phantora_async.errors import NotFoldable
 from phantora_async.folding.root_parts import ONE_GIVES, RootParts
 from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators, told_members
@@ -65,6 +65,11 @@ class Mirror:
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._sources,
             records.COST: _host_time,
+            records.STREAM_CREATE: self._of_device,
+            records.MEMORY: self._of_device,
+            records.MEMORY_HELD: self._of_device,
+            records.LOOKED: self._of_device,
+            records.HOST_WAIT: self._host_wait,
         }
 
     def records_of(self, rank: int, arrived: list[Any]) -> Iterator[tuple[int, list[Any]]]:
@@ -125,15 +130,25 @@ class Mirror:
         return its.rank_of[other]
 
     def _device(self, rank: int, mirrored: int, device: int) -> int:
-        """A rank that uses the GPU of its own number does so everywhere."""
+        """A rank that uses the GPU of its own number does so everywhere: it finds the other one in that one's place."""
         own, its = self._seats[rank][1], self._seats[mirrored][1]
-        return its if device == own else device
+        apart, number = divmod(device, DeviceKind.APART)
+        return apart * DeviceKind.APART + {own: its, its: own}.get(number, number)
 
     # ---- records ---------------------------------------------------------------------------------------------------
 
     def _hello(self, rank: int, mirrored: int, record: records.Hello) -> records.Hello:
         server, gpu = self._seats[mirrored]
         return record._replace(rank=mirrored, server=server, local_rank=gpu)
+
+    def _of_device(self, rank: int, mirrored: int, record: Any) -> Any:
+        device = self._device(rank, mirrored, record.device)
+        return record if device == record.device else record._replace(device=device)
+
+    def _host_wait(self, rank: int, mirrored: int, record: records.HostWait) -> records.HostWait:
+        if record.scope != ScopeKind.DEVICE:
+            return record
+        return record._replace(stream=self._device(rank, mirrored, record.stream))
 
     def _init(self, rank: int, mirrored: int, record: records.CommInit) -> records.CommInit:
         told = told_members(record)

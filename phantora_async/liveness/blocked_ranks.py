@@ -60,6 +60,8 @@ class BlockedRanks:
         self._fact_builder = fact_builder
         self._pids = pids
         self._sleep_detector = SleepDetector(processes)
+        self.spoken = 0
+        """How often records of ranks have arrived."""
         self.gone: Collection[int] = ()
         """Ranks whose process has ended and may be started again."""
         self._delay_s = FIRST_S
@@ -69,6 +71,7 @@ class BlockedRanks:
 
     def rank_spoke(self, rank: int, news: bool) -> None:
         """Records of the rank have arrived; `news`: see ``is_news``."""
+        self.spoken += 1
         self._sleep_detector.forget(rank)
         if news:
             self._stuck_since = None

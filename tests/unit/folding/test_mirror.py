@@ -12,14 +12,16 @@ import pytest
 
 import netsim
 from emu.contract import records
-from emu.contract.records import NcclKind
+from emu.contract.records import DeviceKind, NcclKind, ScopeKind
 from netsim.collectives import load_params
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.errors import NotFoldable
 from phantora_async.faults.pace import NEVER, NO_PACES, Paces, slowed
 from phantora_async.folding import Folding, mesh_of
 from phantora_async.folding.answers import RoleAnswers
+from phantora_async.folding.mirror import Mirror
 from phantora_async.folding.mirrored_ranks import MirroredRanks
+from phantora_async.ingest.communicators import Communicators
 from phantora_async.ingest.data_exchange import FOLLOWS
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Stop, Timeline, Timelines
@@ -381,3 +383,19 @@ def test_peers_of_a_folded_ring() -> None:
         ops = script.op(NcclKind.SEND, 8, peer=1), script.op(NcclKind.RECV, 8, peer=3)
         list(taken(fact_builder, rank, decoded(script.launch(*ops)), ranks))
     assert fact_builder.incomplete_collectives() == {}
+
+
+def test_mirrored_ranks_use_their_own_gpu() -> None:
+    """On servers of two GPUs rank 1 plays rank 2, whose GPU is its server's first."""
+    servers = (2, 2)
+    mirror = Mirror(Folding(mesh_of("dp=4", 4), frozenset((0, 3))), {1: (2,)}, servers, Communicators(Timelines(4)))
+    sent = [
+        *(records.StreamCreate.encode(0, 1 + gpu, gpu, 0, 0) for gpu in range(3)),
+        records.StreamCreate.encode(0, 4, DeviceKind.APART + 1, 0, 0),
+        records.HostWait.encode(0, ScopeKind.DEVICE, 1, 0),
+        records.HostWait.encode(0, ScopeKind.STREAM, 1, 0),
+    ]
+    ((rank, its),) = mirror.records_of(1, records.decode_up(b"".join(sent))[0])
+    assert rank == 2
+    assert [record.device for record in its[:4]] == [1, 0, 2, DeviceKind.APART]
+    assert [record.stream for record in its[4:]] == [0, 1]
