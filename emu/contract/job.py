@@ -29,6 +29,9 @@ class Job:
     """GPUs of each server, in order."""
     folding: Mapping[str, Any] | None
     """Which ranks have processes, see ``Folding.to_json``; None: all."""
+    simulated: tuple[int, ...] | None
+    """Of a folded run: ranks that are simulated, if others share their timelines. Process groups without any of them
+    are not made. None: all are."""
     cpus: int
     """Logical CPUs of each described server."""
     loaders: str

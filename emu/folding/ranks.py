@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..contract.folding import Folding
@@ -19,8 +19,11 @@ class Group(NamedTuple):
 
 
 class FoldedRanks:
-    def __init__(self, folding: Folding) -> None:
+    def __init__(self, folding: Folding, simulated: Collection[int] | None = None) -> None:
+        """`simulated`: ranks with timelines of their own; None: all have."""
         self.folding = folding
+        self._needed = frozenset() if simulated is None else frozenset((*simulated, *folding.live))
+        """Ranks whose groups are made, if not all are."""
         self.live = frozenset(folding.live)
         self.rank = -1
         """This process's own; -1 in the forker."""
@@ -36,6 +39,12 @@ class FoldedRanks:
     @property
     def world_size(self) -> int:
         return self.folding.mesh.world_size
+
+    def leaves_out(self, members: Sequence[int] | None) -> bool:
+        """Is none of a group's members simulated? Then nobody needs the group. Not of what `new_group` would refuse."""
+        if members is None or not self._needed or len(members) == 0 or not self._needed.isdisjoint(members):
+            return False
+        return len({*members}) == len(members) and min(members) >= 0 and max(members) < self.world_size
 
     def begin(self, members: tuple[int, ...], name: str) -> Group:
         """A group is being made from now on."""

@@ -171,7 +171,7 @@ def _fold(job: Job, hook: Hook) -> FoldedRanks | None:
         return None
     from ..folding import groups  # its classes are torch's, which the hook library must come before
 
-    return groups.install(job.folding, hook)
+    return groups.install(job.folding, job.simulated, hook)
 
 
 def check_torch() -> str:

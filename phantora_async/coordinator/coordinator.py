@@ -65,8 +65,7 @@ class Coordinator:
         optimistic = spec.clock == "optimistic"
         paces = paces_of(spec.faults, spec.servers)
         folding = spec.folding
-        slowed = {*paces.hosts, *(rank for rank, _ in paces.devices)}
-        timelines = Timelines(spec.world_size, folding if spec.share_timelines else None, spec.servers, slowed)
+        timelines = Timelines(spec.world_size, folding if spec.share_timelines else None, spec.servers, paces.ranks)
         timeline = Timeline(
             spec.world_size, network, spec.host.queue_depth, optimistic=optimistic, paces=paces, timelines=timelines
         )

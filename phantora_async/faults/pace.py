@@ -164,6 +164,11 @@ class Paces:
     devices: Mapping[tuple[int, int], Pace] = field(default_factory=dict)
     """By rank and the number of a device that it sees."""
 
+    @property
+    def ranks(self) -> frozenset[int]:
+        """That have any."""
+        return frozenset(self.hosts) | {rank for rank, _ in self.devices}
+
     def since(self, origin_ns: int) -> Paces:
         """These paces, for one who counts instants from there on."""
         return Paces(

@@ -5,5 +5,5 @@ the process that joins the servers' networks (`server_network`), a machine that 
 (`joining`).
 Comes in: a `Config`; messages of the forker, as `emu.contract.messages` defines them.
 Goes out: processes that have started or ended, to the session.
-May import: emu.contract, compile_cache, config, errors, liveness, remote.
+May import: emu.contract, compile_cache, config, errors, liveness, remote, virtual_time.
 """

@@ -24,9 +24,10 @@ from emu.contract.messages import ControlSocket
 from phantora_async import compile_cache
 from phantora_async.config import FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
-from phantora_async.faults import Death, dead_gpus, slow_loaders
+from phantora_async.faults import Death, dead_gpus, paces_of, slow_loaders
 from phantora_async.launch.runtime import HOOK, Runtime, free_port
 from phantora_async.remote.wire import TOKEN_VARIABLE
+from phantora_async.virtual_time import Timelines
 
 GRACE_S = 3.0
 """How long ranks may take between SIGTERM and SIGKILL."""
@@ -107,6 +108,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         cost_table=str(runtime.cost_table),
         servers=config.servers,
         folding=config.folding.to_json() if config.folding is not None else None,
+        simulated=simulated(config),
         cpus=config.cluster.cpus_per_server,
         loaders=config.loading.text,
         slow_loaders=slow_loaders(config.faults),
@@ -145,6 +147,14 @@ def hosted(config: Config) -> tuple[int, ...]:
         return tuple(range(len(config.servers)))
     server_of = [server for server, gpus in enumerate(config.servers) for _ in range(gpus)]
     return tuple(sorted({server_of[rank] for rank in config.folding.live}))
+
+
+def simulated(config: Config) -> tuple[int, ...] | None:
+    """Ranks of a folded run that have timelines of their own; None: all have."""
+    if config.folding is None or not config.share_timelines:
+        return None
+    slowed = paces_of(config.faults, config.servers).ranks
+    return Timelines(config.folding.mesh.world_size, config.folding, config.servers, slowed).own
 
 
 class Launcher:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from .conftest import Run
+from .conftest import Run, needs
 
 pytestmark = pytest.mark.torch
+MEGATRON = Path(__file__).parents[2] / "examples" / "megatron_tp_pp.py"
+SMALL = (
+    *("--layers", "4", "--hidden", "512", "--inner", "1024", "--words", "4096"),
+    *("--microbatches", "4", "--steps", "3", "--tp", "2", "--pp", "2"),
+)
 
 
 def test_data_parallel_ranks(run: Run, shared_run: Run) -> None:
@@ -75,6 +82,44 @@ def test_replicas_that_are_simulated_once(run: Run, layout: str, mesh: str) -> N
     assert each.exit_code == 0, each.output
     assert shared.exit_code == 0, shared.output
     assert shared.simulated | {"activity": None} == each.simulated | {"activity": None}
+
+
+@pytest.mark.thorough
+def test_context_parallel_ranks(run: Run) -> None:
+    """Ring attention of plain PyTorch."""
+    whole = run("context_parallel.py", "4", n=16, options=("--nproc-per-node", "8"))
+    folded = run("context_parallel.py", "4", n=16, options=("--nproc-per-node", "8", "--fold", "dp=4,cp=4"))
+    assert whole.exit_code == 0, whole.output
+    assert folded.exit_code == 0, folded.output
+    assert folded.simulated == whole.simulated
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("parts", ["1", "2"])
+def test_megatron_s_pipelines(run: Run, parts: str) -> None:
+    """Steps and ranks are as without folding; the start is not, because groups of mirrored ranks are made otherwise."""
+    needs("megatron.core")
+    given = (*SMALL, "--virtual", parts, "--whole-optimizer")
+    whole = run(MEGATRON, *given, n=16, options=("--nproc-per-node", "8"))
+    folded = run(MEGATRON, *given, n=16, options=("--nproc-per-node", "8", "--fold", "pp=2,dp=4,tp=2"))
+    assert whole.exit_code == 0, whole.output
+    assert folded.exit_code == 0, folded.output
+    assert folded.simulated["step"] | {"from_ns": 0} == whole.simulated["step"] | {"from_ns": 0}
+    assert folded.simulated["ranks"] == whole.simulated["ranks"]
+
+
+@pytest.mark.thorough
+def test_megatron_s_distributed_optimizer(run: Run) -> None:
+    """Ranks of one role update other numbers of pieces."""
+    needs("megatron.core")
+    options = ("--fold", "pp=2,dp=4,tp=2", "--roles", "similar", "--nproc-per-node", "8")
+    folded = run(MEGATRON, *SMALL, n=16, options=options)
+    assert folded.exit_code == 0, folded.output
+    (witness,) = folded.report["folding"]["witnesses"]
+    (one,) = (one for one in folded.report["folding"]["differences"] if one["rank"] == witness)
+    assert one["launches"] > 1000
+    assert 0 < one["differing_launches"] < one["launches"] // 10
+    assert f"approximate (--roles similar): rank {witness} launched" in folded.output
 
 
 def test_a_group_of_part_of_an_axis_is_refused(run: Run) -> None:

@@ -70,6 +70,7 @@ void ph_recording_wait(ph_stream *stream, uint64_t recording) {
 }
 
 void ph_recording_drop(uint64_t recording) {
+    ph_close_segments();
     struct ph_RECORDING_DROP record = {.recording = recording};
     ph_append(PH_KIND_RECORDING_DROP, ph_host_clock(), &record, sizeof record, NULL, 0);
 }

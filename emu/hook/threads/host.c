@@ -224,6 +224,9 @@ void ph_host_reset(void) {
     ph_host_catch_up();
 }
 
+/* The calling thread works for as long as it did when it was asked for the same before. */
+PH_EXPORT void phantora_host_works_ns(uint64_t ns) { ph_host_advance(ns); }
+
 PH_EXPORT uint64_t phantora_host_clock_ns(void) {
     ph_host_catch_up();
     return ph_host_clock();

@@ -24,6 +24,8 @@ class HostTimeCalls(Library):
         self._host_kind = self._function("host_kind", c_char_p, c_int)
         self.clock_ns: Callable[[], int] = self._function("clock_ns", c_uint64)
         self.host_clock_ns: Callable[[], int] = self._function("host_clock_ns", c_uint64)
+        self.host_works_ns: Callable[[int], None] = self._function("host_works_ns", None, c_uint64)
+        """Takes host time for what is left out because it was done before."""
         self.advance_ns: Callable[[int], None] = self._function("advance_ns", None, c_uint64)
         self.uncounted: Callable[[int], int] = self._function("uncounted", c_uint64, c_int)
         self.is_uncounted: Callable[[], int] = self._function("is_uncounted", c_int)

@@ -220,6 +220,16 @@ def test_replicas_whose_routes_differ_are_found() -> None:
     assert run.network.alike.most_apart_ns > 1000
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_an_axis_share_timelines_for_themselves(seed: int) -> None:
+    """The first replica does more than the other seven."""
+    write, servers = program(seed), (4, 4, 4, 4)
+    shared = Run(Folding(mesh_of("dp=1+7,tp=2", 16)), servers, shared=True)
+    assert shared.timelines.own == (0, 1, 2, 3)
+    own, whole = shared.play(write, seed + 100), Run(None, servers).play(write, seed)
+    assert (own["end"], own["clocks"], own["told"]) == (whole["end"], whole["clocks"], whole["told"])
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_sums_count_mirrored_members_and_gathers_repeat_them(shared: bool) -> None:
     run = Run(Folding(MESH, frozenset((0,))), shared=shared)
