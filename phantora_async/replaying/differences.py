@@ -73,7 +73,7 @@ def grid_share(report: dict[str, Any], sm_count: int) -> float:
 def _blocks(signature: str) -> int:
     """Of a kernel's grid; 1 for what has none."""
     kind, *fields = signature.split(";")
-    if kind not in ("kernel", "triton", "grouped"):
+    if kind not in ("kernel", "strided", "triton", "grouped"):
         return 1
     blocks = 1
     for size in fields[1].split(","):

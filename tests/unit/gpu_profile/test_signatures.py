@@ -121,6 +121,13 @@ def test_a_candidate_that_breaks_the_process_costs_only_itself(fatal: int) -> No
     assert isinstance(measured(bench, KERNEL)[KERNEL], NotMeasured)
 
 
+def test_no_call_stands_for_operands_that_are_laid_out_otherwise() -> None:
+    """A call of the same sizes would launch the same kernel on dense operands, in a third of the time."""
+    strided = f"strided{KERNEL.removeprefix('kernel')};8192x8192;2x16384,16384x2"
+    bench = FakeBench()
+    assert isinstance(measured(bench, strided)[strided], NotMeasured)
+
+
 def test_kernels_of_one_library_call_are_one_time_with_the_gaps_between_them() -> None:
     found = measured(FakeBench(), GEMM, MEMSET)
     gap_ns = load_gpu("h200").achieved.launch_gap_ns
