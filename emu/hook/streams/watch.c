@@ -328,7 +328,9 @@ static bool visible(ph_event *event) {
 bool ph_watch_done(ph_event *event) {
     ph_watch_step();
     if (event->watch) return visible(event);
-    if (UNLIKELY(ph_run.mortal) && !ph_run.finished) return ph_stalled() && ph_stalled_done(event->recording);
+    if (UNLIKELY(ph_stalled()) && !ph_run.finished) return ph_stalled_done(event->recording);
+    /* What a newer watchdog finds to have begun lasts from then on, by its clock: not before that is virtual. */
+    if (UNLIKELY(ph_run.mortal) && !ph_run.finished && ph_thread_kind() == PH_THREAD_HELPS) return false;
     if (ph_run.finished || program_is_idle(IDLE_LOOKS)) return true;
     return ph_thread_kind() != PH_THREAD_HELPS && (int64_t)(ph_clock_estimate() - event->clock_ns) >= QUERY_PERIOD_NS;
 }
