@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from phantora_async.errors import NotWritten, UsageError
 from phantora_async.options import PathText
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.differences import MAY_CHANGE, attributes, grid_share
-from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
+from phantora_async.replaying.machine import Changes, cast_for, slow_gpus, spec_of
 from phantora_async.replaying.repetition import repetition_of
 from phantora_async.replaying.replay import Replayed
 from phantora_async.replaying.replay import replay as execute
@@ -55,10 +55,12 @@ def written(
     if unknown := set(allow) - set(MAY_CHANGE):
         raise UsageError(f"allow: expected some of {', '.join(MAY_CHANGE)}, found {sorted(unknown)[0]!r}")
     recording = load(folder)
-    slow = slow_gpus(changes, recording.world_size)
+    spec = spec_of(recording, changes, Path(os.devnull))
+    slow = slow_gpus(changes, spec.world_size)
+    recording = cast_for(recording, changes, spec, slow, frozenset(allow))
     repetition = None if changes.steps is None else repetition_of(recording, changes.steps)
     claimed = run_dir_of(run_dir, "replay", recording.world_size)
-    spec = spec_of(recording, changes, claimed.path)
+    spec = replace(spec, run_dir=claimed.path)
     path = report_of(report, claimed.path)
     replayed = execute(recording, spec, frozenset(allow), slow, repetition)
     replayed.report["run"] = recording.run
@@ -81,6 +83,8 @@ def replay(
     slow: Sequence[str] = (),
     fault: Sequence[str] = (),
     faults: PathText | None = None,
+    width: Sequence[str] = (),
+    replicas: str | None = None,
     steps: int | None = None,
     allow: Sequence[str] = (),
     run_dir: PathText | None = None,
@@ -95,7 +99,7 @@ def replay(
     changes = Changes(
         **{name: None if value is None else os.fspath(value) for name, value in texts.items()},
         host=host, kernel_times=tuple(kernel_times), nccl=tuple(nccl), network=tuple(network), slow=tuple(slow),
-        fault=tuple(fault), steps=steps,
+        fault=tuple(fault), width=tuple(width), replicas=replicas, steps=steps,
     )  # fmt: skip
     places = [None if path is None else os.fspath(path) for path in (run_dir, report)]
     done = written(Path(recording), changes, tuple(allow), *places)

@@ -56,15 +56,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what goes wrong, as in run, in place of what went wrong in the run; none: nothing; may be repeated",
     )  # fmt: skip
     parser.add_argument(
+        "--width", action="append", default=[], metavar="AXIS=SIZE",
+        help="of a folded run: another number of replicas, dp=4096 for example; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--replicas",
+        choices=("shared", "each"),
+        help="of a folded run: replicas to which the same happens are simulated once, or each is",
+    )
+    parser.add_argument(
         "--steps", type=int, metavar="N",
         help="execute so many steps: those that were not recorded are copies of the last one that did the same as the "
         "one before it",
     )  # fmt: skip
     parser.add_argument("--faults", metavar="FILE", help="more of them, from a TOML file, as in run")
     parser.add_argument(
-        "--allow", action="append", default=[], choices=("queries", "memory"),
+        "--allow", action="append", default=[], choices=("queries", "memory", "width"),
         help="continue although the script would have got another answer: queries: to whether GPU work is complete; "
-        "memory: to how much memory is free; may be repeated",
+        "memory: to how much memory is free; width: each rank's part of what ranks along a changed axis share stays "
+        "as large as it was; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--run-dir", metavar="DIR", help="directory for the report (default: a new one in phantora-runs/)"
@@ -182,8 +192,9 @@ def _replay(given: argparse.Namespace) -> int:
 def _changes(given: argparse.Namespace) -> Changes:
     from phantora_async.replaying.machine import Changes
 
-    lists = (given.kernel_times, given.nccl, given.set_network, given.slow_gpu, given.fault)
-    kernel_times, nccl, network, slow, fault = map(tuple, lists)
+    lists = (given.kernel_times, given.nccl, given.set_network, given.slow_gpu, given.fault, given.width)
+    kernel_times, nccl, network, slow, fault, width = map(tuple, lists)
     return Changes(
-        given.cluster, given.gpu, given.host, kernel_times, nccl, network, slow, fault, given.faults, given.steps
-    )
+        given.cluster, given.gpu, given.host, kernel_times, nccl, network, slow, fault, given.faults, width,
+        given.replicas, given.steps,
+    )  # fmt: skip

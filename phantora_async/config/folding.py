@@ -105,7 +105,6 @@ def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence
     needing_each = (
         ("--trace", given.trace is not None),
         ("--reasons", given.reasons),
-        ("--record", given.record is not None),
         ("faults of links", any(isinstance(fault, SlowLink | FlappingLink | Death) for fault in faults)),
     )
     needs = [name for name, is_given in needing_each if is_given]

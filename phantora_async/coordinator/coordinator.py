@@ -86,7 +86,7 @@ class Coordinator:
         last_steps = None
         if spec.reasons:
             last_steps = LastSteps(spec.world_size, timeline.output.results.steps_done)
-        self._recorder = Recorder(spec, spec.record) if spec.record is not None else None
+        self._recorder = Recorder(spec, spec.record, timelines) if spec.record is not None else None
         connections = Connections(
             timeline, fact_builder, spec.world_size, last_steps, self._recorder, mirrored_ranks, witnesses
         )

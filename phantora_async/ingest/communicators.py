@@ -61,8 +61,8 @@ class _PendingInit:
 
     __slots__ = ("asked", "by_place", "by_rank", "creation")
 
-    def __init__(self, nranks: int, callers: int) -> None:
-        self.creation = CommCreation(f"a communicator of {nranks} ranks", callers)
+    def __init__(self, nranks: int, callers: int, members: tuple[int, ...]) -> None:
+        self.creation = CommCreation(f"a communicator of {nranks} ranks", callers, members)
         self.asked: list[_Init] = []
         self.by_place: dict[int, int] = {}
         """Which of ``asked`` claims the place."""
@@ -80,7 +80,7 @@ class _PendingSplit:
 
     def __init__(self, parent: Comm, seq: int) -> None:
         callers = parent.members if parent.callers is None else parent.callers
-        self.creation = CommCreation(f"split #{seq} of {parent.label}", len(callers))
+        self.creation = CommCreation(f"split #{seq} of {parent.label}", len(callers), parent.members)
         self.parent = parent
         self.asked: list[_Split] = []
 
@@ -129,7 +129,9 @@ class Communicators:
         pending = self._inits.get(key)
         if pending is None:
             callers = self._timelines.having(told.members) if told is not None else range(ask.nranks)
-            pending = self._inits[key] = _PendingInit(ask.nranks, len(callers))
+            pending = self._inits[key] = _PendingInit(
+                ask.nranks, len(callers), told.members if told is not None else ()
+            )
         _check_agreement(pending, rank, ask)
         # In folded runs the rest of the payload has all members, which each member would keep.
         pending.add(rank, ask._replace(payload=unique))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.contract import records
+from emu.contract.folding import Folding
 from emu.contract.records import NcclKind
 from phantora_async.recording.rows import WITH_ROW, Call
 from phantora_async.virtual_time import Comm
@@ -29,13 +30,24 @@ _TIMES = {"solo_ns": 1, "contended_ns": 2, "tail_ns": 3, "tail_work_ns": 4}
 """Values of a SEGMENT's row."""
 
 
+def check_folding(folding: Folding, world_size: int) -> None:
+    mesh = folding.mesh
+    if not mesh.axes or any(axis.size < 1 for axis in mesh.axes) or mesh.world_size != world_size:
+        raise ValueError("its mesh has not as many places as there are ranks")
+    if not all(0 <= rank < world_size for rank in folding.apart) or not folding.witnesses <= folding.apart:
+        raise ValueError("a rank that is not there has a process of its own")
+
+
+def check_members(members: Sequence[int], world_size: int) -> None:
+    if not members or len(set(members)) != len(members):
+        raise ValueError("a communicator has no members, or one of them twice")
+    if not all(0 <= rank < world_size for rank in members):
+        raise ValueError("a communicator has a member that is no rank")
+
+
 def check_comm(comm: Comm, servers: Sequence[int]) -> None:
     """`servers`: GPUs of each, in the order of ranks."""
-    world_size = sum(servers)
-    if not comm.members or len(set(comm.members)) != len(comm.members):
-        raise ValueError("a communicator has no members, or one of them twice")
-    if not all(0 <= rank < world_size for rank in comm.members):
-        raise ValueError("a communicator has a member that is no rank")
+    check_members(comm.members, sum(servers))
     if len(comm.devices) != len(comm.members) or not all(0 <= device < max(servers) for device in comm.devices):
         raise ValueError("a communicator has not a GPU for each member")
 

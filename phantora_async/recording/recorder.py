@@ -16,7 +16,7 @@ from phantora_async.recording.plain import to_plain
 from phantora_async.recording.rows import ROW, Irregular, RankRows, Tables
 from phantora_async.recording.store import Writer
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time import OutsideWait
+from phantora_async.virtual_time import OutsideWait, Timelines
 
 FILE = "recording"
 """Its name in the folder of a recording."""
@@ -46,14 +46,17 @@ HISTORY_NBYTES = records.HistoryEntry.size()
 class Recorder:
     """``take`` what ranks send, ``answered``, ``waited``; ``close`` when the run has ended."""
 
-    def __init__(self, spec: RunSpec, folder: Path) -> None:
+    def __init__(self, spec: RunSpec, folder: Path, timelines: Timelines | None = None) -> None:
+        """`timelines`: None: each rank has its own."""
         self._spec = spec
+        self._timelines = timelines = timelines or Timelines(spec.world_size)
         self._tables = Tables()
-        self._ranks = [RankRows(rank, self._tables) for rank in range(spec.world_size)]
-        self._chunks: list[list[int]] = [[] for _ in self._ranks]
-        self._side = [bytearray() for _ in self._ranks]
-        self._answers = [GivenAnswers() for _ in self._ranks]
-        self._history = [bytearray() for _ in self._ranks]
+        ranks = timelines.own
+        self._ranks = {rank: RankRows(rank, self._tables) for rank in ranks}
+        self._chunks: dict[int, list[int]] = {rank: [] for rank in ranks}
+        self._side = {rank: bytearray() for rank in ranks}
+        self._answers = {rank: GivenAnswers() for rank in ranks}
+        self._history = {rank: bytearray() for rank in ranks}
         self._lists: dict[int, records.HistoryList] = {}
         self._works: dict[int, records.HistoryWork] = {}
         self._waits: list[list[Any]] = []
@@ -126,11 +129,12 @@ class Recorder:
 
     def _write(self, fact_builder: FactBuilder, report: dict[str, Any]) -> None:
         ranks = []
-        for number, rows in enumerate(self._ranks):
+        for number, rows in self._ranks.items():
             self._end_chunk(number)
             answers = self._answers[number]
             ranks.append(
                 {
+                    "rank": number,
                     "chunks": self._chunks[number],
                     "counters": self._writer.put(bytes(rows.counters)),
                     "history": self._writer.put(bytes(self._history[number]), HISTORY_NBYTES),
@@ -150,13 +154,13 @@ class Recorder:
                 "works": self._writer.put(b"".join(map(_encoded, self._works.values()))),
                 "kernels": [[list(call) for call in kernel] for kernel in self._tables.kernels],
                 "comms": [[comm.id, comm.members, comm.devices, comm.label] for comm in self._tables.comms.values()],
-                "creations": [[creation.label, creation.size] for creation in self._tables.creations],
+                "creations": [[one.label, one.members or sorted(one.joined)] for one in self._tables.creations],
                 "waits": self._waits,
                 "costs": [[key, one.signature, to_plain(one.cost)] for key, one in fact_builder.costs.known.items()],
                 "warnings": [
                     [text, sorted(warned.ranks), warned.count] for text, warned in fact_builder.warnings.items()
                 ],
-                "spec": _description(self._spec),
+                "spec": _description(self._spec) | {"slowed": sorted(self._timelines.slowed)},
                 "report": {name: report["simulated"][name] for name in ("kernel_times", "logged")},
             }
         )
@@ -170,6 +174,6 @@ def _encoded(record: Any) -> bytes:
 def _description(spec: RunSpec) -> dict[str, Any]:
     names = (
         "servers", "gpu", "cluster", "host", "host_mode", "nccl", "steps", "until_ns", "routing", "data_shapes",
-        "values",
+        "values", "folding", "share_timelines",
     )  # fmt: skip
     return {name: to_plain(getattr(spec, name)) for name in names} | {"faults": list(map(str, spec.faults))}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,24 +14,55 @@ import orjson
 from numpy.typing import NDArray
 
 from emu.contract import records
+from emu.contract.folding import Folding
 from emu.contract.policies.shape_policy import MOST
 from emu.contract.records import RecordError
 from emu.contract.stated_values import StatedValue
 from formats.files import MOST_DATA_NBYTES, read_bytes
 from netsim import NcclSettings
 from phantora_async.ingest.costs import Priced
-from phantora_async.recording.checks import MOST_NS, check_call, check_comm, check_rows
+from phantora_async.recording.checks import MOST_NS, check_call, check_comm, check_folding, check_members, check_rows
 from phantora_async.recording.given_answers import RecordedAnswers, recorded_answers
 from phantora_async.recording.history import ENTRY, Dictionary, dictionary
 from phantora_async.recording.plain import PlainError, from_plain
 from phantora_async.recording.recorder import FILE
 from phantora_async.recording.rows import COUNTERS, ROW, Call
 from phantora_async.recording.store import Damaged, Reader
-from phantora_async.virtual_time import Comm
+from phantora_async.virtual_time import Comm, Timelines
 from profiles import Cluster, Cost, Gpu, HostModel
 
 MOST_RANKS = 1 << 17
 MOST_ENTRIES = 1 << 24
+
+
+class Creation(NamedTuple):
+    """A communicator that ranks ask for."""
+
+    label: str
+    members: tuple[int, ...]
+    """All ranks that ask for it, those included that share timelines."""
+
+
+class Part(NamedTuple):
+    """What a rank has of a recorded one, and what it has in place of that one's."""
+
+    of: int
+    comms: list[int]
+    """Ids, in the order of their use."""
+    creations: list[int]
+    others: int
+    """Place among ``Recast.others``, counted from 1; 0: the recorded kernels."""
+
+
+class Recast(NamedTuple):
+    """What rows of other ranks refer to."""
+
+    comms: dict[int, Comm]
+    creations: list[Creation]
+    kernels: list[tuple[Call, ...]]
+    sleeps: list[OutsideSleep]
+    others: list[dict[int, int]]
+    """Numbers of kernels in place of recorded ones."""
 
 
 class OutsideSleep(NamedTuple):
@@ -61,6 +93,11 @@ class Setup:
     routing: str
     values: tuple[StatedValue, ...]
     data_shapes: str = MOST
+    folding: Folding | None = None
+    share_timelines: bool = False
+    """The recording has the ranks that have timelines of their own (``virtual_time.Timelines``)."""
+    slowed: tuple[int, ...] = ()
+    """Ranks that a fault of the run made different."""
     faults: tuple[str, ...] = ()
     """Their texts."""
 
@@ -103,32 +140,46 @@ class Recording:
                 tuple(Call(*map(int, call)) for call in kernel) for kernel in reader.list("kernels", MOST_ENTRIES)
             ]
             self.comms = {comm.id: comm for comm in map(_comm, reader.list("comms", MOST_ENTRIES))}
-            self.creations = [(str(label), int(size)) for label, size in reader.list("creations", MOST_ENTRIES)]
+            self.creations = [
+                Creation(str(label), tuple(map(int, members)))
+                for label, members in reader.list("creations", MOST_ENTRIES)
+            ]
             self.sleeps = [OutsideSleep(*map(int, one)) for one in reader.list("waits", MOST_ENTRIES)]
             self.warnings = [
                 (str(text), tuple(map(int, ranks)), int(count))
                 for text, ranks, count in reader.list("warnings", MOST_ENTRIES)
             ]
             self.report: dict[str, Any] = dict(reader.header["report"])
-            self._ranks: list[dict[str, Any]] = [dict(rank) for rank in reader.list("ranks", MOST_RANKS)]
+            self._ranks: dict[int, dict[str, Any]] = {
+                int(rank["rank"]): dict(rank) for rank in reader.list("ranks", MOST_RANKS)
+            }
             self._check()
         except (PlainError, KeyError, TypeError, ValueError) as error:
             raise reader.damaged(str(error)) from None
         self._streams: dict[tuple[Any, ...], Stream] = {}
+        self._others: list[dict[int, int]] = [{}]
+        """Numbers of kernels that some ranks have in place of those that their rows name."""
 
     def _check(self) -> None:
         """Raises ValueError."""
-        servers, ranks = self.setup.servers, len(self._ranks)
-        if not servers or min(servers) < 1 or ranks != sum(servers):
+        servers, folding = self.setup.servers, self.setup.folding
+        ranks = sum(servers)
+        if not servers or min(servers) < 1 or not 0 < ranks <= MOST_RANKS:
             raise ValueError("it has not as many ranks as its servers have GPUs")
+        if folding is not None:
+            check_folding(folding, ranks)
+        if not all(0 <= rank < ranks for rank in self.setup.slowed):
+            raise ValueError("a rank that is not there is slow")
+        if self.own != self.timelines.own:
+            raise ValueError("it has not the ranks that have timelines of their own")
         for comm in self.comms.values():
             check_comm(comm, servers)
         for kernel in self.kernels:
             for call in kernel:
                 check_call(call, ranks)
-        if not all(1 <= size <= ranks for _, size in self.creations):
-            raise ValueError("a communicator is made by more ranks than there are")
-        if not all(0 <= one.rank < ranks and -1 <= one.cause < ranks for one in self.sleeps):
+        for creation in self.creations:
+            check_members(creation.members, ranks)
+        if not all(one.rank in self._ranks and one.cause in {-1, *self._ranks} for one in self.sleeps):
             raise ValueError("a rank that is not there sleeps")
         if sum(abs(one.for_ns) for one in self.sleeps) > MOST_NS or any(one.for_ns < 0 for one in self.sleeps):
             raise ValueError("a rank sleeps for an impossible time")
@@ -138,15 +189,41 @@ class Recording:
         """Of all that the file holds."""
         return self._reader.digest
 
+    @cached_property
+    def timelines(self) -> Timelines:
+        """Which ranks share one."""
+        setup = self.setup
+        folding = setup.folding if setup.share_timelines else None
+        return Timelines(sum(setup.servers), folding, setup.servers, setup.slowed)
+
     def read_ahead(self) -> None:
         """What else is read when it is first asked for, so that forked processes share it."""
-        for rank in range(self.world_size):
+        for rank in self.own:
             self.stream(rank)
             self.answers(rank)
 
     @property
     def world_size(self) -> int:
-        return len(self._ranks)
+        return sum(self.setup.servers)
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """Ranks that have timelines of their own, in order. It has nothing else of others."""
+        return tuple(sorted(self._ranks))
+
+    def recast(self, setup: Setup, parts: Mapping[int, Part], tables: Recast) -> Recording:
+        """As if the parts of recorded ranks had been recorded of others. `parts`: by rank."""
+        found = copy(self)
+        for name in ("timelines", "_seats"):
+            found.__dict__.pop(name, None)
+        found.setup, found.comms, found.creations = setup, tables.comms, tables.creations
+        found.kernels, found.sleeps = tables.kernels, tables.sleeps
+        found._streams, found._others = {}, [{}, *tables.others]
+        found._ranks = {
+            rank: self._ranks[part.of] | {"comms": part.comms, "creations": part.creations, "others": part.others}
+            for rank, part in parts.items()
+        }
+        return found
 
     @cached_property
     def run(self) -> dict[str, Any]:
@@ -159,19 +236,21 @@ class Recording:
 
     def key_of(self, rank: int) -> tuple[Any, ...]:
         """Ranks with the same key have the same rows."""
-        return (*self._entry(rank, "chunks", list), self._entry(rank, "counters", int))
+        chunks, counters = self._entry(rank, "chunks", list), self._entry(rank, "counters", int)
+        return (*chunks, counters, self._ranks[rank].get("others", 0))
 
     def stream(self, rank: int) -> Stream:
         """Ranks that did the same share one object."""
         key = self.key_of(rank)
         found = self._streams.get(key)
         if found is None:
-            *chunks, counters = key
+            *chunks, counters, others = key
             content = b"".join(map(self._reader.piece, chunks))
             table = self._reader.piece(counters)
             if len(content) % ROW.itemsize or len(table) % COUNTERS.size:
                 raise self._reader.damaged(f"rank {rank} has a part of a row")
-            found = Stream(np.frombuffer(content, ROW), list(COUNTERS.iter_unpack(table)))
+            rows = _with_kernels(np.frombuffer(content, ROW), self._others[others])
+            found = Stream(rows, list(COUNTERS.iter_unpack(table)))
             try:
                 check_rows(found.rows, found.counters)
             except ValueError as error:
@@ -187,7 +266,14 @@ class Recording:
             raise self._reader.damaged(str(error)) from None
         if used != len(content):
             raise self._reader.damaged(f"rank {rank} has a part of a record")
-        return found
+        server, gpu = self._seats[rank]
+        seat = {"rank": rank, "world_size": self.world_size, "server": server, "local_rank": gpu}
+        return [one._replace(**seat) if one.kind == records.HELLO else one for one in found]
+
+    @cached_property
+    def _seats(self) -> list[tuple[int, int]]:
+        """By rank: its server, and its GPU there."""
+        return [(server, gpu) for server, gpus in enumerate(self.setup.servers) for gpu in range(gpus)]
 
     def memory(self, rank: int) -> AskedMemory:
         side = self.side(rank)
@@ -249,6 +335,16 @@ class Recording:
         if not isinstance(found, kind):
             raise self._reader.damaged(f"rank {rank} has no {name}")
         return found
+
+
+def _with_kernels(rows: NDArray[Any], others: Mapping[int, int]) -> NDArray[Any]:
+    """`others`: numbers of kernels in place of those that the rows have."""
+    if others:
+        rows = rows.copy()
+        at = np.flatnonzero(rows["kind"] == records.NCCL_LAUNCH)
+        numbers = rows["values"][at, 0].tolist()
+        rows["values"][at, 0] = [others.get(number, number) for number in numbers]
+    return rows
 
 
 def _comm(entry: Any) -> Comm:

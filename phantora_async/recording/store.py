@@ -20,7 +20,7 @@ import psutil
 from formats.files import read_bytes
 from phantora_async.errors import UsageError
 
-FORMAT = 3
+FORMAT = 4
 """Another one is refused."""
 PARTIAL = ".recording"
 """The name of the file until it is complete."""

@@ -42,11 +42,12 @@ class _Differences(NamedTuple):
 
 
 def compare(recording: Recording, given: Sequence[RecordedAnswers], allowed: Allowed) -> dict[str, Compared]:
-    """By question. `given`: by rank. Times may differ. What was true or false may not, unless an operator of PyTorch
-    has asked: it looks which work is complete to let go of the memory that this held. Raises PathChanged.
+    """By question. `given`: of each rank that has a timeline of its own. Times may differ. What was true or false may
+    not, unless an operator of PyTorch has asked: it looks which work is complete to let go of the memory that this
+    held. Raises PathChanged.
     """
     totals = {question: Compared(0, 0, 0) for question in ASKED}
-    for rank, now in enumerate(given):
+    for rank, now in zip(recording.own, given, strict=True):
         then = recording.answers(rank)
         for question, found in _differences(recording, then, now).items():
             inside = np.zeros(len(found.other), bool)

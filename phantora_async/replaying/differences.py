@@ -11,8 +11,8 @@ from phantora_async.replaying.site_lines import line_of
 from phantora_async.run_spec import RunSpec
 from profiles import Gpu
 
-QUERIES, MEMORY = "queries", "memory"
-MAY_CHANGE = (QUERIES, MEMORY)
+QUERIES, MEMORY, WIDTH = "queries", "memory", "width"
+MAY_CHANGE = (QUERIES, MEMORY, WIDTH)
 """Kinds of answers that stop a replay, unless the user allows that they change."""
 Allowed = Set[str]
 
@@ -23,7 +23,7 @@ def check_memory(recording: Recording, spec: RunSpec, allowed: Allowed) -> None:
     if (then.total_nbytes, then.reserved_nbytes) == (now.total_nbytes, now.reserved_nbytes) or MEMORY in allowed:
         return
     usable = now.total_nbytes - now.reserved_nbytes
-    for rank in range(recording.world_size):
+    for rank in recording.own:
         asked = recording.memory(rank)
         if asked.peak_nbytes > usable:
             raise _changed(

@@ -30,18 +30,25 @@ class _Network:
         self._comms = list(recording.comms.values())
         self._calls = [call for kernel in recording.kernels for call in kernel]
         self._network = network
+        self._offsets = recording.timelines.offsets
+        self.begun = 0
+        """Those that run at the same instants included."""
         self._results = timeline.output.results
         self._numbers: dict[Collective, int] = {}
         self._completed = 0
 
     def begin(self, begun: Begun) -> int:
         comm, call = self._comms[begun.comm], self._calls[begun.call]
-        ranks = comm.members
+        ranks, callers, offsets = comm.members, comm.callers, comm.offsets
         if call.op == NcclKind.SEND:
-            ranks = comm.members[call.sender], comm.members[call.receiver]
-        made = Collective(comm, begun.seq, call.op, call.dtype, call.redop, call.elements, call.root, ranks)
+            ranks, callers = (comm.members[call.sender], comm.members[call.receiver]), None
+            offsets = self._offsets(ranks)
+        made = Collective(
+            comm, begun.seq, call.op, call.dtype, call.redop, call.elements, call.root, ranks, callers, offsets
+        )
         made.exchange = begun.exchange
-        made.joined = list(ranks)
+        made.joined = list(made.callers)
+        self.begun += len(offsets)
         self._numbers[made] = begun.number
         self._network.begin(made, begun.at_ns, begun.beside_compute)
         return self._next_ns()
@@ -70,26 +77,29 @@ def execute(
     depth: int,
     paces: Paces = NO_PACES,
 ) -> tuple[Stop, list[RecordedAnswers]]:
-    """`timeline`: has executed nothing. Returns why it stopped, and what each rank was answered. Raises Damaged."""
+    """`timeline`: has executed nothing. Returns why it stopped, and what each rank that has a timeline of its own was
+    answered. Raises Damaged.
+    """
     carrying = _Network(recording, network, timeline)
     programs = programs_of(recording, streams)
     parts = parts_for(recording.world_size)
     engine = Engine(
         programs, tables_of(recording), depth, timeline.limit_ns, parts, carrying.begin, carrying.complete,
-        table_of(paces, recording.world_size),
+        table_of(paces, recording.own),
     )  # fmt: skip
     why = engine.run()
     result = engine.result()
     if why not in _STOPS:
         what = (result.bad or b"a collective has too many members").decode()
-        raise recording.damaged(f"rank {result.bad_rank}, row {result.bad_row}: {what}")
-    _fill(timeline, engine, streams, parts)
+        raise recording.damaged(f"rank {recording.own[result.bad_rank]}, row {result.bad_row}: {what}")
+    _fill(timeline, engine, recording.own, streams, parts)
+    timeline.collectives.begun = carrying.begun
     network.commit(result.now_ns)
-    return _STOPS[why], [_answers(engine, rank) for rank in range(recording.world_size)]
+    return _STOPS[why], [_answers(engine, place) for place in range(len(recording.own))]
 
 
-def _answers(engine: Engine, rank: int) -> RecordedAnswers:
-    told = engine.rank(rank)
+def _answers(engine: Engine, place: int) -> RecordedAnswers:
+    told = engine.rank(place)
     return RecordedAnswers(
         np.frombuffer(bytes_at(told.queries, told.nqueries), np.uint8),
         int64s(told.elapsed, 2 * told.nelapsed).reshape(-1, 2),
@@ -97,14 +107,14 @@ def _answers(engine: Engine, rank: int) -> RecordedAnswers:
     )
 
 
-def _fill(timeline: Timeline, engine: Engine, streams: Sequence[Stream], parts: int) -> None:
+def _fill(timeline: Timeline, engine: Engine, own: Sequence[int], streams: Sequence[Stream], parts: int) -> None:
+    """The engine numbers the ranks that have timelines of their own."""
     result = engine.result()
     timeline.event_queue.now_ns = result.now_ns
     timeline.event_queue.heap.clear()
-    timeline.collectives.begun = result.begun
     timeline.events = result.executed
-    for host, stream in zip(timeline.hosts, streams, strict=True):
-        told = engine.rank(host.rank)
+    for place, (rank, stream) in enumerate(zip(own, streams, strict=True)):
+        host, told = timeline.hosts[rank], engine.rank(place)
         host.due = None
         host.state, host.clock_ns, host.steps = HostState(told.state), told.clock_ns, told.steps
         if told.counters:
@@ -113,7 +123,7 @@ def _fill(timeline: Timeline, engine: Engine, streams: Sequence[Stream], parts: 
             at_ns, number, allocated, reserved, handed_out = change
             host.memory = host.memory | {number: MemoryPeaks(allocated, reserved, handed_out)}
             host.memory_change = MemoryChange(host.memory_change, at_ns, number, allocated, reserved)
-        for one in engine.devices(host.rank, told.ndevices):
+        for one in engine.devices(place, told.ndevices):
             device = Device(host, one.number, None)
             device.since_ns = result.now_ns
             for name, value in zip(Shares._fields, one.shares, strict=True):
@@ -124,7 +134,7 @@ def _fill(timeline: Timeline, engine: Engine, streams: Sequence[Stream], parts: 
             device.sample_ns = result.now_ns + 1
             host.used = (*host.used, device)
     for ended in engine.steps(result.nsteps):
-        host = timeline.hosts[ended.rank]
+        host = timeline.hosts[own[ended.rank]]
         counters = _counters(streams[ended.rank], ended.counters)
         done = events.StepDone(ended.device_ns, ended.number, ended.host_ns, counters, Shares(*ended.shares))
         timeline.announcer.tell(host, done)

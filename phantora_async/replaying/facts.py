@@ -45,12 +45,13 @@ class FactMaker:
     """Makes the facts of all ranks. Those that belong together hold the same collective."""
 
     def __init__(self, recording: Recording, streams: Sequence[Stream]) -> None:
-        """`streams`: each rank's; those that do the same share one."""
+        """`streams`: of each rank that has a timeline of its own; those that do the same share one."""
         self._recording = recording
-        self._streams = streams
+        self._streams = dict(zip(recording.own, streams, strict=True))
         self._shared: dict[int, _Shared] = {}
         self._collectives: dict[tuple[int, ...], Collective] = {}
-        self._creations = [CommCreation(label, size) for label, size in recording.creations]
+        having = recording.timelines.having
+        self._creations = [CommCreation(label, len(having(members))) for label, members in recording.creations]
 
     def _facts(self, rank: int) -> Facts:
         stream = self._streams[rank]
@@ -63,10 +64,10 @@ class FactMaker:
             facts[place] = own.fact(facts[place])
         return facts
 
-    def all_facts(self) -> list[Facts]:
-        """Of every rank, with the sleeps where no record tells. Raises Damaged."""
+    def all_facts(self) -> dict[int, Facts]:
+        """By rank that has a timeline of its own, with the sleeps where no record tells. Raises Damaged."""
         recording = self._recording
-        facts = [self._facts(rank) for rank in range(recording.world_size)]
+        facts = {rank: self._facts(rank) for rank in recording.own}
         inserted: dict[int, list[tuple[int, int, Any]]] = {}
         for number, sleep in enumerate(recording.sleeps):
             gate = Gate() if sleep.cause >= 0 else None
@@ -81,7 +82,7 @@ class FactMaker:
         return facts
 
     def _place(self, rank: int, row: int) -> int:
-        if not 0 <= rank < self._recording.world_size:
+        if rank not in self._streams:
             raise self._recording.damaged(f"it has no rank {rank}")
         begins = self._shared[id(self._streams[rank])].begins
         if not 0 <= row < len(begins):
@@ -140,15 +141,19 @@ class _Own:
         comm: Comm = self._comms[call.comm]
         called: tuple[int, ...] = (comm.id,)
         ranks, each = comm.members, 1
+        callers, offsets = comm.callers, comm.offsets
         if call.op == NcclKind.SEND:
             called = (comm.id, call.sender, call.receiver)
             ranks = comm.members[call.sender], comm.members[call.receiver]
             each += call.sender == call.receiver
+            callers, offsets = None, self._recording.timelines.offsets(ranks)
         seq = self._called[called] // each
         self._called[called] += 1
         found = self._collectives.get((*called, seq))
         if found is None:
-            found = Collective(comm, seq, call.op, call.dtype, call.redop, call.elements, call.root, ranks)
+            found = Collective(
+                comm, seq, call.op, call.dtype, call.redop, call.elements, call.root, ranks, callers, offsets
+            )
             self._collectives[(*called, seq)] = found
         found.joined.append(self._rank)
         return found

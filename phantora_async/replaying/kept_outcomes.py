@@ -33,8 +33,21 @@ def key_of(recording: Recording, variant: Variant, allowed: Allowed) -> str:
     """Variants with the same key have the same outcome. Raises UsageError for what cannot be a machine."""
     spec = spec_of(recording, variant.changes, Path(os.devnull))
     tables = [_digest(read_bytes(one.file, MOST_DATA_NBYTES)) for one in spec.kernel_times]
-    machine = (spec.cluster, spec.gpu, spec.host, spec.host_mode, spec.nccl, list(map(str, spec.faults)), tables)
-    played = (*variant.changes.slow, *variant.changes.network), sorted(allowed), version("phantora-async")
+    machine = (
+        spec.cluster,
+        spec.gpu,
+        spec.host,
+        spec.host_mode,
+        spec.nccl,
+        spec.share_timelines,
+        list(map(str, spec.faults)),
+        tables,
+    )
+    played = (
+        (variant.changes.slow, variant.changes.network, variant.changes.width),
+        sorted(allowed),
+        version("phantora-async"),
+    )
     return _digest(repr((recording.digest, machine, played)).encode())
 
 

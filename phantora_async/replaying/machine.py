@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,22 @@ from typing import Any
 
 import netsim
 from phantora_async.errors import UsageError
-from phantora_async.faults import Death, Fault, SlowLoader, given_faults, parse
+from phantora_async.faults import Death, Fault, FlappingLink, SlowLink, SlowLoader, given_faults, paces_of, parse
 from phantora_async.kernel_times import find
 from phantora_async.recording import Recording
+from phantora_async.recording.recording import Setup
+from phantora_async.replaying.casting import cast
+from phantora_async.replaying.differences import Allowed
+from phantora_async.replaying.width import check_width, widened
 from phantora_async.run_spec import RunSpec
+from phantora_async.virtual_time import Timelines
 from profiles import ProfileError, load_cluster, load_gpu, load_host
 
 NCCL = "NCCL_"
 NONE = "none"
+EACH, SHARED = "each", "shared"
+KEPT = {one.name for one in dataclasses.fields(Setup)} & {one.name for one in dataclasses.fields(RunSpec)} - {"faults"}
+"""What is as it was, unless it is changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +49,22 @@ class Changes:
     """What goes wrong, in place of what went wrong in the run; `none`: nothing."""
     faults: str | None = None
     """A file of more."""
+    width: Sequence[str] = ()
+    """Other numbers of replicas, AXIS=SIZE each: dp=4096."""
+    replicas: str | None = None
+    """`each`, or `shared`: those to which the same happens are simulated once."""
     steps: int | None = None
     """More than were recorded: the others are played from the record."""
 
 
 def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
     """Raises UsageError."""
-    setup = recording.setup
+    setup, _ = widened(recording.setup, changes.width)
     spec = RunSpec(
         socket=Path(os.devnull),
         cost_table=Path(os.devnull),
         run_dir=run_dir,
-        **{one.name: getattr(setup, one.name) for one in dataclasses.fields(setup) if one.name != "faults"},
+        **{one.name: getattr(setup, one.name) for one in dataclasses.fields(setup) if one.name in KEPT},
     )
     try:
         spec = _described(spec, changes)
@@ -67,7 +79,35 @@ def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
         spec = dataclasses.replace(spec, nccl=_nccl(recording, changes, spec))
     if setup.steps and changes.steps is not None:
         spec = dataclasses.replace(spec, steps=changes.steps)
-    return dataclasses.replace(spec, faults=_faults(recording, changes, spec))
+    spec = dataclasses.replace(spec, faults=_faults(recording, changes, spec))
+    return dataclasses.replace(spec, share_timelines=_shared(changes, spec))
+
+
+def _shared(changes: Changes, spec: RunSpec) -> bool:
+    """Are ranks to which the same happens simulated once? Raises UsageError."""
+    if changes.replicas not in (None, EACH, SHARED):
+        raise UsageError(f"replicas {changes.replicas}: expected {EACH} or {SHARED}")
+    if changes.replicas is not None and spec.folding is None:
+        raise UsageError("--replicas: the recording is of a run without --fold")
+    on_links = any(isinstance(fault, SlowLink | FlappingLink) for fault in spec.faults)
+    if on_links and changes.replicas == SHARED:
+        raise UsageError(f"--replicas {SHARED} and faults of links exclude each other")
+    wanted = spec.share_timelines or bool(changes.width) if changes.replicas is None else changes.replicas == SHARED
+    return wanted and not on_links
+
+
+def cast_for(
+    recording: Recording, changes: Changes, spec: RunSpec, slow: Mapping[int, float], allowed: Allowed
+) -> Recording:
+    """As the ranks of this machine have it. `slow`: GPUs, by rank. Raises UsageError, Damaged, and PathChanged where
+    ranks did what follows from the number of replicas.
+    """
+    _, width = widened(recording.setup, changes.width)
+    if width is not None:
+        check_width(recording, width, allowed)
+    slowed = paces_of(spec.faults, spec.servers).slowed | slow.keys()
+    folding = spec.folding if spec.share_timelines else None
+    return cast(recording, spec.servers, Timelines(spec.world_size, folding, spec.servers, slowed), width)
 
 
 def _faults(recording: Recording, changes: Changes, spec: RunSpec) -> tuple[Fault, ...]:

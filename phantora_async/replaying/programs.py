@@ -29,26 +29,30 @@ def tables_of(recording: Recording) -> Tables:
     return Tables(
         np.array(begins, np.int64),
         np.array(calls, np.int32).reshape(-1, 4),
-        np.array([len(comm.members) for comm in recording.comms.values()], np.int32),
-        np.array([size for _, size in recording.creations], np.int32),
+        np.array(
+            [len(comm.members if comm.callers is None else comm.callers) for comm in recording.comms.values()], np.int32
+        ),
+        np.array([len(recording.timelines.having(one.members)) for one in recording.creations], np.int32),
         len(recording.sleeps),
     )
 
 
-def table_of(paces: Paces, world_size: int) -> PaceTable:
+def table_of(paces: Paces, ranks: Sequence[int]) -> PaceTable:
+    """`ranks`: those that have timelines of their own."""
     every = list(dict.fromkeys([*paces.hosts.values(), *paces.devices.values()]))
     number = {pace: place for place, pace in enumerate(every)}
-    hosts = [number[paces.hosts[rank]] if rank in paces.hosts else -1 for rank in range(world_size)]
-    devices = [(rank, device, number[pace]) for (rank, device), pace in paces.devices.items()]
+    hosts = [number[paces.hosts[rank]] if rank in paces.hosts else -1 for rank in ranks]
+    place = {rank: at for at, rank in enumerate(ranks)}
+    devices = [(place[rank], device, number[pace]) for (rank, device), pace in paces.devices.items()]
     return PaceTable(every, np.array(hosts, np.int32), np.array(devices, np.int32).reshape(-1, 3))
 
 
 def programs_of(recording: Recording, streams: Sequence[Stream]) -> list[Program]:
-    """Of each rank. Raises Damaged."""
+    """Of each rank that has a timeline of its own. Raises Damaged."""
     resolved: dict[int, tuple[NDArray[np.void], int]] = {}
     place_of = {number: place for place, number in enumerate(recording.comms)}
     programs = []
-    for rank, stream in enumerate(streams):
+    for rank, stream in zip(recording.own, streams, strict=True):
         known = resolved.get(id(stream))
         if known is None:
             known = resolved[id(stream)] = _resolved(recording, stream.rows)

@@ -12,7 +12,7 @@ how far the host is ahead; steps that differ in this alone count as equal, and t
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Repetition:
 
     step: int
     count: int
-    places: tuple[StepRows, ...]
+    places: Mapping[int, StepRows]
     """By rank."""
     asked_otherwise: tuple[int, ...]
     """Ranks of which PyTorch itself has asked otherwise in the step before."""
@@ -150,7 +150,7 @@ def repetition_of(recording: Recording, steps: int) -> Repetition:
     """So that every rank does `steps` steps: the latest one of the recording is repeated that is as the one before, of
     every rank. Raises UsageError.
     """
-    ends = {recording.key_of(rank): _ends(recording.stream(rank).rows) for rank in range(recording.world_size)}
+    ends = {recording.key_of(rank): _ends(recording.stream(rank).rows) for rank in recording.own}
     counts = {len(found) for found in ends.values()}
     if len(counts) > 1:
         raise UsageError(f"--steps {steps}: ranks of the recording have done different numbers of steps")
@@ -160,18 +160,19 @@ def repetition_of(recording: Recording, steps: int) -> Repetition:
     looks = Looks(recording)
     why = "" if recorded > 2 else f"it has {recorded} of at least 3 steps"
     for step in range(recorded, 2, -1):
-        places, otherwise = [], []
-        for rank in range(recording.world_size):
+        places: dict[int, StepRows] = {}
+        otherwise = []
+        for rank in recording.own:
             at = ends[recording.key_of(rank)]
-            places.append(StepRows(at[step - 3] + 1, at[step - 2] + 1, at[step - 1] + 1))
-            other, asked = _other(recording, rank, places[-1], step, looks)
+            places[rank] = StepRows(at[step - 3] + 1, at[step - 2] + 1, at[step - 1] + 1)
+            other, asked = _other(recording, rank, places[rank], step, looks)
             if asked:
                 otherwise.append(rank)
             if other:
                 why = why or other  # of the latest step
                 break
         else:
-            found = Repetition(step, steps - recorded, tuple(places), tuple(otherwise))
+            found = Repetition(step, steps - recorded, places, tuple(otherwise))
             _check_size(recording, found)
             return found
     raise UsageError(
@@ -242,7 +243,7 @@ def _without(rows: NDArray[Any], looks: NDArray[np.bool_]) -> NDArray[Any]:
 def _check_size(recording: Recording, repetition: Repetition) -> None:
     sizes = {
         recording.key_of(rank): (place.end - place.begin) * recording.stream(rank).rows.itemsize
-        for rank, place in enumerate(repetition.places)
+        for rank, place in repetition.places.items()
     }
     nbytes = sum(sizes.values()) * repetition.count
     if nbytes > MOST_NBYTES:

@@ -62,6 +62,8 @@ def replay(
         pricing = pricing_for(recording, spec, slow)
         executed = execute_on(recording, spec, pricing, allowed, repetition)
     fact_builder = _known(recording, spec, pricing, repetition)
+    if text := executed.network.alike.differing():
+        fact_builder.warn(0, text)
     report = whole_report(
         spec, executed.timeline, fact_builder, executed.network, usage, stopped=executed.stopped
     )  # fmt: skip
@@ -117,7 +119,7 @@ def execute_on(
     repetition: Repetition | None = None,
 ) -> Executed:
     """`pricing`: None if nothing is priced anew. Raises Damaged and PathChanged."""
-    ranks = range(spec.world_size)
+    ranks = recording.own
     streams = [pricing.priced(rank).stream if pricing is not None else recording.stream(rank) for rank in ranks]
     try:
         return _execute_on(recording, spec, streams, allowed, repetition)
@@ -136,13 +138,13 @@ def _execute_on(
     if repetition is not None:
         longer = repetition.moved(recording)
         made: dict[int, Stream] = {}
-        for rank, stream in enumerate(streams):
+        for rank, stream in zip(recording.own, streams, strict=True):
             if id(stream) not in made:
                 made[id(stream)] = repetition.stream(rank, stream)
         streams = [made[id(stream)] for stream in streams]
     network = network_of(spec, spec.cluster)
     paces = paces_of(spec.faults, spec.servers)
-    timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces)
+    timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces, timelines=recording.timelines)
     early_end = EarlyEnd(spec, timeline)
     if aborts(streams):
         stop, answers = _execute(longer, streams, timeline)
@@ -150,7 +152,10 @@ def _execute_on(
         stop, answers = execute(longer, streams, timeline, network, spec.host.queue_depth, paces)
     if repetition is not None:
         allow = QUERIES in allowed
-        answers = [repetition.recorded(recording, rank, given, allow) for rank, given in enumerate(answers)]
+        answers = [
+            repetition.recorded(recording, rank, given, allow)
+            for rank, given in zip(recording.own, answers, strict=True)
+        ]
     compared = compare(recording, answers, allowed)
     stopped = early_end.document() if early_end.reached(stop) or early_end.explains() else None
     if stopped is None and not timeline.all_finished():
@@ -177,8 +182,8 @@ def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetit
     known = Costs(CostModel(spec.gpu), None)
     for key, priced in costs.items():
         known.add(key, priced)
-    fact_builder = FactBuilder(spec.world_size, known)
-    for rank in range(spec.world_size):
+    fact_builder = FactBuilder(spec.world_size, known, timelines=recording.timelines)
+    for rank in recording.own:
         slowed = iter(pricing.priced(rank).slowed_ns) if pricing is not None else iter(())
         side = [
             _with_slowed(record, slowed_ns)
@@ -206,12 +211,12 @@ def _with_slowed(record: records.LaunchCounts, slowed_ns: dict[int, int]) -> rec
 
 def _execute(recording: Recording, streams: Sequence[Stream], timeline: Timeline) -> tuple[Stop, list[RecordedAnswers]]:
     """Executes the recording without the engine, which cannot execute it; see ``execution.execute``."""
-    for rank, facts in enumerate(FactMaker(recording, streams).all_facts()):
+    for rank, facts in FactMaker(recording, streams).all_facts().items():
         timeline.feed(rank, facts)
-    given = [GivenAnswers() for _ in timeline.hosts]
+    given = {rank: GivenAnswers() for rank in recording.own}
     stop = Stop.BUDGET
     while stop is Stop.BUDGET:
         stop = timeline.run(BUDGET)
         for rank, encoded in timeline.take_answers():
             given[rank].add(encoded)
-    return stop, [one.recorded() for one in given]
+    return stop, [one.recorded() for one in given.values()]

@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from emu.contract import process_setup
 from formats.nearest import meant_or_known
@@ -23,7 +23,7 @@ from phantora_async.errors import EnvironmentUnusable, PathChanged, UsageError
 from phantora_async.recording import Recording
 from phantora_async.replaying.answers import Compared
 from phantora_async.replaying.differences import Allowed, check_memory
-from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
+from phantora_async.replaying.machine import Changes, cast_for, slow_gpus, spec_of
 from phantora_async.replaying.pricing import Pricing
 from phantora_async.replaying.replay import execute_on, pricing_for, uncollected
 from phantora_async.report.steps import step_document
@@ -32,11 +32,12 @@ from phantora_async.run_spec import RunSpec
 MOST_VARIANTS = 100_000
 MOST_OF_A_PORTION = 8
 """Variants that a process plays before it tells of them."""
-MOST_PRICINGS = 8
-"""Machines whose prices a process keeps."""
+MOST_KEPT = 8
+"""Machines whose prices, and whose ranks' parts, a process keeps."""
 MEMORY_HINT = "perhaps for lack of memory: each has the recording in memory; replay --jobs with a smaller number"
-LISTS = ("kernel_times", "nccl", "network", "slow", "fault")
+LISTS = ("kernel_times", "nccl", "network", "slow", "fault", "width")
 """Changes that are lists of texts; in a file a text with blanks between them will do, of faults with commas."""
+T = TypeVar("T")
 _KEYS = frozenset(("name", *(one.name for one in fields(Changes))))
 
 
@@ -120,6 +121,7 @@ class Player:
     def __init__(self, recording: Recording, allowed: Allowed) -> None:
         self._recording = recording
         self._allowed = allowed
+        self._casts: dict[tuple[object, ...], Recording] = {}
         self._pricings: dict[tuple[object, ...], Pricing | None] = {}
 
     def play(self, variant: Variant) -> Outcome:
@@ -127,8 +129,10 @@ class Player:
         recording, changes = self._recording, variant.changes
         spec = spec_of(recording, changes, Path(os.devnull))
         try:
+            slow = slow_gpus(changes, spec.world_size)
+            recording = self._cast(changes, spec, slow)
             check_memory(recording, spec, self._allowed)
-            executed = execute_on(recording, spec, self._pricing(spec, changes), self._allowed)
+            executed = execute_on(recording, spec, self._pricing(recording, spec, changes, slow), self._allowed)
         except PathChanged as error:
             return Outcome(variant, 0, 0, 0, error.message)
         snapshot = executed.timeline.snapshot([0])
@@ -136,15 +140,33 @@ class Player:
         step_ns = int(step_document(snapshot)["median_ns"])
         return Outcome(variant, step_ns, snapshot.now_ns, states.other, "")
 
-    def _pricing(self, spec: RunSpec, changes: Changes) -> Pricing | None:
+    def _cast(self, changes: Changes, spec: RunSpec, slow: Mapping[int, float]) -> Recording:
+        """Variants that differ in their machine alone have the same one."""
+        key = (changes.slow, changes.width, changes.replicas, spec.faults)
+        return _kept(self._casts, key, lambda: cast_for(self._recording, changes, spec, slow, self._allowed))
+
+    def _pricing(
+        self, recording: Recording, spec: RunSpec, changes: Changes, slow: Mapping[int, float]
+    ) -> Pricing | None:
         """Variants that differ in their network have the same prices."""
-        key = (changes.cluster, changes.gpu, changes.host, changes.kernel_times, changes.slow)
-        if key not in self._pricings:
-            while len(self._pricings) >= MOST_PRICINGS:
-                self._pricings.pop(next(iter(self._pricings)))
-            slow = slow_gpus(changes, self._recording.world_size)
-            self._pricings[key] = pricing_for(self._recording, spec, slow)
-        return self._pricings[key]
+        key = (
+            changes.cluster,
+            changes.gpu,
+            changes.host,
+            changes.kernel_times,
+            changes.slow,
+            recording.own,
+            changes.width,
+        )
+        return _kept(self._pricings, key, lambda: pricing_for(recording, spec, slow))
+
+
+def _kept(known: dict[tuple[object, ...], T], key: tuple[object, ...], make: Callable[[], T]) -> T:
+    if key not in known:
+        while len(known) >= MOST_KEPT:
+            known.pop(next(iter(known)))
+        known[key] = make()
+    return known[key]
 
 
 _player: list[Player] = []

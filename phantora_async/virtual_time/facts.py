@@ -123,11 +123,13 @@ class Collective:
 class CommCreation:
     """A communicator in the making: all members go on when the last has asked. Their facts hold the same object."""
 
-    __slots__ = ("joined", "label", "sites", "size")
+    __slots__ = ("joined", "label", "members", "sites", "size")
 
-    def __init__(self, label: str, size: int) -> None:
+    def __init__(self, label: str, size: int, members: tuple[int, ...] = ()) -> None:
+        """`size`: how many ask for it; `members`: all who would, if each had a timeline; () if that is not known."""
         self.label = label
         self.size = size
+        self.members = members
         self.joined: list[int] = []
         self.sites: list[int] = []
         """Where each of them asked."""

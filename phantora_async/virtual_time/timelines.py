@@ -45,6 +45,7 @@ class Timelines:
         that a fault makes different.
         """
         self.world_size = world_size
+        self.slowed = slowed
         self._folding = folding
         self.gpus = [gpu for gpus in servers for gpu in range(gpus)]
         """By rank: its GPU on its server."""

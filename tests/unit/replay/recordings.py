@@ -70,7 +70,7 @@ def replayed(
     if engine:
         _, answers = run_engine(recording, streams, timeline, network, depth, paces)
         return timeline, answers
-    for rank, facts in enumerate(FactMaker(recording, streams).all_facts()):
+    for rank, facts in FactMaker(recording, streams).all_facts().items():
         timeline.feed(rank, facts)
     given = [GivenAnswers() for _ in streams]
     for rank, encoded in execute(timeline):

@@ -123,7 +123,9 @@ def change_launches(rows: np.ndarray[Any, Any]) -> None:
 @pytest.mark.parametrize(
     ("header", "change", "message"),
     [
-        ({"creations": [["x", -2]]}, None, "more ranks than there are"),
+        ({"creations": [["x", [0, 7]]]}, None, "no rank"),
+        ({"creations": [["x", []]]}, None, "no members"),
+        ({"ranks": []}, None, "not the ranks that have timelines"),
         ({"kernels": [[[0, 99, 0, 0, 1, 0, 0, 0]]]}, None, "unknown operation"),
         ({"kernels": [[[0, 1, 0, 0, 1 << 60, 0, 0, 0]]]}, None, "elements"),
         ({"comms": [[1, [0, 7], [0, 1], "x"]]}, None, "no rank"),

@@ -62,7 +62,7 @@ def played(
     streams = [repetition.stream(rank, recording.stream(rank)) for rank in range(2)]
     if engine:
         return timeline, run_engine(repetition.moved(recording), streams, timeline, network, DEPTH)[1]
-    for rank, facts in enumerate(FactMaker(repetition.moved(recording), streams).all_facts()):
+    for rank, facts in FactMaker(repetition.moved(recording), streams).all_facts().items():
         timeline.feed(rank, facts)
     execute(timeline)
     return timeline, None
