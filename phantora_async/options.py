@@ -129,7 +129,7 @@ class RunOptions:
     replicas: str | None = _option(
         None, JOB, "--replicas", choices=REPLICAS,
         help="with --fold: simulate ranks to which the same happens once (shared), or each; default: shared, and each "
-        "with --trace, --reasons, --record or faults of links",
+        "with --trace, --reasons or faults of links",
     )  # fmt: skip
     module: bool = _option(
         False, JOB, "-m", "--module", kind=Kind.SWITCH,
@@ -161,6 +161,11 @@ class RunOptions:
     steps: int | None = _option(
         None, JOB, "--steps", kind=Kind.COUNT, metavar="N",
         help="end the run, with a complete report, when every rank has done N optimizer steps",
+    )  # fmt: skip
+    real_steps: int | None = _option(
+        None, JOB, "--real-steps", kind=Kind.COUNT, metavar="N",
+        help="with --steps: the script does N steps, at least 3; if the last two of them were the same, the others are "
+        "played from their record",
     )  # fmt: skip
     until: str | None = _option(
         None, JOB, "--until", metavar="TIME",

@@ -34,6 +34,8 @@ class Executed:
     """Why there is no recording, if there was to be one, else empty."""
     report_unwritten: str
     """Why the report could not be written, else empty."""
+    unplayed: PhantoraError | None = None
+    """Why steps that were to be played from the record were not."""
 
     @property
     def files(self) -> str:
@@ -56,6 +58,9 @@ class Executed:
             return NotWritten(f"there is no recording: {self.unrecorded}", f"report: {self.files}")
         if self.report_unwritten:
             return NotWritten(self.report_unwritten, f"its text is printed above; {self._logs}")
+        if self.unplayed is not None:
+            self.unplayed.hint = f"{self.unplayed.hint}; the report has the steps that were done: {self.files}"
+            return self.unplayed
         if over := self._over_budget():
             return OverBudget(f"over budget: {over}", f"report: {self.files}")
         return None
@@ -109,11 +114,32 @@ def _once(options: RunOptions) -> Executed:
         unrecorded = outcome.unrecorded
         if config.record is not None and not unrecorded and outcome.failure is None:
             unrecorded = _write(config.record / "run.json", to_json(report["run"]))
+        unplayed = None
+        if config.all_steps and outcome.failure is None and not unrecorded:
+            try:
+                report |= _played(config, report)
+            except PhantoraError as error:
+                unplayed = error
         unwritten = _write(config.report, to_json(report))
     memory = report["simulated"]["memory"]
     if outcome.failure is not None and not memory["verdict"]["fits"]:
         outcome.failure.details = "\n".join(filter(None, [*memory_notes(memory), outcome.failure.details]))
-    return Executed(config, report, outcome.failure, outcome.unwritten, unrecorded, unwritten)
+    return Executed(config, report, outcome.failure, outcome.unwritten, unrecorded, unwritten, unplayed)
+
+
+def _played(config: Config, report: dict[str, Any]) -> dict[str, Any]:
+    """The parts of the report that differ with the steps that the record plays; none, if the script has ended before.
+    Raises PhantoraError.
+    """
+    from phantora_async.api.replays import replayed
+    from phantora_async.recording import load
+    from phantora_async.replaying.machine import Changes
+
+    assert config.record is not None, "steps are played from a record"
+    if report["stopped"] is None:
+        return {}
+    longer, *_ = replayed(load(config.record), Changes(steps=config.all_steps), ())
+    return {"simulated": longer.report["simulated"], "stopped": longer.report["stopped"]}
 
 
 @contextlib.contextmanager

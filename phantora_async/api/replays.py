@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,23 +52,26 @@ def written(
     folder: Path, changes: Changes, allow: Sequence[str], run_dir: str | None = None, report: str | None = None
 ) -> Written:
     """Replays, and writes the report. Raises PhantoraError."""
+    done, recording, spec = replayed(load(folder), changes, allow)
+    claimed = run_dir_of(run_dir, "replay", spec.world_size)
+    path = report_of(report, claimed.path)
+    done.report["run"] = recording.run
+    try:
+        path.write_bytes(to_json(done.report))
+    except OSError as error:
+        raise NotWritten(f"cannot write the report {short(path)}: {error.strerror}") from None
+    return Written(done, recording, spec, path, claimed.path)
+
+
+def replayed(recording: Recording, changes: Changes, allow: Sequence[str]) -> tuple[Replayed, Recording, RunSpec]:
+    """With the recording as the replay's ranks have it, and the machine. Raises PhantoraError."""
     if unknown := set(allow) - set(MAY_CHANGE):
         raise UsageError(f"allow: expected some of {', '.join(MAY_CHANGE)}, found {sorted(unknown)[0]!r}")
-    recording = load(folder)
     spec = spec_of(recording, changes, Path(os.devnull))
     slow = slow_gpus(changes, spec.world_size)
     recording = cast_for(recording, changes, spec, slow, frozenset(allow))
     repetition = None if changes.steps is None else repetition_of(recording, changes.steps)
-    claimed = run_dir_of(run_dir, "replay", recording.world_size)
-    spec = replace(spec, run_dir=claimed.path)
-    path = report_of(report, claimed.path)
-    replayed = execute(recording, spec, frozenset(allow), slow, repetition)
-    replayed.report["run"] = recording.run
-    try:
-        path.write_bytes(to_json(replayed.report))
-    except OSError as error:
-        raise NotWritten(f"cannot write the report {short(path)}: {error.strerror}") from None
-    return Written(replayed, recording, spec, path, claimed.path)
+    return execute(recording, spec, frozenset(allow), slow, repetition), recording, spec
 
 
 def replay(

@@ -91,6 +91,8 @@ class Config:
     faults: tuple[Fault, ...]
     """What goes wrong on the machine."""
     steps: int
+    all_steps: int
+    """With those that are played from the record of the others; 0: none are."""
     """The run ends when ranks have done so many; 0: when the script does."""
     until_ns: int
     """The run ends at this instant of virtual time; 0: when the script does."""

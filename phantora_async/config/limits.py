@@ -8,14 +8,23 @@ from phantora_async.errors import UsageError
 from phantora_async.wording import UNITS_NS
 
 MOST_STEPS = 1_000_000_000
+LEAST_REAL_STEPS = 3
+"""The first one differs: memory, caches and communicators are made in it."""
 MOST_UNTIL_NS = 1 << 61
 """Some 70 years."""
 
 
-def steps_of(given: int | None) -> int:
+def steps_of(given: int | None, real: int | None) -> tuple[int, int]:
+    """How many the script does, and how many there are to be with those that are played; 0: no limit, and none are."""
     if given is not None and not 1 <= given <= MOST_STEPS:
         raise UsageError(f"--steps {given}: expected 1 to {MOST_STEPS:,}")
-    return given or 0
+    if real is None:
+        return given or 0, 0
+    if given is None:
+        raise UsageError("--real-steps needs --steps", "--steps 100 --real-steps 4: 96 are played from the record")
+    if real < LEAST_REAL_STEPS:
+        raise UsageError(f"--real-steps {real}: at least {LEAST_REAL_STEPS} show whether steps are the same")
+    return (given, 0) if real >= given else (real, given)
 
 
 def until_ns_of(text: str | None) -> int:

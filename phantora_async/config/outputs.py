@@ -16,6 +16,8 @@ from phantora_async.wording import short
 
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
+RECORDED = "recorded"
+"""Folder of the recording in the run's directory, if it is needed and the user named none."""
 RECORDING_FILES = ("recording", ".recording", "run.json")
 """What an earlier recording in its folder consists of."""
 
@@ -50,16 +52,7 @@ def record_of(given: RunOptions) -> Path | None:
     if given.record is None:
         return None
     folder = Path(given.record).absolute()
-    if given.clock == "optimistic":
-        raise UsageError(
-            "--record and --clock optimistic exclude each other: a recording needs exact answers",
-            "leave out one of the two",
-        )
-    if given.host == "measured":
-        raise UsageError(
-            "--record and --host measured exclude each other: measured times belong to one run alone",
-            "leave out one of the two",
-        )
+    check_recordable(given, "--record")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         others = sorted(entry.name for entry in os.scandir(folder) if entry.name not in RECORDING_FILES)
@@ -68,6 +61,20 @@ def record_of(given: RunOptions) -> Path | None:
     if others:
         raise UsageError(f"--record {folder}: it has other files, {others[0]} for example", "choose another folder")
     return folder
+
+
+def check_recordable(given: RunOptions, option: str) -> None:
+    """`option`: the one that needs a recording. Raises UsageError."""
+    if given.clock == "optimistic":
+        raise UsageError(
+            f"{option} and --clock optimistic exclude each other: a recording needs exact answers",
+            "leave out one of the two",
+        )
+    if given.host == "measured":
+        raise UsageError(
+            f"{option} and --host measured exclude each other: measured times belong to one run alone",
+            "leave out one of the two",
+        )
 
 
 def compile_cache_of(given: str | None) -> tuple[Path | None, tuple[str, ...]]:

@@ -14,7 +14,15 @@ from phantora_async.config.config import Config
 from phantora_async.config.display import shown_ranks_of, ui_of
 from phantora_async.config.folding import folding_of, share_timelines
 from phantora_async.config.limits import check_waits, steps_of, until_ns_of
-from phantora_async.config.outputs import compile_cache_of, link_logs, record_of, report_of, run_dir_of
+from phantora_async.config.outputs import (
+    RECORDED,
+    check_recordable,
+    compile_cache_of,
+    link_logs,
+    record_of,
+    report_of,
+    run_dir_of,
+)
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.servers import isolation_of, listen_of, nccl_settings, servers_of
 from phantora_async.config.values import loading_of, routing_of, shapes_of, stated_value_of
@@ -60,11 +68,16 @@ def resolve(options: RunOptions) -> Config:
     if given.launcher:
         launchers.check_environment([script, *given.arguments], python)
     budget = Limits.of({name: getattr(given, name) for name in BUDGETS})
-    steps, until_ns = steps_of(given.steps), until_ns_of(given.until)
+    (steps, all_steps), until_ns = steps_of(given.steps, given.real_steps), until_ns_of(given.until)
     cache, cache_remarks = compile_cache_of(_text(given.compile_cache))
     ui = ui_of(given.ui)
+    if all_steps:
+        check_recordable(given, "--real-steps")
     record = record_of(given)
     claimed = run_dir_of(_text(given.run_dir), script, sum(servers))
+    if all_steps and record is None:
+        record = claimed.path / RECORDED
+        record.mkdir(exist_ok=True)
     if given.launcher:
         link_logs(claimed.path, servers)
     return Config(
@@ -83,6 +96,7 @@ def resolve(options: RunOptions) -> Config:
         measure=given.measure,
         faults=faults,
         steps=steps,
+        all_steps=all_steps,
         until_ns=until_ns,
         nccl=nccl,
         remarks=remarks + folding_remarks + cache_remarks,

@@ -267,8 +267,12 @@ class Recording:
         if used != len(content):
             raise self._reader.damaged(f"rank {rank} has a part of a record")
         server, gpu = self._seats[rank]
-        seat = {"rank": rank, "world_size": self.world_size, "server": server, "local_rank": gpu}
-        return [one._replace(**seat) if one.kind == records.HELLO else one for one in found]
+        return [
+            one._replace(rank=rank, world_size=self.world_size, server=server, local_rank=gpu)
+            if isinstance(one, records.Hello)
+            else one
+            for one in found
+        ]
 
     @cached_property
     def _seats(self) -> list[tuple[int, int]]:

@@ -42,7 +42,9 @@ def test_the_same_machine(shared_run: Run, tmp_path: Path, script: str, args: tu
 
 
 def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_run: Run, tmp_path: Path) -> None:
-    """Mirrored ranks have histories, too: they can be priced for another machine, and one of them alone be slow."""
+    """Ranks that share a timeline can be priced for another machine, and one of them alone be slow. With half as many
+    replicas, a step takes what it takes in a run with as many, in which the data last for more steps.
+    """
     whole, recording = shared_run("ddp_amp.py", n=4), tmp_path / "folded"
     options = ("--fold", "dp=4", "--fold-apart", "none", "--record", str(recording))
     folded = run("ddp_amp.py", n=4, options=options)
@@ -50,6 +52,41 @@ def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_ru
     assert replay(recording, tmp_path) == whole.simulated
     for machine in (("--host", "none", "--gpu", "h100"), ("--slow-gpu", "3=0.5")):
         assert replay(recording, tmp_path, *machine) == replay(whole, tmp_path, *machine)
+    narrower = shared_run("ddp_amp.py", n=2).simulated
+    assert replay(recording, tmp_path, "--width", "dp=2")["step"]["each_ns"] == narrower["step"]["each_ns"][:1]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("layout", "mesh", "width", "before_steps"),
+    [
+        ("hsdp", "dp_replicate={},dp_shard=4", "dp_replicate", True),
+        ("ddp", "dp={},tp=4", "dp", False),
+    ],
+)
+def test_more_replicas(run: Run, tmp_path: Path, layout: str, mesh: str, width: str, before_steps: bool) -> None:
+    """As in a run with so many. `before_steps`: also what comes before: DDP's constructor gathers from all ranks."""
+    recording, options = tmp_path / "recording", ("--nproc-per-node", "8", "--fold")
+    small = run("layouts.py", layout, "4", n=16, options=(*options, mesh.format(4), "--record", str(recording)))
+    large = run("layouts.py", layout, "4", n=32, options=(*options, mesh.format(8)))
+    assert (small.exit_code, large.exit_code) == (0, 0), small.output + large.output
+    found = replay(recording, tmp_path, "--width", f"{width}=8")
+    assert found["step"]["each_ns"] == large.simulated["step"]["each_ns"]
+    if before_steps:
+        assert found == large.simulated
+    assert replay(recording, tmp_path, "--width", f"{width}=8", "--replicas", "each") == found
+
+
+@pytest.mark.thorough
+def test_shards_that_follow_from_the_width_stop_a_replay(run: Run, tmp_path: Path) -> None:
+    recording = tmp_path / "recording"
+    options = ("--nproc-per-node", "8", "--fold", "dp=4,tp=2", "--record", str(recording))
+    assert run("layouts.py", "tensor", "2", n=8, options=options).exit_code == 0
+    command = [sys.executable, "-m", "phantora_async", "replay", str(recording), "--width", "dp=8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 78
+    assert "for each rank along dp at" in done.stderr
+    assert "layouts.py:" in done.stderr
 
 
 def test_another_host_and_network(run: Run, shared_run: Run, tmp_path: Path) -> None:

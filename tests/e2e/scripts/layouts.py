@@ -1,4 +1,4 @@
-"""A small job of one layout: `layouts.py hsdp SHARD`, `tensor TP`, `pipeline STAGES`."""
+"""A small job of one layout: `layouts.py hsdp SHARD`, `tensor TP`, `ddp TP`, `pipeline STAGES`."""
 
 import sys
 
@@ -7,8 +7,10 @@ import torch.distributed as dist
 from common import finish, start
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.nn.functional import all_reduce
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
 
 WIDTH = 1024
 layout, inner = sys.argv[1], int(sys.argv[2])
@@ -18,13 +20,20 @@ torch.manual_seed(1)
 
 
 class Block(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, parts=1):
         super().__init__()
-        self.up = torch.nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = torch.nn.Linear(4 * WIDTH, WIDTH)
+        self.up = torch.nn.Linear(WIDTH, 4 * WIDTH // parts)
+        self.down = torch.nn.Linear(4 * WIDTH // parts, WIDTH)
 
     def forward(self, x):
         return x + self.down(torch.relu(self.up(x)))
+
+
+class Part(Block):
+    """One of `inner` parts of a block."""
+
+    def forward(self, x):
+        return x + all_reduce(self.down(torch.relu(self.up(x))), group=mesh["inner"].get_group())
 
 
 def sharded(model, **options):
@@ -33,11 +42,14 @@ def sharded(model, **options):
     return fully_shard(model, **options)
 
 
-model = torch.nn.Sequential(*[Block() for _ in range(2)]).to(device)
+blocks = [Part(inner) if layout == "ddp" else Block() for _ in range(2)]
+model = torch.nn.Sequential(*blocks).to(device)
 x = torch.randn(8, 512, WIDTH, device=device)
 stage = mesh["inner"].get_local_rank()
 if layout == "hsdp":
     sharded(model, mesh=mesh)
+elif layout == "ddp":
+    model = DistributedDataParallel(model, process_group=mesh["outer"].get_group())
 elif layout == "pipeline":
     sharded(model, mesh=mesh["outer"])
     part = PipelineStage(model, stage, inner, device, group=mesh["inner"].get_group())

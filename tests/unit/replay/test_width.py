@@ -1,0 +1,185 @@
+"""Another number of replicas: who does what whom of the recorded ranks did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emu.contract import records
+from emu.contract.folding import CannotFold, Folding
+from emu.contract.records import NcclKind
+from phantora_async.cli import run
+from phantora_async.errors import ExitCode, PathChanged, UsageError
+from phantora_async.folding import mesh_of
+from phantora_async.recording import Recording, load
+from phantora_async.recording.recording import Setup
+from phantora_async.replaying.casting import cast
+from phantora_async.replaying.width import Width, check_width, widened
+from phantora_async.virtual_time import Timelines
+from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
+
+from .recordings import record
+
+FIRST_AND_LAST = frozenset({0, 7})
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """Eight ranks, three steps each: an all-reduce of the world, and a broadcast of rank 7."""
+    ranks = [Script(rank, 8, world_comm(8)) for rank in range(8)]
+    for script in ranks:
+        script.join_world()
+        for _ in range(3):
+            script.segment(1000, after=10).all_reduce(1 << 20).sync().step()
+        script.bye()
+    record(ranks, tmp_path, FixedNetwork(), 64)
+    return load(tmp_path)
+
+
+def setup(recording: Recording, mesh: str, apart: frozenset[int] = FIRST_AND_LAST) -> Setup:
+    """As if the run had been folded."""
+    recording.setup = replace(recording.setup, folding=Folding(mesh_of(mesh, 8), apart))
+    return recording.setup
+
+
+def width_of(recording: Recording, mesh: str, *texts: str, apart: frozenset[int] = FIRST_AND_LAST) -> Width:
+    _, width = widened(setup(recording, mesh, apart), texts)
+    assert width is not None
+    return width
+
+
+def test_the_first_and_the_last_replica_stay_so(recording: Recording) -> None:
+    width = width_of(recording, "dp=4,tp=2", "dp=8")
+    assert [width.recorded(rank) for rank in range(16)] == [0, 1, *[2, 3] * 6, 6, 7]
+    assert width.now.apart == {0, 15}
+    assert width_of(recording, "dp=4,tp=2", "dp=2").now.apart == {0, 3}
+
+
+def test_a_slower_axis_keeps_its_coordinates(recording: Recording) -> None:
+    """Stage 1 begins at rank 8 then, where it began at rank 4."""
+    width = width_of(recording, "pp=2,dp=4", "dp=8", apart=frozenset())
+    assert [width.recorded(rank) for rank in (0, 7, 8, 15)] == [0, 0, 4, 4]
+
+
+def test_a_witness_shows_what_others_do_if_nobody_else_does(recording: Recording) -> None:
+    given = setup(recording, "dp=4,tp=2", frozenset({0, 2, 5, 7}))
+    assert given.folding is not None
+    given = replace(given, folding=replace(given.folding, witnesses=frozenset({2, 5})))
+    _, width = widened(given, ["dp=8"])
+    assert width is not None
+    assert [width.recorded(rank) for rank in range(0, 16, 2)] == [0, 2, 2, 2, 2, 2, 2, 6]
+    assert width.now.apart == {0, 15}
+
+
+@pytest.mark.parametrize(
+    ("members", "rank", "image"),
+    [
+        ((0, 1, 2, 3, 4, 5, 6, 7), 5, tuple(range(16))),
+        ((1, 3, 5, 7), 9, (1, 3, 5, 7, 9, 11, 13, 15)),
+        ((2, 3), 9, (8, 9)),
+        ((0, 2, 4, 6, 1, 3, 5, 7), 0, (*range(0, 16, 2), *range(1, 16, 2))),
+    ],
+    ids=["world", "replicas", "one replica", "another order"],
+)
+def test_communicators(recording: Recording, members: tuple[int, ...], rank: int, image: tuple[int, ...]) -> None:
+    assert width_of(recording, "dp=4,tp=2", "dp=8").image(members, rank) == image
+
+
+@pytest.mark.parametrize("members", [(0, 2), (0, 1, 2, 3, 4, 5, 7, 6), (6, 4, 2, 0)])
+def test_communicators_that_have_no_image(recording: Recording, members: tuple[int, ...]) -> None:
+    with pytest.raises(CannotFold):
+        width_of(recording, "dp=4,tp=2", "dp=8").image(members, 0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "apart", "message"),
+    [
+        (["dp"], FIRST_AND_LAST, "expected AXIS=SIZE"),
+        (["dp=0"], FIRST_AND_LAST, "expected AXIS=SIZE"),
+        (["tp=4"], FIRST_AND_LAST, "no folded axis of that name, only dp"),
+        (["dp=1"], FIRST_AND_LAST, "replicas and more are apart"),
+        (["dp=5"], FIRST_AND_LAST, "10 ranks do not fill servers of 8 GPUs"),
+        (["dp=8"], frozenset({0, 2, 4, 6}), "all 4 recorded replicas are apart"),
+    ],
+)
+def test_widths_that_are_none(recording: Recording, texts: list[str], apart: frozenset[int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        widened(setup(recording, "dp=4,tp=2", apart), texts)
+
+
+def test_a_run_that_was_not_folded_has_no_width(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", str(recording.folder), "--width", "dp=16"]) == ExitCode.USAGE
+    assert "record a run with --fold" in capsys.readouterr().err
+
+
+def test_every_rank_of_the_wider_run_is_simulated_or_shares_a_timeline(recording: Recording) -> None:
+    """An all-reduce of the world remains one, with more members."""
+    (comm,) = recording.comms.values()
+    recording.comms[comm.id] = replace(comm, devices=tuple(range(8)))
+    given, width = widened(setup(recording, "dp=8"), ["dp=16"])
+    assert width is not None
+    timelines = Timelines(16, given.folding, given.servers)
+    found = cast(recording, given.servers, timelines, width)
+    assert found.own == timelines.own == (0, 1, 15)
+    (comm,) = found.comms.values()
+    assert (comm.members, comm.callers, comm.offsets) == (tuple(range(16)), (0, 1, 15), (0,))
+    assert comm.devices == (*range(8), *range(8))
+    assert [len(one.members) for one in found.creations] == [16]
+    each = cast(recording, given.servers, Timelines(16), width)
+    assert each.own == tuple(range(16))
+    assert each.stream(9) is each.stream(3)
+
+
+def changed(recording: Recording, **values: int) -> None:
+    """The calls of all kernels."""
+    recording.kernels = [tuple(call._replace(**values) for call in kernel) for kernel in recording.kernels]
+
+
+def test_shards_stop_the_replay(recording: Recording) -> None:
+    width = width_of(recording, "dp=8", "dp=16")
+    check_width(recording, width, frozenset())
+    changed(recording, op=NcclKind.REDUCE_SCATTER)
+    with pytest.raises(PathChanged, match=r"rank 0 calls reduce_scatter with a part of .* for each rank along dp at"):
+        check_width(recording, width, frozenset())
+    check_width(recording, width, frozenset({"width"}))
+
+
+def test_shards_along_another_axis_do_not(recording: Recording) -> None:
+    changed(recording, op=NcclKind.REDUCE_SCATTER)
+    comm = next(iter(recording.comms.values()))
+    recording.comms[comm.id] = replace(comm, members=(0, 1, 2, 3))
+    check_width(recording, width_of(recording, "dp=2,tp=4", "dp=4", apart=frozenset()), frozenset())
+
+
+def test_broadcasts_of_several_members_stop_the_replay(recording: Recording) -> None:
+    width = width_of(recording, "dp=8", "dp=16")
+    changed(recording, op=NcclKind.BROADCAST, root=3)
+    check_width(recording, width, frozenset())
+    call = recording.kernels[0][0]
+    recording.kernels.append((call._replace(root=4),))
+    rows = recording.stream(0).rows.copy()
+    last = (rows["kind"] == records.NCCL_LAUNCH).nonzero()[0][-1]
+    rows["values"][last, 0] = len(recording.kernels) - 1
+    recording._streams[recording.key_of(0)] = replace(recording.stream(0), rows=rows)
+    with pytest.raises(PathChanged, match="broadcast"):
+        check_width(recording, width, frozenset())
+
+
+@pytest.mark.parametrize(("root", "moved"), [(0, 0), (7, 15), (3, 1)])
+def test_roots_move_with_those_who_were_it(recording: Recording, root: int, moved: int) -> None:
+    changed(recording, op=NcclKind.BROADCAST, root=root)
+    given, width = widened(setup(recording, "dp=8"), ["dp=16"])
+    found = cast(recording, given.servers, Timelines(16, given.folding, given.servers), width)
+    launched = found.stream(0).rows["kind"] == records.NCCL_LAUNCH
+    kernels = {int(number) for number in found.stream(0).rows["values"][launched, 0]}
+    assert {call.root for number in kernels for call in found.kernels[number]} == {moved}
+
+
+def test_one_broadcast_of_each_member_remains_so(recording: Recording) -> None:
+    (call,) = recording.kernels[0]
+    recording.kernels[0] = tuple(call._replace(op=NcclKind.BROADCAST, root=root) for root in range(8))
+    given, width = widened(setup(recording, "dp=8"), ["dp=16"])
+    found = cast(recording, given.servers, Timelines(16, given.folding, given.servers), width)
+    assert [call.root for call in found.kernels[-1]] == list(range(16))
