@@ -128,8 +128,7 @@ class RunOptions:
     )  # fmt: skip
     replicas: str | None = _option(
         None, JOB, "--replicas", choices=REPLICAS,
-        help="with --fold: simulate ranks to which the same happens once (shared), or each; default: shared, and each "
-        "with --trace, --reasons or faults of links",
+        help="with --fold: simulate ranks to which the same happens once (shared, the usual default), or each",
     )  # fmt: skip
     module: bool = _option(
         False, JOB, "-m", "--module", kind=Kind.SWITCH,
@@ -164,8 +163,7 @@ class RunOptions:
     )  # fmt: skip
     real_steps: int | None = _option(
         None, JOB, "--real-steps", kind=Kind.COUNT, metavar="N",
-        help="with --steps: the script does N steps, at least 3; if the last two of them were the same, the others are "
-        "played from their record",
+        help="with --steps: do N steps, 3 at least, and play the others from the record, if the last two were the same",
     )  # fmt: skip
     until: str | None = _option(
         None, JOB, "--until", metavar="TIME",

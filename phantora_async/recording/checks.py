@@ -34,6 +34,8 @@ def check_folding(folding: Folding, world_size: int) -> None:
     mesh = folding.mesh
     if not mesh.axes or any(axis.size < 1 for axis in mesh.axes) or mesh.world_size != world_size:
         raise ValueError("its mesh has not as many places as there are ranks")
+    if any(axis.parts and (sum(axis.parts) != axis.size or min(axis.parts) < 1) for axis in mesh.axes):
+        raise ValueError("parts of an axis are not the axis")
     if not all(0 <= rank < world_size for rank in folding.apart) or not folding.witnesses <= folding.apart:
         raise ValueError("a rank that is not there has a process of its own")
 

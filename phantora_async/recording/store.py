@@ -17,6 +17,7 @@ import numpy as np
 import orjson
 import psutil
 
+from emu.contract import records
 from formats.files import read_bytes
 from phantora_async.errors import UsageError
 
@@ -38,6 +39,11 @@ LEVEL = 6
 
 class Damaged(UsageError):
     """The file is no recording, or not what was written."""
+
+
+def _format() -> str:
+    """Of the file, and of the records that are in it."""
+    return f"{FORMAT}.{records.VERSION}"
 
 
 def _digest(content: bytes | memoryview) -> bytes:
@@ -67,7 +73,7 @@ class Writer:
         return number
 
     def close(self, header: dict[str, Any]) -> None:
-        content = orjson.dumps({"format": FORMAT, **header, "pieces": self._pieces}, option=orjson.OPT_NON_STR_KEYS)
+        content = orjson.dumps({"format": _format(), **header, "pieces": self._pieces}, option=orjson.OPT_NON_STR_KEYS)
         packed = zlib.compress(content, LEVEL)
         at = self._file.tell()
         self._file.write(packed)
@@ -122,10 +128,10 @@ class Reader:
             header = orjson.loads(content)
         except orjson.JSONDecodeError as error:
             raise self.damaged(str(error)) from None
-        if not isinstance(header, dict) or header.get("format") != FORMAT:
+        if not isinstance(header, dict) or header.get("format") != _format():
             found = header.get("format") if isinstance(header, dict) else None
             raise Damaged(
-                f"{self._path} has format {found}, and this phantora-async reads format {FORMAT}",
+                f"{self._path} has format {found}, and this phantora-async reads format {_format()}",
                 "record the run again with this version",
             )
         return header

@@ -154,9 +154,20 @@ def widened(setup: Setup, texts: Sequence[str]) -> tuple[Setup, Width | None]:
         if name not in {axis.name for axis in axes if axis.folded}:
             known = ", ".join(axis.name for axis in axes if axis.folded)
             raise UsageError(f"--width {name}: the recording has no folded axis of that name, only {known}")
-    mesh = Mesh(tuple(Axis(axis.name, sizes.get(axis.name, axis.size), axis.folded) for axis in axes))
+    mesh = Mesh(tuple(_resized(axis, sizes.get(axis.name, axis.size)) for axis in axes))
     width = _width(folding, mesh)
     return replace(setup, servers=_servers(setup.servers, mesh.world_size), folding=width.now), width
+
+
+def _resized(axis: Axis, size: int) -> Axis:
+    if size == axis.size:
+        return axis
+    if axis.parts:
+        raise UsageError(
+            f"--width {axis.name}={size}: ranks along this axis differ ({axis}), as shards do that depend on its size",
+            "run the script with this width, with --fold",
+        )
+    return replace(axis, size=size)
 
 
 def _servers(servers: tuple[int, ...], world_size: int) -> tuple[int, ...]:
