@@ -89,7 +89,7 @@ def _shared(changes: Changes, spec: RunSpec) -> bool:
         raise UsageError(f"replicas {changes.replicas}: expected {EACH} or {SHARED}")
     if changes.replicas is not None and spec.folding is None:
         raise UsageError("--replicas: the recording is of a run without --fold")
-    on_links = any(isinstance(fault, SlowLink | FlappingLink) for fault in spec.faults)
+    on_links = any(isinstance(fault, SlowLink | FlappingLink | Death) for fault in spec.faults)
     if on_links and changes.replicas == SHARED:
         raise UsageError(f"--replicas {SHARED} and faults of links exclude each other")
     wanted = spec.share_timelines or bool(changes.width) if changes.replicas is None else changes.replicas == SHARED
