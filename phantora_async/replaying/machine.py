@@ -105,7 +105,7 @@ def cast_for(
     _, width = widened(recording.setup, changes.width)
     if width is not None:
         check_width(recording, width, allowed)
-    slowed = paces_of(spec.faults, spec.servers).slowed | slow.keys()
+    slowed = paces_of(spec.faults, spec.servers).ranks | slow.keys()
     folding = spec.folding if spec.share_timelines else None
     return cast(recording, spec.servers, Timelines(spec.world_size, folding, spec.servers, slowed), width)
 
