@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .control_tensors import ControlTensors
 from .host_views import Layout, Place
-from .references import Output, Recipe, Values, shared
+from .references import Output, Recipe, Snapshot, Values, shared
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,11 +29,13 @@ _LEFT_OUT = re.compile(
     r"flash|native_multi|fill_mem|nested|jagged|padded|philox|amp|fake_quantize|make_per|chunk_cat)|"
     r"_linalg|linalg_(?!vector_norm|_powsum|cross)|miopen|cudnn|slow_conv|conv_(?!physical)|conv\w*\d|native_batch|native_dropout|"
     r"batch_norm|cholesky|geqrf|ormqr|triangular|lu_|quantize|dequantize|rrelu|embedding_renorm|hash_tensor|nonzero|"
-    r"cat$|split_with_sizes_copy|_foreach_(copy|zero)_|fill_|zero_|_?unique|_embedding_bag|segment_reduce|grid_sampler|tril_indices|triu_indices)"
+    r"cat(\.out)?$|split_with_sizes_copy|_foreach_(copy|zero)_|fill_|zero_|_?unique|_embedding_bag|segment_reduce|grid_sampler|tril_indices|triu_indices)"
 )
 """Products, convolutions and what else takes more time than it has elements; updates of fused optimizers; what draws
 random numbers; operations whose result has a size that follows from values; those that `large_ops` follows.
 """
+_LOOKED_UP_BY = {"aten::embedding": 1, "aten::index_select": 2}
+"""The place of the argument that says which rows of the first one."""
 _SLOW = re.compile(r"sort|topk|unique|median|mode|kthvalue|cum|special|gamma|erf|pow|exp|log|sin|cos|tan|softmax")
 
 
@@ -149,7 +151,40 @@ def _operations(control: ControlTensors) -> dict[str, ComputedOp]:
             return value
 
         references.kinds[_KIND] = made
+        references.needed[_KIND] = _needed
     return found
+
+
+def _needed(snapshots: tuple[Snapshot, ...], name: str, args: list[Any], *_: Any) -> list[Tensor]:
+    """The values of all inputs; of a table that the operation looks rows up in, the rows that it finds, and numbers of
+    these in place of those of the table.
+    """
+    import torch
+
+    inputs: dict[int, Tensor] = {}
+    place = _LOOKED_UP_BY.get(name, 0)
+    if place and isinstance(args[0], _Slot) and isinstance(args[place], _Slot) and (place == 1 or args[1] == 0):
+        table, numbers = args[0].number, snapshots[args[place].number].read()
+        used, among_used = torch.unique(numbers, return_inverse=True)
+        count = snapshots[table].layout.shape[0]
+        if len(used) * 2 <= count and used.numel() and used[0] >= 0 and used[-1] < count:
+            rows = _rows(snapshots[table], used.tolist())
+            if rows is not None:
+                inputs = {table: rows, args[place].number: among_used.to(numbers.dtype)}
+    return [inputs[i] if i in inputs else snapshot.read() for i, snapshot in enumerate(snapshots)]
+
+
+def _rows(table: Snapshot, numbers: list[int]) -> Tensor | None:
+    """`table.read()[numbers]`, of which no other rows are made. None if rows do not lie one after another."""
+    import torch
+
+    layout, plain = table.layout, torch.empty(table.layout.shape, device="meta").stride()
+    if table.span or 0 in layout.shape or tuple(layout.strides) != plain:
+        return None
+    rows = torch.empty((len(numbers), *layout.shape[1:]), dtype=layout.dtype, device="cpu")
+    for row, number in zip(rows, numbers, strict=True):
+        table.read_part(number * row.numel() * layout.item, row)
+    return rows
 
 
 def _filled(value: Any, inputs: tuple[Tensor, ...]) -> Any:

@@ -86,7 +86,7 @@ def _undefined(target: Tensor, source: Tensor) -> bool:
 
 
 def concatenation(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`cat`."""
+    """`cat`, also into a given tensor."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
 
     def call(keyset: Any, tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
@@ -233,6 +233,7 @@ OF_LARGE_TENSORS = {
     "aten::zero_": fill,
     "aten::copy_": copy,
     "aten::cat": concatenation,
+    "aten::cat.out": concatenation,
     "aten::split_with_sizes_copy": split_copy,
     "aten::split_with_sizes_copy.out": split_copy,
     "aten::_foreach_copy_": list_copy,

@@ -89,6 +89,12 @@ class Snapshot:
         self._fill(values)
         return values.permute(inverse(order)).expand(layout.shape)
 
+    def read_part(self, offset: int, values: Tensor) -> None:
+        """Bytes from `offset` on, in the order of memory. Raises LookupError."""
+        nbytes = values.numel() * values.element_size()
+        if not self._hook.taken_read_part(self._handle, offset, nbytes, values.data_ptr()):
+            raise LookupError
+
     def _fill(self, values: Tensor) -> None:
         if not self._hook.taken_read(self._handle, values.data_ptr()):
             raise LookupError
@@ -156,6 +162,8 @@ class References:
         """Those of which some elements can be made alone, in the order of memory: the last two arguments are the first
         one and the one behind the last.
         """
+        self.needed: dict[str, Callable[..., list[Tensor]]] = {}
+        """`needed(inputs, *parameters)` reads the inputs of those that need a part."""
         control.hook.compute_sources(self._compute, self._tell)
 
     def values_of(self, tensor: Tensor) -> Values:
@@ -310,7 +318,8 @@ class References:
                     return (
                         self.parts[recipe.kind](layout, *recipe.parameters, first, last).to(layout.dtype).contiguous()
                     )
-                inputs = [snapshot.read() for snapshot in computation.inputs]
+                needed: Callable[..., list[Tensor]] = self.needed.get(recipe.kind, _all)
+                inputs = needed(computation.inputs, *recipe.parameters)
                 made = self.kinds[recipe.kind](layout, *recipe.parameters, *inputs).to(layout.dtype)
                 if tuple(made.shape) == layout.shape:
                     made = made.permute(layout.order())
@@ -354,6 +363,10 @@ def _told(hook: Any, recipe: bytes) -> _Computation:
     """Of another rank. Raises LookupError if its inputs have gone."""
     how, inputs, layout = pickle.loads(recipe)
     return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
+
+
+def _all(inputs: tuple[Snapshot, ...], *_: Any) -> list[Tensor]:
+    return [snapshot.read() for snapshot in inputs]
 
 
 def _copy(layout: Layout, values: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ def main(fileno: int, network_fileno: int) -> None:
         processes.kill_descendants()
         return
     orders.forget()
-    _supervise(job, servers, control, orders)
+    _supervise(job, servers, control, orders, prepared.pages)
 
 
 def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
@@ -169,8 +169,10 @@ def _fork_isolated_servers(
     return servers
 
 
-def _supervise(job: Job, servers: dict[int, int], control: ControlSocket, orders: _Orders) -> None:
-    """Waits until the servers have ended or the launcher has gone. `servers`: their numbers by process id."""
+def _supervise(job: Job, servers: dict[int, int], control: ControlSocket, orders: _Orders, pages: int) -> None:
+    """Waits until the servers have ended or the launcher has gone. `servers`: their numbers by process id; `pages`: see
+    Prepared.
+    """
     wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -179,6 +181,9 @@ def _supervise(job: Job, servers: dict[int, int], control: ControlSocket, orders
     poll.register(wakeup, select.POLLIN)
     while servers:
         for ended in processes.reap():  # first: a server may have ended before the handler was there
+            if ended.pid == pages:
+                how = f"signal {ended.signal}" if ended.signal else f"exit code {ended.code}"
+                control.send("failed", message=f"the process that fills memory of ranks has ended ({how})", hint="")
             if ended.pid in servers:
                 index = servers.pop(ended.pid)
                 if ended.code or ended.signal:

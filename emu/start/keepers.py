@@ -11,12 +11,13 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from ..contract.definitions.thread_names import KEEPER, STORE
+from ..contract.definitions.thread_names import KEEPER, PAGES, STORE
 from ..contract.job import Job
 from ..interpreter.hook_library import Hook
 from ..interpreter.hook_library.sources import STORE_SOCKET
 from ..keeping import keeper
 from ..keeping.client import folder_of
+from ..unread import server as pages
 from . import processes
 
 
@@ -34,6 +35,19 @@ def start(job: Job, hook: Hook) -> None:
         hook.open_store(folder)
 
 
+def start_pages(job: Job, hook: Hook) -> int:
+    """After `start`, when values can be computed, while it has a single thread. Returns the process's id: ranks cannot
+    go on without it; 0 if there is none. Raises BlockingIOError.
+    """
+    folder = folder_of(job.runtime_dir)
+    if not os.path.exists(os.path.join(folder, STORE_SOCKET)):
+        return 0
+    listener = _listen(os.path.join(folder, pages.SOCKET))
+    pid = _fork(PAGES, listener, lambda: pages.serve(listener, hook))
+    hook.open_host_pages(folder)
+    return pid
+
+
 def _listen(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
@@ -41,9 +55,9 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def _fork(name: str, listener: socket.socket, serve: Callable[[], None]) -> None:
-    parent = os.getpid()
-    if os.fork() == 0:
+def _fork(name: str, listener: socket.socket, serve: Callable[[], None]) -> int:
+    parent, pid = os.getpid(), os.fork()
+    if pid == 0:
         try:
             processes.die_with_parent(parent)
             Path("/proc/self/comm").write_text(name)
@@ -55,3 +69,4 @@ def _fork(name: str, listener: socket.socket, serve: Callable[[], None]) -> None
         finally:
             os._exit(1)
     listener.close()
+    return pid

@@ -100,6 +100,8 @@ class Prepared:
     loading: DataLoading
     folders: dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]
     """Temporary folders that imported modules have made, and what removes them when the interpreter ends."""
+    pages: int
+    """The process that fills pages of host memory; 0: there is none."""
     folded: FoldedRanks | None = None
     """Who plays whom; None: every rank has a process."""
 
@@ -161,8 +163,9 @@ def prepare(job: Job) -> Prepared:
     heap.return_large_blocks()
     gc.freeze()
     gc.enable()
+    pages = keepers.start_pages(job, hook)
     return Prepared(
-        hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, loading, _temporary_folders(), folded
+        hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, loading, _temporary_folders(), pages, folded
     )
 
 

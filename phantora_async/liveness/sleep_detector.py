@@ -80,7 +80,7 @@ class ProcFs:
                 number = int(task)
                 main = number == process or name.startswith(MAIN)
                 state = rest.split()[0]
-                sleeping = state in "SZTt" and name != AWAKE
+                sleeping = state in "SZTt" and name != AWAKE and not (state == "S" and _waits_for_values(folder, task))
                 if number == process and name.startswith(STANDS_FOR):
                     forked = _forked_by_parent(pid, name.removeprefix(STANDS_FOR).lstrip())
                     todo += forked
@@ -90,6 +90,14 @@ class ProcFs:
 
     def now_ns(self) -> int:
         return time.monotonic_ns()
+
+
+def _waits_for_values(folder: str, task: str) -> bool:
+    """Does another process of the run fill a page that the thread touches? See emu/unread."""
+    try:
+        return _read(f"{folder}/{task}/wchan") == "handle_userfault"
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
 
 
 def _forked_by_parent(pid: int, own_id: str) -> list[int]:

@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "emu.servers": ["emu.contract"],
     "emu.keeping": ["emu.contract"],
     "emu.weights": ["emu.interpreter", "emu.interpreter.hook_library", "emu.keeping", "emu.private"],
+    "emu.unread": ["emu.interpreter.hook_library"],
     "emu.preload": ["emu.contract", "emu.private"],
     "emu.loading": ["emu.clock", "emu.contract", "emu.contract.policies", "emu.interpreter",
                     "emu.interpreter.hook_library", "emu.private"],
@@ -57,7 +58,7 @@ MAY_IMPORT = {
     "emu.start": ["emu.contract.definitions", "emu.contract", "emu.contract.policies", "emu.interpreter",
                   "emu.interpreter.hook_library", "emu.clock", "emu.compiled", "emu.control", "emu.compiler",
                   "emu.keeping", "emu.loading", "emu.preload", "emu.private", "emu.reads", "emu.servers",
-                  "emu.sharding", "emu.weights", "emu.folding"],
+                  "emu.sharding", "emu.weights", "emu.folding", "emu.unread"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["formats", "netsim.errors", "netsim.fields", "netsim.units"],

@@ -52,6 +52,13 @@ class Distributions:
                 min(each, output.numel - i * each),
             )
 
+    def some(
+        self, draw: Draw, state: GeneratorState, output: Output, given: Given, first: int, last: int
+    ) -> Iterator[Tensor]:
+        """What `draw` yields for the elements from the first up to the last of a piece, one after another."""
+        for philox, count in self._philox.windows(output.numel, 2 if self._wide(output) else 4, first, last):
+            yield draw(Distributions(philox), state, Output(count, output.dtype), given)
+
     def _wide(self, output: Output) -> bool:
         """Does the kernel draw in double precision?"""
         import torch

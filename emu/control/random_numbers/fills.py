@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST = 1 << 31
 """Elements: PyTorch splits larger tensors among several launches."""
+_FEW = 4
+"""A thread draws for so many elements at once: fewer of a piece are drawn one by one."""
 
 
 class RandomOps:
@@ -79,7 +81,11 @@ class RandomOps:
         for begin, part, count in distributions.parts(state, output):
             low, high = max(at, first), min(at + count, end)
             if low < high:
-                values[low - first : high - first] = draw(distributions, begin, part, given)[low - at : high - at]
+                if (high - low) * _FEW > count:
+                    numbers = draw(distributions, begin, part, given)[low - at : high - at]
+                else:
+                    numbers = torch.cat([*distributions.some(draw, begin, part, given, low - at, high - at)])
+                values[low - first : high - first] = numbers
             at += count
         return values
 

@@ -10,6 +10,7 @@ bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ class Philox:
         calls = -(-numel // (launched * unroll))
         threads = min(numel, launched)
         out = torch.empty((calls, threads, 4), dtype=torch.int32, device="cpu")
-        self._hook.philox(state.seed, state.offset, threads, calls, out.data_ptr())
+        self._hook.philox(state.seed, state.offset, 0, threads, calls, out.data_ptr())
         return out.to(torch.int64) & 0xFFFFFFFF, launched
 
     def thread(self, state: GeneratorState, thread: int, count: int) -> list[int]:
@@ -64,9 +65,9 @@ class Philox:
         import torch
 
         calls = -(-count // 4)
-        out = torch.empty((calls, thread + 1, 4), dtype=torch.int32, device="cpu")
-        self._hook.philox(state.seed, state.offset, thread + 1, calls, out.data_ptr())
-        words: list[int] = (out[:, thread].to(torch.int64) & 0xFFFFFFFF).flatten().tolist()
+        out = torch.empty((calls, 4), dtype=torch.int32, device="cpu")
+        self._hook.philox(state.seed, state.offset, thread, 1, calls, out.data_ptr())
+        words: list[int] = (out.to(torch.int64) & 0xFFFFFFFF).flatten().tolist()
         return words
 
     def offset_after_integers(self, state: GeneratorState, numel: int) -> GeneratorState:
@@ -80,6 +81,36 @@ class Philox:
         if calls == 1 and threads == numel:
             return drawn[0, :, 0]
         return drawn.transpose(1, 2).reshape(calls * unroll * threads)[:numel]
+
+    def windows(self, numel: int, unroll: int, first: int, last: int) -> Iterator[tuple[Philox, int]]:
+        """Draws of such a launch for the elements from the first up to the last alone, one after another: each with the
+        number of elements that it draws for.
+        """
+        threads = min(numel, self.threads_at_once, -(-numel // BLOCK) * BLOCK)
+        while first < last:
+            row, thread = divmod(first, threads)
+            count = min(last - first, threads - thread)
+            yield _Window(self._hook, self.threads_at_once, *divmod(row, unroll), thread), count
+            first += count
+
+
+class _Window(Philox):
+    """Draws for some threads, one element each, of one call."""
+
+    def __init__(self, hook: Hook, threads_at_once: int, call: int, place: int, thread: int) -> None:
+        """`place`: which of the numbers that a thread gets from the call; `thread`: the first one."""
+        super().__init__(hook, threads_at_once)
+        self._call, self._place, self._thread = call, place, thread
+
+    def words(self, state: GeneratorState, numel: int, unroll: int) -> tuple[Tensor, int]:
+        import torch
+
+        out = torch.empty((1, numel, 4), dtype=torch.int32, device="cpu")
+        self._hook.philox(state.seed, state.offset + 4 * self._call, self._thread, numel, 1, out.data_ptr())
+        return out.to(torch.int64) & 0xFFFFFFFF, numel
+
+    def spread(self, drawn: Tensor, numel: int) -> Tensor:
+        return drawn[0, :, self._place]
 
 
 def uniform(words: Tensor) -> Tensor:

@@ -104,7 +104,7 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
      * memory are pending themselves (from a copy or a host function) they are read later. */
     bool later = from_device || (ph_host_pinned(src) && ph_data_pending(src, nbytes));
     if (large && !later) {
-        ph_data_refer(dst, ph_source_copy(src, nbytes), 0, nbytes);
+        ph_move_from_host(dst, src, nbytes, ph_data_refer);
         return;
     }
     ph_range read = {(void *)(uintptr_t)src, nbytes}, write = {dst, nbytes};

@@ -12,6 +12,7 @@
 #include "core/run.h"
 #include "data/data.h"
 #include "memory/memory.h"
+#include "memory/pinned.h"
 #include "sources/source_map.h"
 
 #include <stdlib.h>
@@ -111,6 +112,20 @@ static void zero_host(unsigned char *dst, size_t nbytes) {
     memset(to, 0, (size_t)(dst + nbytes - to));
 }
 
+/* Host memory that is filled when somebody reads it. */
+static bool give_later(unsigned char *dst, const unsigned char *src, size_t nbytes, const ph_piece *pieces, size_t n) {
+    ph_pieces found = {0};
+    if (length_of(pieces, n) != nbytes || ph_host_pinned(dst)) return false;
+    bool given = ph_pieces_resolve(pieces, n, &found);
+    for (size_t i = 0; i < found.n; i++) {
+        found.all[i].start -= (uintptr_t)src;
+        found.all[i].end -= (uintptr_t)src;
+    }
+    given = given && ph_host_pages_give(dst, nbytes, found.all, found.n);
+    ph_pieces_free(found.all, found.n);
+    return given;
+}
+
 /* Bytes that are neither known nor assumed and refer to no source read as 0. Those that are assumed are counted, too.
  */
 static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes) {
@@ -120,6 +135,10 @@ static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes
     }
     ph_piece *pieces;
     size_t n = ph_sources_list(src, nbytes, &pieces);
+    if (give_later(dst, src, nbytes, pieces, n)) {
+        ph_pieces_free(pieces, n);
+        return;
+    }
     size_t referring = length_of(pieces, n);
     bool complete = referring + readable_bytes(src, nbytes, true) == nbytes;
     bool computed = referring + readable_bytes(src, nbytes, false) == nbytes;
@@ -207,6 +226,21 @@ bool ph_data_refer_all(void *start, size_t nbytes) {
     return ph_sources_touch(start, nbytes);
 }
 
+void ph_move_from_host(void *dst, const void *src, size_t nbytes, void refer(void *, ph_source *, uint64_t, size_t)) {
+    ph_piece *pieces;
+    size_t n = ph_host_pages_list(src, nbytes, &pieces), at = 0;
+    unsigned char *to = dst;
+    const unsigned char *from = src;
+    for (size_t i = 0; i <= n; i++) {
+        size_t next = i < n ? pieces[i].start - (uintptr_t)src : nbytes;
+        if (next > at) refer(to + at, ph_source_copy(from + at, next - at), 0, next - at);
+        if (i == n) break;
+        at = pieces[i].end - (uintptr_t)src;
+        refer(to + next, ph_source_hold(pieces[i].source), pieces[i].offset, at - next);
+    }
+    ph_pieces_free(pieces, n);
+}
+
 void ph_move_copy(void *dst, const void *src, size_t nbytes, bool large) {
     if (!ph_is_device_pointer(dst)) {
         if (ph_is_device_pointer(src))
@@ -216,7 +250,7 @@ void ph_move_copy(void *dst, const void *src, size_t nbytes, bool large) {
         return;
     }
     if (large && !ph_is_device_pointer(src)) {
-        ph_move_refer(dst, ph_source_copy(src, nbytes), 0, nbytes);
+        ph_move_from_host(dst, src, nbytes, ph_move_refer);
         return;
     }
     ph_piece *pieces;

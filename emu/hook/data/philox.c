@@ -16,11 +16,12 @@ static void philox(const uint32_t counter[4], uint64_t seed, uint32_t out[4]) {
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* What the first `threads` threads of a launch draw by `calls` calls of curand4, after curand_init(seed, thread,
- * offset): out[call][thread][4]. The offset is a multiple of 4, as PyTorch's always are. */
-PH_EXPORT void phantora_philox(uint64_t seed, uint64_t offset, uint64_t threads, uint64_t calls, uint32_t *out) {
+/* What `threads` threads of a launch, from `first` on, draw by `calls` calls of curand4, after curand_init(seed,
+ * thread, offset): out[call][thread][4]. The offset is a multiple of 4, as PyTorch's always are. */
+PH_EXPORT void phantora_philox(uint64_t seed, uint64_t offset, uint64_t first, uint64_t threads, uint64_t calls,
+                               uint32_t *out) {
     for (uint64_t call = 0; call < calls; call++)
-        for (uint64_t thread = 0; thread < threads; thread++, out += 4) {
+        for (uint64_t thread = first; thread < first + threads; thread++, out += 4) {
             uint64_t at = offset / 4 + call;
             const uint32_t counter[4] = {(uint32_t)at, (uint32_t)(at >> 32), (uint32_t)thread,
                                          (uint32_t)(thread >> 32)};

@@ -165,6 +165,23 @@ PH_EXPORT int phantora_taken_read(uint64_t handle, void *dst) {
     return 1;
 }
 
+PH_EXPORT uint64_t phantora_taken_nbytes(uint64_t handle) { return ((taken *)(uintptr_t)handle)->nbytes; }
+
+/* phantora_taken_read of some bytes from `offset` on. */
+PH_EXPORT int phantora_taken_read_part(uint64_t handle, uint64_t offset, uint64_t nbytes, unsigned char *dst) {
+    const taken *it = (taken *)(uintptr_t)handle;
+    bool all = true;
+    for (size_t i = 0; i < it->n; i++) {
+        const ph_piece *piece = &it->pieces[i];
+        uint64_t start = piece->start > offset ? piece->start : offset;
+        uint64_t end = piece->end < offset + nbytes ? piece->end : offset + nbytes;
+        if (start < end)
+            all &= ph_source_read(piece->source, piece->offset + (start - piece->start), end - start,
+                                  dst + (start - offset));
+    }
+    return all;
+}
+
 /* A launch that is not executed writes to the elements; where they are too many runs, the gaps between them count, too.
  */
 PH_EXPORT void phantora_data_strided_overwrite(uint64_t address, int64_t item, int ndims, const int64_t *sizes,

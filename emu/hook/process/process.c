@@ -21,6 +21,7 @@
 #include "streams/host_function.h"
 #include "streams/stream.h"
 #include "op_stream/trace.h"
+#include "sources/source_map.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,6 +41,7 @@ static pid_t forking;
 
 static void before_fork(void) {
     ph_locks_before_fork();
+    ph_host_pages_before_fork();
     forking = getpid();
     forked_by_main = forking == gettid();
 }
@@ -57,6 +59,7 @@ static void become_orphan(void) {
 static void after_fork_in_child(void) {
     if (ph_run.started) become_orphan(); /* else a child of the forker: it becomes a server or a rank */
     ph_locks_in_child();
+    ph_host_pages_in_child();
 }
 
 /* Each of these folders is called by some below it. */

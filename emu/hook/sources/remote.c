@@ -121,29 +121,41 @@ ph_told *ph_remote_ask(const ph_remote *where) {
     return told;
 }
 
+/* What a member gives of the output's bytes from `offset` to `end`. */
+static void list_part(const part *it, uint64_t offset, uint64_t end, uintptr_t at, ph_pieces *out) {
+    for (size_t j = 0; j < it->n; j++) {
+        const ph_piece *piece = &it->pieces[j];
+        uint64_t from = it->skipped > piece->start ? it->skipped : piece->start;
+        uint64_t to = it->skipped + it->nbytes < piece->end ? it->skipped + it->nbytes : piece->end;
+        if (from >= to) continue;
+        uint64_t start = from - it->skipped + it->start, stop = to - it->skipped + it->start; /* in the output */
+        if (start < offset) {
+            from += offset - start;
+            start = offset;
+        }
+        if (stop > end) stop = end;
+        if (start >= stop) continue;
+        ph_source_list(piece->source, piece->offset + (from - piece->start), stop - start, at + (start - offset), out);
+    }
+}
+
+void ph_told_list(const ph_told *told, uint64_t offset, size_t nbytes, uintptr_t at, ph_pieces *out) {
+    for (size_t i = 0; i < told->nparts; i++) list_part(&told->parts[i], offset, offset + nbytes, at, out);
+}
+
 bool ph_told_read(const ph_told *told, uint64_t offset, size_t nbytes, void *dst) {
-    uint64_t had = 0, end = offset + nbytes;
+    ph_pieces found = {0};
+    uint64_t had = 0;
     bool all = true;
     memset(dst, 0, nbytes);
-    for (size_t i = 0; i < told->nparts; i++) {
-        const part *it = &told->parts[i];
-        for (size_t j = 0; j < it->n; j++) {
-            const ph_piece *piece = &it->pieces[j];
-            uint64_t from = it->skipped > piece->start ? it->skipped : piece->start;
-            uint64_t to = it->skipped + it->nbytes < piece->end ? it->skipped + it->nbytes : piece->end;
-            if (from >= to) continue;
-            uint64_t at = from - it->skipped + it->start, stop = to - it->skipped + it->start; /* in the output */
-            if (at < offset) {
-                from += offset - at;
-                at = offset;
-            }
-            if (stop > end) stop = end;
-            if (at >= stop) continue;
-            had += stop - at;
-            all &= ph_source_read(piece->source, piece->offset + (from - piece->start), stop - at,
-                                  (unsigned char *)dst + (at - offset));
-        }
+    ph_told_list(told, offset, nbytes, 0, &found);
+    for (size_t i = 0; i < found.n; i++) {
+        const ph_piece *piece = &found.all[i];
+        had += piece->end - piece->start;
+        all &= ph_source_read(piece->source, piece->offset, piece->end - piece->start,
+                              (unsigned char *)dst + piece->start);
     }
+    ph_pieces_free(found.all, found.n);
     return all && had == nbytes;
 }
 

@@ -15,6 +15,8 @@ typedef struct ph_told ph_told;
 ph_told *ph_remote_ask(const ph_remote *where);
 /* False if some bytes cannot be had: these are 0. */
 bool ph_told_read(const ph_told *told, uint64_t offset, size_t nbytes, void *dst);
+/* Adds what these bytes of the output refer to, whose first one is `at` to the list. */
+void ph_told_list(const ph_told *told, uint64_t offset, size_t nbytes, uintptr_t at, ph_pieces *out);
 void ph_told_free(ph_told *told);
 
 #endif

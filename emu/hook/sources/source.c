@@ -144,7 +144,7 @@ static void repeat(const ph_source *source, uint64_t offset, size_t nbytes, unsi
     }
 }
 
-static bool read_remote(ph_source *source, uint64_t offset, size_t nbytes, void *dst) {
+static const ph_told *told_of(ph_source *source) {
     ph_told *told = source->told, *none = NULL;
     if (!told) {
         told = ph_remote_ask(&source->remote);
@@ -153,7 +153,7 @@ static bool read_remote(ph_source *source, uint64_t offset, size_t nbytes, void 
             told = none;
         }
     }
-    return ph_told_read(told, offset, nbytes, dst);
+    return told;
 }
 
 bool ph_source_read(ph_source *source, uint64_t offset, size_t nbytes, void *dst) {
@@ -161,11 +161,18 @@ bool ph_source_read(ph_source *source, uint64_t offset, size_t nbytes, void *dst
         repeat(source, offset, nbytes, dst);
         return true;
     }
-    if (source->kind == PH_SOURCE_REMOTE) return read_remote(source, offset, nbytes, dst);
+    if (source->kind == PH_SOURCE_REMOTE) return ph_told_read(told_of(source), offset, nbytes, dst);
     if (source->entry ? ph_store_read(source->entry, offset, nbytes, dst) : read_computed(source, offset, nbytes, dst))
         return true;
     memset(dst, 0, nbytes);
     return false;
+}
+
+void ph_source_list(ph_source *source, uint64_t offset, size_t nbytes, uintptr_t at, ph_pieces *out) {
+    if (source->kind == PH_SOURCE_REMOTE)
+        ph_told_list(told_of(source), offset, nbytes, at, out);
+    else
+        ph_pieces_add(out, (ph_piece){at, at + nbytes, ph_source_hold(source), offset});
 }
 
 /* ---- for other ranks --------------------------------------------------------------------------------------------- */

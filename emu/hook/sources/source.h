@@ -8,6 +8,7 @@
  *   contents.c     in a file, each once
  *   table.c        the sources of a range as text, for other ranks
  *   remote.c       what members of a collective tell each other
+ *   host_pages.c   large copies to the host: pages that are filled when somebody reads them
  *
  * Comes in: copies and fills from data/, collectives from nccl/, numbers of computations from emu/control. Goes out:
  * bytes for data/; the record NCCL_SOURCES, the question SOURCES_OF.
@@ -42,6 +43,11 @@ ph_source *ph_source_hold(ph_source *source); /* one more reference */
 void ph_source_release(ph_source *source);
 /* Writes a part of the bytes to `dst`, in host or device memory. False if some cannot be had: these are 0. */
 bool ph_source_read(ph_source *source, uint64_t offset, size_t nbytes, void *dst);
+
+/* Adds what a part of the bytes refers to, whose first one is `at` to the list: itself, or what members of a collective
+ * have told, which may be less. */
+struct ph_pieces;
+void ph_source_list(ph_source *source, uint64_t offset, size_t nbytes, uintptr_t at, struct ph_pieces *out);
 
 /* ---- for table.c ---- */
 enum ph_source_kind { PH_SOURCE_CONSTANT, PH_SOURCE_STORED, PH_SOURCE_COMPUTED, PH_SOURCE_REMOTE };

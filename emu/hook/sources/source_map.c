@@ -126,6 +126,23 @@ void ph_pieces_free(ph_piece *pieces, size_t n) {
     free(pieces);
 }
 
+void ph_pieces_add(ph_pieces *to, ph_piece piece) {
+    to->all = ph_room_for_one(to->all, to->n, &to->capacity, sizeof *to->all);
+    to->all[to->n++] = piece;
+}
+
+bool ph_pieces_resolve(const ph_piece *pieces, size_t n, ph_pieces *out) {
+    bool whole = true;
+    for (size_t i = 0; i < n; i++) {
+        size_t first = out->n;
+        uintptr_t at = pieces[i].start;
+        ph_source_list(pieces[i].source, pieces[i].offset, pieces[i].end - at, at, out);
+        for (size_t j = first; j < out->n; at = out->all[j++].end) whole &= out->all[j].start == at;
+        whole &= at == pieces[i].end;
+    }
+    return whole;
+}
+
 bool ph_sources_touch(const void *start, size_t nbytes) {
     if (!nbytes || !map.n) return false;
     ph_lock(PH_LOCK_SOURCE_MAP);

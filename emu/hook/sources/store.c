@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/lock.h"
 #include "op_stream/warn.h"
+#include "sources/source_map.h"
 #include "sources/store_messages.h"
 #include "threads/thread.h"
 
@@ -282,6 +283,7 @@ PH_EXPORT void phantora_store_open(const char *folder) { ph_store_open(folder); 
 
 /* Sends a KEPT record. */
 PH_EXPORT void phantora_kept(void) {
+    ph_host_pages_count();
     const ph_store_ask ask = {.what = PH_STORE_COUNTS};
     ph_store_answer said;
     ph_lock(PH_LOCK_STORE);

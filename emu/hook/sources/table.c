@@ -61,6 +61,19 @@ static ph_source *source_of(const row *it, const unsigned char *recipe) {
     return NULL;
 }
 
+/* The row at `*at`, which moves on: whether it is another rank's, and its computation's text. False behind the last. */
+PH_EXPORT int phantora_table_row(const unsigned char *table, uint64_t nbytes, uint64_t *at, int *remote,
+                                 const unsigned char **recipe, uint64_t *recipe_nbytes) {
+    row it;
+    if (*at + sizeof it > nbytes) return 0;
+    memcpy(&it, table + *at, sizeof it);
+    *remote = it.kind == PH_SOURCE_REMOTE;
+    *recipe = table + *at + sizeof it;
+    *recipe_nbytes = it.recipe_nbytes;
+    *at += sizeof it + padded(it.recipe_nbytes);
+    return 1;
+}
+
 size_t ph_table_read(const unsigned char *table, size_t nbytes, ph_piece **out) {
     ph_piece *pieces = NULL;
     size_t n = 0, capacity = 0;

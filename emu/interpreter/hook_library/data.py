@@ -59,8 +59,8 @@ class DataCalls(Library):
         self.count_read: Callable[[], None] = self._function("count_read", None)
         """The program reads values that nobody computed, by an operation that copies no bytes."""
         self.report_kept: Callable[[], None] = self._function("kept", None)
-        self.philox: Callable[[int, int, int, int, int], None] = self._function(
-            "philox", None, c_uint64, c_uint64, c_uint64, c_uint64, c_void_p
+        self.philox: Callable[[int, int, int, int, int, int], None] = self._function(
+            "philox", None, c_uint64, c_uint64, c_uint64, c_uint64, c_uint64, c_void_p
         )
         self.stated_value: Callable[[int, int, int], None] = self._function(
             "stated_value", None, c_uint32, c_uint64, c_uint64

@@ -46,7 +46,16 @@ class SourceCalls(Library):
         self.give_source_part: Callable[[int, int, int], None] = self._function(
             "source_part_given", None, c_uint64, c_uint64, c_uint64
         )
+        self.taken_nbytes: Callable[[int], int] = self._function("taken_nbytes", c_uint64, c_uint64)
+        self.taken_read_part: Callable[[int, int, int, int], int] = self._function(
+            "taken_read_part", c_int, c_uint64, c_uint64, c_uint64, c_uint64
+        )
+        """From a byte on so many bytes, to an address. 0 if some cannot be had: these are 0."""
+        self._host_pages_open = self._function("host_pages_open", None, c_char_p)
         number = ctypes.POINTER(c_uint64)
+        self._table_row = self._function(
+            "table_row", c_int, c_char_p, c_uint64, number, ctypes.POINTER(c_int), ctypes.POINTER(c_void_p), number
+        )
         self._source_range = self._function("source_range", None, number, number, number)
 
     def open_store(self, folder: str) -> None:
@@ -93,6 +102,19 @@ class SourceCalls(Library):
         text = ctypes.string_at(table, nbytes) if nbytes else b""
         self._table_drop(table)
         return text
+
+    def table_rows(self, table: bytes) -> list[tuple[bool, bytes]]:
+        """Of `taken_table`: does a row refer to what ranks tell each other, and how it is computed, if it is."""
+        at, remote, recipe, nbytes, rows = c_uint64(), c_int(), c_void_p(), c_uint64(), []
+        while self._table_row(table, len(table), at, remote, recipe, nbytes):
+            rows.append((bool(remote.value), ctypes.string_at(recipe, nbytes.value) if nbytes.value else b""))
+        return rows
+
+    def open_host_pages(self, folder: str) -> None:
+        """In the forker: what ranks copy to the host is made by the process that serves there, when somebody reads
+        it.
+        """
+        self._host_pages_open(os.fsencode(folder))
 
     def dropped_sources(self) -> list[int]:
         """Numbers of sources that nothing refers to any more, each once."""
