@@ -18,7 +18,6 @@ from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.errors import NotFoldable
 from phantora_async.faults.pace import NEVER, NO_PACES, Paces, slowed
 from phantora_async.folding import Folding, mesh_of
-from phantora_async.folding.answers import RoleAnswers
 from phantora_async.folding.mirror import Mirror
 from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.ingest.communicators import Communicators
@@ -354,18 +353,6 @@ def test_each_rank_names_its_own_part_of_a_split() -> None:
         feed(rank, records.CommSplit.encode(1, 7, world, 40, rank, 0, payload=told))
     made = [comm.members for comm in fact_builder.communicators.by_id.values()]
     assert sorted(made[1:]) == [(0, 1), (2, 3), (4, 5), (6, 7)]
-
-
-def test_the_rank_that_comes_first_decides_what_its_role_is_told() -> None:
-    folding = Folding(MESH, frozenset((0,)))
-    answers = RoleAnswers(folding, folding.mirrored)
-    clock = records.Clock.encode
-    assert answers.first([(0, clock(1, 50)), (4, clock(1, 60))]) == [(0, clock(1, 50)), (2, clock(1, 60))]
-    assert answers.first([(2, clock(1, 64)), (6, clock(1, 60)), (6, clock(2, 80))]) == [(2, clock(2, 80))]
-    assert (answers.differing.times, answers.differing.most_ns, answers.differing.states) == (1, 4, 0)
-    done = records.Done.encode
-    assert answers.first([(3, done(9, 1, 0)), (1, done(9, 0, 0))]) == [(1, done(9, 1, 0))]
-    assert answers.differing.states == 1
 
 
 @pytest.mark.parametrize("peer", [1, 3])
