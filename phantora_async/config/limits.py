@@ -21,7 +21,7 @@ def steps_of(given: int | None, real: int | None) -> tuple[int, int]:
     if real is None:
         return given or 0, 0
     if given is None:
-        raise UsageError("--real-steps needs --steps", "--steps 100 --real-steps 4: 96 are played from the record")
+        raise UsageError("--real-steps needs --steps", "--steps 100 --real-steps 6: 94 are played from the record")
     if real < LEAST_REAL_STEPS:
         raise UsageError(f"--real-steps {real}: at least {LEAST_REAL_STEPS} show whether steps are the same")
     return (given, 0) if real >= given else (real, given)
