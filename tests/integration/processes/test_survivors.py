@@ -78,11 +78,12 @@ def test_nothing_survives(tmp_path: Path, victim: str) -> None:
         with (tmp_path / "ready").open("r+b", buffering=0) as ready:
             assert [ready.readline() for _ in range(3)] == [b"rank\n"] * 3
         forker = only_child(launcher.pid)
-        # The keeper and the store, which are children of the forker, too, have none.
-        server = next(child.pid for child in psutil.Process(forker).children() if child.children())
+        # The keeper, the store and what fills pages, which are children of the forker, too, have none.
+        own = psutil.Process(forker).children()
+        server = next(child.pid for child in own if child.children())
         rank = psutil.Process(server).children()[0].pid
-        # Launcher, forker with keeper and store, servers, ranks, theirs. What has just begun has no environment.
-        while len(processes_of(tmp_path)) != 1 + 3 + 2 + 3 + 3 * STARTED:
+        # Launcher, forker, its helpers and servers, ranks, theirs. What has just begun has no environment.
+        while len(processes_of(tmp_path)) != 2 + len(own) + 3 + 3 * STARTED:
             pass
         pids = {"launcher": launcher.pid, "forker": forker, "server": server, "rank": rank}
         os.kill(pids[victim], signal.SIGKILL)
