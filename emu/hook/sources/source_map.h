@@ -19,7 +19,7 @@ typedef struct ph_pieces {
     size_t n, capacity;
 } ph_pieces;
 void ph_pieces_add(ph_pieces *to, ph_piece piece); /* whose reference passes on */
-/* The same bytes without references to collectives. Returns false if some refer to nothing then. */
+/* These bytes without references to collectives; false: some refer to nothing then. */
 bool ph_pieces_resolve(const ph_piece *pieces, size_t n, ph_pieces *out);
 
 /* From now on the range refers to the source, whose reference passes to the map, from this offset on. */
