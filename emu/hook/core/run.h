@@ -35,9 +35,9 @@ typedef struct ph_counters {
 } ph_counters;
 extern ph_counters ph_counts;
 
-/* The program was given device memory that nothing modelled wrote. */
 /* The number of elements that the calling thread is to read where nobody computed one; negative: there is none. */
 int64_t ph_count_read(void);
+/* The program was given device memory that nothing modelled wrote. */
 void ph_count_unmodelled_read(void);
 
 /* Internal errors: prints the message and ends the process with PH_EXIT_INTERNAL. */

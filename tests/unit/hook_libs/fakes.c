@@ -9,6 +9,7 @@
 #include "op_stream/emit.h"
 #include "op_stream/trace.h"
 #include "op_stream/warn.h"
+#include "sources/source_map.h"
 #include "streams/event.h"
 #include "streams/launch.h"
 #include "streams/wait.h"
@@ -54,6 +55,23 @@ void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
 void ph_watch_end(ph_watch *watch) { (void)watch; }
 
 void ph_count_unmodelled_read(void) { fake_unmodelled_reads++; }
+int64_t ph_count_read(void) { return -1; }
+
+/* Copies to the host are made at once. */
+bool ph_host_pages_give(unsigned char *dst, size_t nbytes, const ph_piece *pieces, size_t n) {
+    (void)dst;
+    (void)nbytes;
+    (void)pieces;
+    (void)n;
+    return false;
+}
+size_t ph_host_pages_list(const void *start, size_t nbytes, ph_piece **out) {
+    (void)start;
+    (void)nbytes;
+    *out = NULL;
+    return 0;
+}
+void ph_host_pages_count(void) {}
 
 void fake_reset(void) {
     fake_nrecords = fake_nsignatures = fake_nlaunches = 0;
