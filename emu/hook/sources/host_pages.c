@@ -61,7 +61,8 @@ typedef struct given {
 /* All under the lock. */
 static struct {
     char folder[100]; /* "": no process serves */
-    int device;       /* /dev/userfaultfd, opened before this process lost the right to; -1 */
+    int device; /* /dev/userfaultfd, opened before this process lost the right to, for reading: a script that finds it
+                 * can have faults of its own memory told, and change nothing; -1 */
     pid_t connected, refused;
     int socket, faults;
     given *all; /* by number; a child has its parent's */
@@ -79,7 +80,7 @@ static int above(int descriptor) {
 
 PH_EXPORT void phantora_host_pages_open(const char *folder) {
     if (strlen(folder) >= sizeof pages.folder) return;
-    pages.device = above(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+    pages.device = above(open("/dev/userfaultfd", O_RDONLY | O_CLOEXEC));
     strcpy(pages.folder, folder);
 }
 
