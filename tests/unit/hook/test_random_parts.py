@@ -14,11 +14,15 @@ THREADS = 512
 
 
 class Hook:
-    """A copy of the library: processes of other tests load their own before PyTorch, or at least not behind it."""
-
-    def __init__(self, path, folder):
-        self.philox = ctypes.CDLL(shutil.copy(path, folder / "hook.so")).phantora_philox
+    def __init__(self, path):
+        self.philox = ctypes.CDLL(str(path)).phantora_philox
         self.philox.argtypes = (ctypes.c_uint64,) * 5 + (ctypes.c_void_p,)
+
+
+@pytest.fixture(scope="module")
+def hook(library, tmp_path_factory):
+    """Of a copy of the library: other tests load the library itself, in processes that are forked from this one."""
+    return Hook(shutil.copy(library, tmp_path_factory.mktemp("hook") / "hook.so"))
 
 
 def given(place, name, default):
@@ -28,15 +32,15 @@ def given(place, name, default):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("name", sorted(AT_ANY_SIZE))
 @pytest.mark.parametrize("numel", [300, 1500, 4 * THREADS])
-def test_some_elements_are_those_of_a_whole_draw(library, tmp_path, name, dtype, numel):
-    drawing, state = Distributions(Philox(Hook(library, tmp_path), THREADS)), GeneratorState(7, 40)
+def test_some_elements_are_those_of_a_whole_draw(hook, name, dtype, numel):
+    drawing, state = Distributions(Philox(hook, THREADS)), GeneratorState(7, 40)
     whole = IN_PLACE[name](drawing, state, Output(numel, dtype), given)
     for first, last in ((0, 1), (250, 290), (numel - 40, numel), (numel // 3, numel // 3 + 2), (0, numel)):
         some = torch.cat([*drawing.some(IN_PLACE[name], state, Output(numel, dtype), given, first, last)])
         assert torch.equal(some.to(dtype), whole[first:last].to(dtype)), (first, last)
 
 
-def test_one_thread_draws_what_it_draws_among_all(library, tmp_path):
-    philox, state = Philox(Hook(library, tmp_path), THREADS), GeneratorState(7, 40)
+def test_one_thread_draws_what_it_draws_among_all(hook):
+    philox, state = Philox(hook, THREADS), GeneratorState(7, 40)
     words, _ = philox.words(state, 4 * THREADS, 4)
     assert philox.thread(state, 300, 4) == words[0, 300].tolist()
