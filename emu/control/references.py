@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..interpreter.hook_library import recipes
 from .host_views import Layout, Place
 
 if TYPE_CHECKING:
@@ -360,8 +361,8 @@ class References:
 
 
 def _told(hook: Any, recipe: bytes) -> _Computation:
-    """Of another rank. Raises LookupError if its inputs have gone."""
-    how, inputs, layout = pickle.loads(recipe)
+    """Of another rank. Raises LookupError if its inputs have gone, or if this is no recipe."""
+    how, inputs, layout = recipes.loads(recipe)
     return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
 
 

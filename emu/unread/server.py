@@ -18,14 +18,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import pickle
 import select
 import socket
 import struct
 from collections.abc import Iterator
 from typing import NoReturn
 
-from ..interpreter.hook_library import Hook
+from ..interpreter.hook_library import Hook, recipes
 from .faults import FAULT, PAGE, REMAP, Changing, Event, Faults
 from .regions import Region, Regions
 
@@ -65,7 +64,7 @@ class _Content:
 def _alone(hook: Hook, table: bytes) -> bool:
     """Do these sources follow from what the run keeps, and from computations of it?"""
     for remote, recipe in hook.table_rows(table):
-        if remote or (recipe and not all(_alone(hook, told) for told, *_ in pickle.loads(recipe)[1])):
+        if remote or (recipe and not all(_alone(hook, told) for told, *_ in recipes.loads(recipe)[1])):
             return False
     return True
 
