@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from formats.files import write_whole
 from phantora_async.api.description import describe
 from phantora_async.budget import broken_text, ended_over_budget
 from phantora_async.config import Config, resolve
@@ -154,15 +154,9 @@ def _handlers_kept() -> Iterator[None]:
 
 
 def _write(report: Path, content: bytes) -> str:
-    """Writes a file completely or not at all; pipes and devices (`/dev/stdout`) directly. Returns why it could not."""
-    in_place = report.is_symlink() or (report.exists() and not report.is_file())
-    partial = report if in_place else report.with_name(f".{report.name}.{os.getpid()}")
+    """Returns why it could not."""
     try:
-        partial.write_bytes(content)
-        if not in_place:
-            partial.replace(report)
+        write_whole(report, content)
     except OSError as error:
-        if not in_place:
-            partial.unlink(missing_ok=True)
         return f"cannot write the report {short(report)}: {error.strerror}"
     return ""
