@@ -11,6 +11,7 @@ import: ``netsim.topology``, ``netsim.simulation`` (for ``Group``), ``netsim.err
 from __future__ import annotations
 
 from netsim.collectives import settings
+from netsim.collectives.hops import between
 from netsim.collectives.params import OPERATIONS, Params, load_params
 from netsim.collectives.planner import Plan, plan, slower
 from netsim.collectives.settings import NcclSettings
@@ -22,6 +23,7 @@ __all__ = [
     "NcclSettings",
     "Params",
     "Plan",
+    "between",
     "buffered_send",
     "load_params",
     "plan",

@@ -128,3 +128,8 @@ def heads(where: MembersByServer) -> list[Hop]:
 def pairs(members: Sequence[int]) -> list[Hop]:
     """Everyone to everyone else."""
     return [(a, b) for a in members for b in members if a != b]
+
+
+def between(src: int, dst: int, topology: Topology) -> tuple[tuple[int, int], ...]:
+    """The links of a message."""
+    return weights([(src, dst)], topology)

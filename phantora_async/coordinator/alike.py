@@ -1,29 +1,52 @@
 """Collectives that run at the same instants as one that is simulated, because their members share timelines.
 
-Those that cross servers move their data in the network, too: they may share links. So do those within a server, but
-once for all servers that have them at the same GPUs: they take as long there. What their links carry is added up.
+Those that cross servers move their data in the network, too: they may share links. Those of them that share as many
+links of each kind with others are one flow that has the links of all: they all go at the same rate. So the number of
+flows does not grow with that of replicas. Those within a server move their data once for all servers that have them at
+the same GPUs: they take as long there. What their links carry is added up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from netsim.collectives import Plan
+from emu.contract.records import NcclKind
+from netsim import Group, Topology
+from netsim.collectives import Plan, between
 from phantora_async.virtual_time.facts import Collective
 
 Planner = Callable[[Collective, int], Plan]
 """The plan of a collective whose ranks are larger by so much."""
+Ends = Callable[[Collective, int], tuple[int, ...]]
+"""The endpoints of such a collective's members."""
+Links = tuple[tuple[int, int], ...]
+"""Numbers of links, and how many hops each carries."""
+
+
+class _Together(NamedTuple):
+    """Groups of collectives that move their data together."""
+
+    own: Sequence[tuple[int, int]]
+    """Links of the one that stands for them: kept, so that nothing else gets their identity."""
+    flows: tuple[Links, ...]
+    """Links of those that go at one rate."""
 
 
 class AlikeCollectives:
-    def __init__(self, places: Sequence[tuple[int, int]], plan: Planner) -> None:
+    def __init__(self, places: Sequence[tuple[int, int]], plan: Planner, ends: Ends, topology: Topology) -> None:
         """`places`: by rank, the server of the network that its GPU belongs to, and the GPU's number there."""
         self._places = places
         self._plan = plan
+        self._ends = ends
+        self._topology = topology
         self._moving: dict[tuple[object, ...], tuple[int, ...]] = {}
-        self._links: dict[tuple[object, ...], tuple[tuple[int, int], ...]] = {}
+        self._links: dict[tuple[object, ...], Links] = {}
         """By members and links of a group: those of all such groups."""
+        self._together: dict[tuple[object, ...], _Together | None] = {}
+        """By members and identity of a group's links; None: they do not all move the same data."""
         self.apart = 0
         """Collectives that were complete at other instants than those which stand for them."""
         self.most_apart_ns = 0
@@ -53,6 +76,40 @@ class AlikeCollectives:
                 seen.add(gpus_used)
                 moving += found
         return tuple(sorted(moving, key=collective.offsets.index))
+
+    def together(self, collective: Collective, plan: Plan) -> Sequence[Plan]:
+        """Plans of flows that move the data of all these collectives; none if each has to have its own. `plan`: that of
+        the one which stands for them.
+        """
+        if len(plan.groups) != 1 or not 1 < len(self.moving(collective)) == len(collective.offsets):
+            return ()
+        (group,) = plan.groups
+        key = (*_members(collective), collective.root, id(group.links))
+        if key not in self._together:
+            self._together[key] = self._divided(collective, group)
+        together = self._together[key]
+        flows = () if together is None else together.flows
+        return [replace(plan, groups=(replace(group, links=links),)) for links in flows]
+
+    def _divided(self, collective: Collective, group: Group) -> _Together | None:
+        parts = []
+        for offset in self.moving(collective):
+            if collective.op == NcclKind.SEND:
+                sender, receiver = self._ends(collective, offset)
+                parts.append(between(sender, receiver, self._topology))
+                continue
+            others = self._plan(collective, offset).groups
+            if len(others) != 1 or replace(others[0], links=()) != replace(group, links=()):
+                return None
+            parts.append(tuple(others[0].links))
+        load = _sum(parts)
+        links = self._topology.links
+        alike: dict[tuple[object, ...], list[Links]] = {}
+        for part in parts:
+            shares = sorted((links[link].gbps / load[link], links[link].gbps, hops) for link, hops in part)
+            alike.setdefault(tuple(shares), []).append(part)
+        flows = [tuple(sorted(_sum(of_one).items())) for of_one in alike.values()]
+        return _Together(group.links, tuple(flows))
 
     def carrying(self, collective: Collective, plan: Plan) -> Plan:
         """The plan, with the links of all that do not move data in the network."""
@@ -88,3 +145,12 @@ class AlikeCollectives:
 
 def _members(collective: Collective) -> tuple[object, ...]:
     return collective.comm.id, collective.ranks if collective.ranks is not collective.comm.members else ()
+
+
+def _sum(parts: Iterable[Links]) -> Counter[int]:
+    """How many hops of all of them each link carries."""
+    load: Counter[int] = Counter()
+    for part in parts:
+        for link, hops in part:
+            load[link] += hops
+    return load

@@ -43,7 +43,7 @@ class EarlyEnd:
         held = self._held()
         if not held:
             return False
-        others = [host for host in self._timeline.hosts if host.state not in (HostState.HELD, HostState.FINISHED)]
+        others = [host for host in self._timeline.own_hosts if host.state not in (HostState.HELD, HostState.FINISHED)]
         if stop is Stop.DRAINED or not others:
             return stop is Stop.DRAINED
         return not any(host.steps for host in others) and self._timeline.now_ns > max(host.clock_ns for host in held)
@@ -70,7 +70,7 @@ class EarlyEnd:
 
     def missed(self) -> str:
         """Why the run went to its script's end in spite of --steps, if the user should know; else ""."""
-        if not self._spec.steps or any(host.steps for host in self._timeline.hosts):
+        if not self._spec.steps or any(host.steps for host in self._timeline.own_hosts):
             return ""
         return (
             f"--steps {self._spec.steps} had no effect: no optimizer steps were found. "
@@ -126,4 +126,4 @@ class EarlyEnd:
         return None
 
     def _held(self) -> Sequence[Host]:
-        return [host for host in self._timeline.hosts if host.state == HostState.HELD]
+        return [host for host in self._timeline.own_hosts if host.state == HostState.HELD]

@@ -45,7 +45,7 @@ class LiveState:
         if spec.until_ns:
             return Share(timeline.now_ns, spec.until_ns, "--until")
         if spec.steps:
-            return Share(min(host.steps for host in timeline.hosts), spec.steps, "--steps")
+            return Share(min(host.steps for host in timeline.own_hosts), spec.steps, "--steps")
         return None
 
     def progress(self, snapshot: Snapshot, stall: str) -> Document:

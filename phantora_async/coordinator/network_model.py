@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -74,7 +74,7 @@ class NetsimNetworkModel:
         self._gpu_of = [gpu for gpus in servers for gpu in range(gpus)]
         """By rank: its GPU's number on its own server."""
         places = [(server, first + gpu) for (server, first), gpu in zip(self._place_of, self._gpu_of, strict=True)]
-        self.alike = AlikeCollectives(places, self.plan)
+        self.alike = AlikeCollectives(places, self.plan, self._ends, topology)
         self._members: dict[tuple[int, int], tuple[int, ...]] = {}
         """By communicator and offset: endpoints."""
         self._flows: dict[Collective, dict[int, int | None]] = {}
@@ -117,7 +117,7 @@ class NetsimNetworkModel:
     def plan(self, collective: Collective, offset: int = 0) -> Plan:
         """How the network carries the collective, or that of ranks whose numbers are larger by `offset`."""
         if collective.op == NcclKind.SEND:
-            members = tuple(self._endpoint(collective, rank, offset) for rank in collective.ranks)
+            members = self._ends(collective, offset)
             if members[0] == members[1]:
                 return self._plan("broadcast", collective.nbytes, members[:1])
             return self._plan(
@@ -130,7 +130,7 @@ class NetsimNetworkModel:
         key = collective.comm.id, offset
         known = self._members.get(key)
         if known is None:
-            known = self._members[key] = tuple(self._endpoint(collective, rank, offset) for rank in collective.ranks)
+            known = self._members[key] = self._ends(collective, offset)
         nbytes = collective.nbytes * (len(known) if collective.op in _SIZED_BY_MEMBERS else 1)
         return self._plan(_operation(collective), nbytes, known, root=max(collective.root, 0))
 
@@ -147,6 +147,9 @@ class NetsimNetworkModel:
             op, nbytes, members, self._topology, self._params, root, ranks, exchange, self._settings
         )
 
+    def _ends(self, collective: Collective, offset: int) -> tuple[int, ...]:
+        return tuple(self._endpoint(collective, rank, offset) for rank in collective.ranks)
+
     def _endpoint(self, collective: Collective, rank: int, offset: int) -> int:
         device = collective.comm.devices[collective.comm.rank_of[rank]]
         if device == self._gpu_of[rank]:
@@ -161,14 +164,13 @@ class NetsimNetworkModel:
         flows: dict[int, int | None] = {}
         begun: list[tuple[Plan, int]] = []
         moved: list[netsim.Moved] = []
-        for offset in (0,) if len(collective.offsets) == 1 else self.alike.moving(collective):
-            plan = self.plan(collective, offset)
+        for plan, carrying in self._plans(collective):
             moves = slower(plan, self._params.kernel.beside_compute[_operation(collective)]) if slow else plan
             start_ns = self._start_ns(collective, moves, at_ns)
             if not plan.groups:
                 self._done[collective] = max(start_ns, self._done.get(collective, 0))
                 continue
-            begun.append((plan if offset else self.alike.carrying(collective, plan), start_ns))
+            begun.append((carrying, start_ns))
             for group in moves.groups:
                 changes = self._network.add(group, start_ns, key=(collective, len(flows)))
                 self._collective_of[changes.flow] = collective
@@ -182,6 +184,19 @@ class NetsimNetworkModel:
         self._flows[collective] = flows
         self._moving += 1
         return self._note(moved) if moved else ()
+
+    def _plans(self, collective: Collective) -> Iterator[tuple[Plan, Plan]]:
+        """Of what moves data: how it moves, and what its links carry."""
+        own = self.plan(collective)
+        if len(collective.offsets) == 1:
+            yield own, own
+            return
+        if together := self.alike.together(collective, own):
+            yield from zip(together, together, strict=True)
+            return
+        for offset in self.alike.moving(collective):
+            plan = self.plan(collective, offset)
+            yield plan, plan if offset else self.alike.carrying(collective, plan)
 
     def _start_ns(self, collective: Collective, plan: Plan, at_ns: int) -> int:
         """When the data begins to move. Raises ClockEnded."""

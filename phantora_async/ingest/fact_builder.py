@@ -111,6 +111,7 @@ class FactBuilder:
         self._sources = SourceTables(self.communicators, timelines)
         self._matching = CollectiveMatching(self.communicators, timelines)
         own = {rank: RankInfo() for rank in timelines.own}
+        self.own_info = tuple(own.values())
         self.rank_info = [own[rank] for rank in timelines.of_each]
         """By rank; shared by ranks that share a timeline."""
         self.warnings: dict[str, WarningCount] = {}
@@ -343,9 +344,7 @@ class FactBuilder:
         if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
             for collective in collectives:
                 collective.exchange = True
-        return NcclKernelFact(
-            record.kind, record.site, record.nbytes, record.host_ns, record.stream, tuple(collectives)
-        )
+        return NcclKernelFact(*record[:4], record.stream, tuple(collectives))
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record)

@@ -56,6 +56,7 @@ class BlockedRanks:
     ) -> None:
         """`played_by`: the rank whose process does a rank's work."""
         self.played_by = played_by
+        self._with_process = [rank for rank in range(len(fact_builder.rank_info)) if played_by(rank) == rank]
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._pids = pids
@@ -124,8 +125,9 @@ class BlockedRanks:
         """Ranks that sleep; None if some rank can still run. `starved` is known to sleep."""
         sleeping = []
         quiet = True
-        for rank, rank_info in enumerate(self._fact_builder.rank_info):
-            if rank in self.gone or self.played_by(rank) != rank:
+        for rank in self._with_process:
+            rank_info = self._fact_builder.rank_info[rank]
+            if rank in self.gone:
                 continue
             if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None

@@ -20,8 +20,9 @@ from phantora_async.virtual_time import OutsideWait, Timelines
 
 FILE = "recording"
 """Its name in the folder of a recording."""
-MOST_ROWS = 1 << 17
-"""Of a piece, if its step does not end before."""
+MOST_ROWS = 1 << 14
+"""Of a piece, if its step does not end before: all ranks' unfinished pieces are in memory. Counted from the step's
+begin, so that ranks that do the same have the same pieces, however their records arrive."""
 SIDE = frozenset(
     {
         records.HELLO, records.BYE, records.SITE, records.MARKER, records.MEMORY, records.MEMORY_HELD,
@@ -83,18 +84,18 @@ class Recorder:
             for fact in facts:
                 rows.add(fact)
                 if fact.kind == records.MARKER and fact.marker == MarkerKind.STEP:
-                    self._end_chunk(rank)
-            if len(rows.rows) > MOST_ROWS * ROW.itemsize:
-                self._end_chunk(rank)
+                    self._put_rows(rank, rest=True)
+            self._put_rows(rank)
         except Irregular as error:
             self.give_up(str(error))
         except OSError as error:
             self.give_up(error.strerror or str(error))
 
-    def _end_chunk(self, rank: int) -> None:
-        rows = self._ranks[rank].take()
-        if rows:
-            self._chunks[rank].append(self._writer.put(rows, ROW.itemsize))
+    def _put_rows(self, rank: int, *, rest: bool = False) -> None:
+        """Whole pieces; `rest`: also what is left then."""
+        rows = self._ranks[rank]
+        while len(rows.rows) > MOST_ROWS * ROW.itemsize or (rest and rows.rows):
+            self._chunks[rank].append(self._writer.put(rows.take(MOST_ROWS), ROW.itemsize))
 
     def answered(self, answers: Answers) -> None:
         """What left virtual time for ranks, each rank's in the order of its questions."""
@@ -130,7 +131,7 @@ class Recorder:
     def _write(self, fact_builder: FactBuilder, report: dict[str, Any]) -> None:
         ranks = []
         for number, rows in self._ranks.items():
-            self._end_chunk(number)
+            self._put_rows(number, rest=True)
             answers = self._answers[number]
             ranks.append(
                 {

@@ -10,6 +10,7 @@ from phantora_async.virtual_time import events
 from phantora_async.virtual_time.announcer import Listener
 from phantora_async.virtual_time.collectives import NetworkModel, Revised
 from phantora_async.virtual_time.entities import NO_MEMORY, Host, HostState, MemoryPeaks, StreamState
+from phantora_async.virtual_time.entities.repetition import REPEATED, expanded
 from phantora_async.virtual_time.events import Event
 from phantora_async.virtual_time.facts import (
     OPENS,
@@ -26,6 +27,7 @@ from phantora_async.virtual_time.facts import (
     UnseenFact,
 )
 from phantora_async.virtual_time.output import StepFigures
+from phantora_async.virtual_time.repetition.finding import with_repetitions
 from phantora_async.virtual_time.snapshot import (
     CollectiveSnapshot,
     RankSnapshot,
@@ -45,6 +47,7 @@ __all__ = [
     "OPENS",
     "OUTSIDE",
     "POLICIES",
+    "REPEATED",
     "UNSEEN",
     "Collective",
     "CollectiveSnapshot",
@@ -75,4 +78,6 @@ __all__ = [
     "UnseenFact",
     "WaitSnapshot",
     "events",
+    "expanded",
+    "with_repetitions",
 ]

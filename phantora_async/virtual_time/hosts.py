@@ -29,6 +29,7 @@ from phantora_async.virtual_time.entities import (
     Stream,
     Wait,
 )
+from phantora_async.virtual_time.entities.repetition import REPEATED
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import (
     OPENS,
@@ -41,6 +42,7 @@ from phantora_async.virtual_time.facts import (
     UnseenFact,
 )
 from phantora_async.virtual_time.output import Output, delay_poll
+from phantora_async.virtual_time.repetition.rules import Repetitions
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams, paced_floor_ns
@@ -67,6 +69,7 @@ class Hosts:
         "_streams",
         "handlers",
         "memory_limit",
+        "repetitions",
     )
 
     def __init__(
@@ -124,6 +127,8 @@ class Hosts:
             OUTSIDE: self._outside,
             OPENS: self._opens,
         }
+        self.repetitions = Repetitions(event_queue, log, self._heard, self.handlers)
+        self.handlers[REPEATED] = self.repetitions.execute
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ def _end_process(timeline: Timeline, host: Host) -> None:
         device.account(event_queue.now_ns)
         device.resident = device.transferring = device.busy_streams = 0
         device.running = ()
+        device.repetition = None
         device.host_waits = False
         device.busy_until_ns = min(device.busy_until_ns, event_queue.now_ns)
     del host.log[host.cursor :]

@@ -129,7 +129,7 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
     return Snapshot(
         now_ns,
         timeline.ahead_ns,
-        min(host.steps for host in timeline.hosts),
+        min(host.steps for host in timeline.own_hosts),
         timeline.collectives.begun,
         tuple(rank_snapshots.rank(rank) for rank in ranks),
         tuple(timeline.output.results.step_instants),

@@ -69,6 +69,8 @@ class Timeline:
         self._own = {rank: Host(rank, HOSTS + rank, paces.hosts.get(rank)) for rank in timelines.own}
         self.hosts = [self._own[rank] for rank in timelines.of_each]
         """By rank. Ranks that share a timeline have one host."""
+        self.own_hosts = tuple(self._own.values())
+        """Each once."""
         self.event_queue = EventQueue()
         self.rollback_log = RollbackLog(self.event_queue)
         self.announcer = Announcer(self.rollback_log)
@@ -91,7 +93,7 @@ class Timeline:
             paces,
         )
         self.speculation = Speculation(
-            tuple(self._own.values()), self.event_queue, self.collectives, self.rollback_log, self.output
+            self.own_hosts, self.event_queue, self.collectives, self.rollback_log, self.output
         )
         self.foresight = Foresight(self.event_queue, self.collectives, self.output)
         self.starved: int | None = None
@@ -105,7 +107,7 @@ class Timeline:
         self._passed_over: list[Host] = []
         self._outside_waits: list[OutsideWait] = []
         self._answers_before = 0
-        for host in self._own.values():
+        for host in self.own_hosts:
             self.event_queue.push(0, host)
 
     # ---- the face --------------------------------------------------------------------------------------------------
@@ -122,8 +124,8 @@ class Timeline:
 
     @property
     def facts_done(self) -> int:
-        """Facts that are executed and not taken back."""
-        return self._facts - self.rollback_log.facts
+        """Facts, as they were fed, that are executed and not taken back."""
+        return self._facts - self.rollback_log.facts - self.host_rules.repetitions.expanded
 
     def snapshot(self, ranks: Sequence[int] | None = None) -> Snapshot:
         """The present state, as values. `ranks`: those to be looked at in detail, all if it is left out."""
@@ -157,7 +159,7 @@ class Timeline:
 
     def all_finished(self) -> bool:
         """Has every host executed its BYE?"""
-        return all(host.state == HostState.FINISHED for host in self._own.values())
+        return all(host.state == HostState.FINISHED for host in self.own_hosts)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
         """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
@@ -358,7 +360,7 @@ class Timeline:
 
     def _foresee(self) -> bool:
         """Do answers leave that are certain by now? So the same ones have left, whatever was simulated ahead before."""
-        waiting = [host for host in self._own.values() if not host.state and host.cursor < len(host.log)]
+        waiting = [host for host in self.own_hosts if not host.state and host.cursor < len(host.log)]
         answered = [host for host in waiting if self.foresight.look(host, host.next_ns())]
         return bool(answered)
 
@@ -373,5 +375,5 @@ class Timeline:
             self.host_rules.wake(host)
         self._passed_over.clear()
         self._passing = False
-        for host in self._own.values():
+        for host in self.own_hosts:
             host.may_pass = False

@@ -16,7 +16,7 @@ from phantora_async.ingest.communicators import Answers
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.reasons import LastSteps
 from phantora_async.recording import Recorder
-from phantora_async.virtual_time import Timeline
+from phantora_async.virtual_time import Timeline, with_repetitions
 
 ANY = -1
 """In place of a process's number."""
@@ -92,6 +92,7 @@ class Connections:
         info = self._fact_builder.rank_info[rank]
         goes_on = info.bye is None
         with self._witnessed(rank, arrived):
+            arrived = with_repetitions(arrived)
             fed = self._take_in(rank, arrived)
             if self._mirrored_ranks is not None:
                 fed += sum(self._take_in(*its) for its in self._mirrored_ranks.records_after(rank, arrived))
@@ -156,7 +157,7 @@ class Connections:
 
     def _release_ended(self) -> None:
         """A rank has said BYE. When all have, none has to wait any longer for bytes that it has promised to others."""
-        if all(info.bye is not None and not info.bye.exit_code for info in self._fact_builder.rank_info):
+        if all(info.bye is not None and not info.bye.exit_code for info in self._fact_builder.own_info):
             self.stop_all()
 
     def drain(self, rank: int) -> None:

@@ -4,8 +4,8 @@ Here are fields; the rules are in ``streams``, ``collectives`` and ``hosts``. Al
 in these classes, in the event queue and in the network, so whoever saves and restores these saves and restores the
 simulation.
 
-Lives here: a module for each kind of entity (`host`, `device`, `stream`, `collective`), and what a rollback does to
-their fields (`fields`).
+Lives here: a module for each kind of entity (`host`, `device`, `stream`, `collective`, `repetition`), and what a
+rollback does to their fields (`fields`).
 Comes in: facts, as `phantora_async.virtual_time.facts` defines them.
 Goes out: state; whoever changes it does so by the rules.
 May import: emu.contract, over_time, virtual_time.facts; types of virtual_time.rollback_log.

@@ -10,6 +10,7 @@ from phantora_async.faults.pace import Pace
 from phantora_async.over_time import Samples
 from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.entities.fields import constant, entity, kept, saved
+from phantora_async.virtual_time.entities.repetition import Repetition
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.entities.host import Host
@@ -74,6 +75,8 @@ class Device:
     host_bound_ns: int = saved(0)
     idle_ns: int = saved(0)
     communication_ns: int = saved(0)
+    repetition: Repetition | None = saved(None)
+    """What the host and this GPU are at together, until the host's next event."""
     sample_ns: int = saved(0)
     """When its accounts are noted next in ``samples``."""
     samples: Samples | None = kept()
@@ -87,6 +90,13 @@ class Device:
             self._sample(now_ns)
         since = self.since_ns
         if now_ns <= since:
+            return
+        if self.repetition is not None:
+            spent = self.repetition.spent(since, now_ns)
+            self.compute_ns += spent.compute_ns
+            self.host_bound_ns += spent.host_bound_ns
+            self.idle_ns += spent.idle_ns
+            self.since_ns = now_ns
             return
         if self.resident:
             self.communication_ns += now_ns - since

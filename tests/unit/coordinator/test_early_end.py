@@ -25,7 +25,7 @@ def host(rank: int, steps: int, state: HostState, clock_ns: int = 0) -> SimpleNa
 
 
 def early_end(*hosts: SimpleNamespace, now_ns: int = 0, steps: int = 3) -> EarlyEnd:
-    timeline: Any = SimpleNamespace(hosts=hosts, now_ns=now_ns, limit_ns=NEVER)
+    timeline: Any = SimpleNamespace(hosts=hosts, own_hosts=hosts, now_ns=now_ns, limit_ns=NEVER)
     return EarlyEnd(replace(SPEC, steps=steps), timeline)
 
 
@@ -70,7 +70,9 @@ def with_steps(*each_ms: int, steps: int, most_ms: int) -> EarlyEnd:
     """`each_ms`: of step 2 and those after it, as far as they have ended."""
     ends_ns = [sum(each_ms[:number]) * 1_000_000 for number in range(len(each_ms) + 1)]
     results = SimpleNamespace(step_instants=[SimpleNamespace(device_ns=at_ns) for at_ns in ends_ns])
-    timeline: Any = SimpleNamespace(hosts=(), output=SimpleNamespace(results=results), now_ns=0, limit_ns=NEVER)
+    timeline: Any = SimpleNamespace(
+        hosts=(), own_hosts=(), output=SimpleNamespace(results=results), now_ns=0, limit_ns=NEVER
+    )
     return EarlyEnd(replace(SPEC, steps=steps, most_step_ns=most_ms * 1_000_000), timeline)
 
 
