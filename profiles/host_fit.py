@@ -26,6 +26,10 @@ _PRIOR_WEIGHT = 0.1
 _SWEEPS = 5_000
 MAIN_PART, SMALL_PART = 0.2, 0.05
 """Shares of a program's time."""
+OUTLIER_FROM = 3.0
+"""Standard deviations."""
+STANDARD_OF_MEDIAN = 1.4826
+"""Standard deviation over the median of distances from the mean, of a normal distribution."""
 ALIKE = 0.9
 """Cosine of two programs' shares by kind, from which on both consist of the same work."""
 Shares = NDArray[np.float64]
@@ -42,8 +46,10 @@ class Fit:
 
     @property
     def error(self) -> float:
-        """Root mean square of the errors."""
-        return float(np.sqrt(np.mean(np.square(list(self.errors.values())))))
+        """Root mean square of the errors. One that is out of all proportion counts like the largest that is not."""
+        sizes = np.abs(list(self.errors.values()))
+        usual = OUTLIER_FROM * STANDARD_OF_MEDIAN * float(np.median(sizes))
+        return float(np.sqrt(np.mean(np.square(np.minimum(sizes, usual)))))
 
 
 def fit(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, detached_ns: Times | None) -> Fit:

@@ -52,6 +52,7 @@ _CALL_NAMES = {
     "alloc": "cudaMalloc",
     "library": "cuLaunchKernelEx",
     "nccl": "cuLaunchKernelEx",
+    "hot_nccl": "cuLaunchKernelEx",
 }
 
 

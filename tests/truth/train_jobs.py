@@ -5,7 +5,7 @@ line: per-step wall seconds (rank 0, device synchronised), peak memory, and what
     torchrun --nproc-per-node 4 train_jobs.py --jobs llama8b_fsdp4_b1_s4096,... [--out FILE] [--trace DIR]
 """
 
-import argparse, gc, json, os, sys, time
+import argparse, contextlib, gc, json, os, sys, time
 import torch, torch.nn as nn, torch.nn.functional as F, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
@@ -225,6 +225,13 @@ job("q_llama3b_hsdp22_b2_s2048", 4, size="3b", B=2, T=2048, par="hsdp", tp=2)
 job("q_llama3b_tp4_b2_s2048", 4, size="3b", B=2, T=2048, par="tp", tp=4)
 job("q_llama3b_ddp4_b1_s2048", 4, size="3b", B=1, T=2048, par="ddp")
 job("q_llama7b_pp4_m6_s2048", 4, size="7b", B=1, T=2048, par="pp", pp=4, micro=6)
+# On two GPUs: sizes that nothing was fitted to.
+job("r_llama3b_fsdp2_b1_s4096", 2, size="3b", B=1, T=4096, par="fsdp")
+job("r_llama3b_tp2_b1_s4096", 2, size="3b", B=1, T=4096, par="tp", tp=2)
+job("r_llama7b_pp2_m4_s1024", 2, size="7b", B=1, T=1024, par="pp", pp=2, micro=4)
+job("r_llama3b_cp2_b1_s8192", 2, size="3b", B=1, T=8192, par="cp")
+job("r_llama1b_ddp2_b2_s2048", 2, size="1b", B=2, T=2048, par="ddp")
+job("r_gpt2_ddp2_b12", 2, kind="gpt2", B=12, par="ddp")
 
 
 def log(*a):
@@ -285,12 +292,12 @@ def run(name, j, steps, warm, trace):
             tp_plan(m, mesh["tp"])
         if par == "hsdp":
             mesh = init_device_mesh("cuda", (j["tp"], WORLD // j["tp"]), mesh_dim_names=("rep", "shard"))
-        if par in ("fsdp", "hsdp", "tp", "pp"):
+        if par in ("fsdp", "hsdp", "tp", "pp", "cp"):
             from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy
 
             mp = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-            fm = None if par == "fsdp" else mesh if par == "hsdp" else mesh["dp"]
-            if par == "fsdp" or fm.size() > 1:
+            fm = None if par in ("fsdp", "cp") else mesh if par == "hsdp" else mesh["dp"]
+            if par in ("fsdp", "cp") or fm.size() > 1:
                 kw = dict(mp_policy=mp) | ({} if fm is None else dict(mesh=fm))
                 if j.get("compile"):
                     for i, b in enumerate(m.layers):
@@ -342,6 +349,15 @@ def run(name, j, steps, warm, trace):
         st = PipelineStage(m, stage, P, dev, group=mesh["pp"].get_group())
         pp = Schedule1F1B(st, j["micro"], loss_fn=lossf)
 
+    def parts():
+        """Context parallelism: this rank's part of the sequence, of what the model keeps by position, too."""
+        if par != "cp":
+            return contextlib.nullcontext()
+        from torch.distributed.tensor.experimental import context_parallel
+
+        buffers = [x, y, m.cos, m.sin]
+        return context_parallel(init_device_mesh("cuda", (WORLD,)), buffers=buffers, buffer_seq_dims=[1] * 4)
+
     def step():
         if pp is not None:
             if stage == 0:
@@ -356,10 +372,11 @@ def run(name, j, steps, warm, trace):
                     m.require_backward_grad_sync = a == accum - 1
                 if par in ("fsdp", "hsdp") and accum > 1:
                     m.set_requires_gradient_sync(a == accum - 1)
-                with torch.autocast("cuda", torch.bfloat16, enabled=amp):
-                    loss = lossf(m(x), y)
-                loss.backward()
-        if kind != "resnet50" and par in (None, "ddp", "fsdp", "hsdp"):
+                with parts():
+                    with torch.autocast("cuda", torch.bfloat16, enabled=amp):
+                        loss = lossf(m(x), y)
+                    loss.backward()
+        if kind != "resnet50" and par in (None, "ddp", "fsdp", "hsdp", "cp"):
             torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
         for opt in opts:
             opt.step()

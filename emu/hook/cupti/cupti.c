@@ -118,6 +118,7 @@ static void name_call(const ph_activity *it, CUpti_ActivityAPI *record) {
     switch (it->kind) {
     case PH_CALL_LIBRARY:
     case PH_CALL_NCCL:
+    case PH_CALL_HOT_NCCL:
         record->kind = KIND_DRIVER;
         record->cbid = CBID_DRIVER_LAUNCH_EX;
         return;

@@ -33,7 +33,8 @@ static int submit(uint32_t op, const void *input, void *output, size_t count, in
 
 static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
                 nccl_comm *comm, void *stream, shape of) {
-    ph_host_call(PH_CALL_NCCL);
+    ph_host_call(PH_CALL_NCCL_CALL);
+    if (!nccl_in_group()) nccl_launches();
     return submit(op, input, output, count, dtype, redop, peer, comm, stream, of);
 }
 

@@ -14,6 +14,7 @@
  */
 #include "op_stream/emit.h"
 #include "core/alloc.h"
+#include "core/config.h"
 #include "op_stream/warn.h"
 #include "data/data.h"
 #include "device/device.h"
@@ -22,6 +23,8 @@
 #include "core/run.h"
 #include "op_stream/trace.h"
 #include "streams/event.h"
+#include "threads/host.h"
+#include "threads/thread.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -304,6 +307,24 @@ static int launch(nccl_call *calls, size_t ncalls) {
     return NCCL_OK;
 }
 
+/* In a loop of collectives a kernel takes the host much less than between the layers of a model, whatever its size:
+ * docs/data/host-model.md has both. */
+void nccl_launches(void) {
+    ph_thread *thread = ph_self();
+    bool hot = thread->age - thread->nccl_age <= ph_cfg.hot_within_functions;
+    thread->nccl_age = thread->age;
+    ph_host_call_of(hot ? PH_CALL_HOT_NCCL : PH_CALL_NCCL, "ncclLaunchKernel");
+}
+
+/* A kernel for each communicator. */
+static void group_launches(void) {
+    for (size_t i = 0; i < group.count; i++) {
+        size_t j = 0;
+        while (j < i && group.calls[j].comm != group.calls[i].comm) j++;
+        if (j == i) nccl_launches();
+    }
+}
+
 int nccl_submit(const nccl_call *call) {
     if (UNLIKELY(ph_run.dead) && ph_run.dead >> ph_visible_gpu(call->comm->device) & 1) return NCCL_ERROR_CUDA;
     if (group.depth == 0) {
@@ -323,6 +344,7 @@ PH_EXPORT int ncclGroupStart(void) {
 PH_EXPORT int ncclGroupEnd(void) {
     if (group.depth == 0) return NCCL_ERROR_USAGE;
     if (--group.depth > 0) return NCCL_OK;
+    group_launches();
     int status = nccl_create_communicators();
     size_t count = group.count;
     group.count = 0;

@@ -72,6 +72,7 @@ int nccl_collective(uint32_t op, const void *input, void *output, size_t count, 
 /* group.c */
 bool nccl_in_group(void);
 void nccl_forget_end(nccl_comm *comm); /* no kernel of the communicator follows */
+void nccl_launches(void);              /* charges the host with a kernel of NCCL */
 int nccl_submit(const nccl_call *call);
 
 /* references.c */

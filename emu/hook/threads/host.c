@@ -127,7 +127,8 @@ void ph_host_call_of(ph_call_kind kind, const char *caller) {
         if (!thread->aside) thread->clock_ns += spent_cpu(thread);
         observed(thread, 0);
     }
-    if (UNLIKELY(listener != NULL) && kind != PH_CALL_QUERY) listener(kind, caller, start_ns, ph_host_clock_now());
+    bool of_cuda = kind != PH_CALL_QUERY && kind != PH_CALL_NCCL_CALL;
+    if (UNLIKELY(listener != NULL) && of_cuda) listener(kind, caller, start_ns, ph_host_clock_now());
 }
 
 void ph_host_work(ph_host_kind kind, uint64_t n) {

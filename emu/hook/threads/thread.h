@@ -55,7 +55,8 @@ typedef struct ph_thread {
     uint64_t pass;         /* the backward pass that it last worked for */
     uint64_t modelled_ns;  /* what the counts cost */
     uint64_t counts[PH_HOST_KINDS];
-    uint64_t age; /* counts Python functions and operators run */
+    uint64_t age;      /* counts Python functions and operators run */
+    uint64_t nccl_age; /* when NCCL launched last */
     ph_ages functions, operators;
     int ndispatched;      /* operators and nodes that the thread is in */
     uint64_t outer_ops;   /* those that it has left and that were in no other */

@@ -1,4 +1,4 @@
-"""The same short work of a host and its GPU, over and over, executed as a whole: what reading many small tensors one by
+"""Short work of a host and its GPU that repeats, executed as a whole: what reading many small tensors one by
 one is. PyTorch's ``all_gather_object`` reads two for each rank of the world.
 
 Comes in: records of a rank, in which repetitions are found (`finding`).

@@ -9,6 +9,7 @@ import pytest
 import profiles
 from emu.contract import records
 
+from .coordinator import no_answer
 from .test_ranges import Nvtx
 
 ROOT = Path(__file__).parents[3]
@@ -112,6 +113,38 @@ def test_each_kind_has_its_cost(running):
 
     told = running(program, **WORK | {"host_ns__op": 700, "host_ns__view_op": 50, "host_ns__launch": 6_000})
     assert told.of(records.SEGMENT)[0].host_ns == 6_750
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+def test_a_kernel_of_nccl_is_hot_if_the_thread_did_little_since_the_last_and_a_group_launches_one(running):
+    def program(rank):
+        nvtx, comm, c = Nvtx(rank), ctypes.c_void_p(), rank.c
+        assert c.ncclCommInitRank(ctypes.byref(comm), 2, UniqueId(b"x"), 0) == 0
+        stream, at = ctypes.c_void_p(rank.stream()), ctypes.c_void_p(rank.malloc(4096))
+
+        def all_reduce():
+            assert c.ncclAllReduce(at, at, ctypes.c_size_t(1), 7, 0, comm, stream) == 0
+
+        def group():
+            assert c.ncclGroupStart() == 0
+            for _ in range(3):
+                all_reduce()
+            assert c.ncclGroupEnd() == 0
+
+        assert counted(rank, all_reduce) == {"nccl": 1, "nccl_call": 1}
+        assert counted(rank, all_reduce) == {"hot_nccl": 1, "nccl_call": 1}
+        assert counted(rank, group) == {"hot_nccl": 1, "nccl_call": 3}
+        counted(rank, lambda: [nvtx.range(b"aten::mul, op_id = 2, sizes = [[8]]") for _ in range(100)])
+        assert counted(rank, group) == {"nccl": 1, "nccl_call": 3}
+        assert counted(rank, lambda: (c.ncclGroupStart(), c.ncclGroupEnd())) == {}
+
+    def answer(record):
+        return (1, 0, 2) if record.kind == records.COMM_INIT else no_answer(record)
+
+    running(program, answer=answer)
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
