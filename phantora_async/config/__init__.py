@@ -10,13 +10,14 @@ trace_request, virtual_time.speculation.policy, wording.
 """
 
 from phantora_async.config.config import FLOAT_LIMIT_COUNT, Config
-from phantora_async.config.folding import folding_of
+from phantora_async.config.folding import AUTO, folding_of, folds_by_itself
 from phantora_async.config.outputs import RUNS
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.resolve import resolve
 from phantora_async.config.servers import servers_of
 
 __all__ = [
+    "AUTO",
     "FLOAT_LIMIT_COUNT",
     "RUNS",
     "Config",
@@ -24,6 +25,7 @@ __all__ = [
     "checked_script",
     "find_python",
     "folding_of",
+    "folds_by_itself",
     "resolve",
     "servers_of",
 ]

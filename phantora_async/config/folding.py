@@ -6,11 +6,12 @@ import os
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from phantora_async.errors import UsageError
 from phantora_async.faults import Death, EccRetry, Fault, FlappingLink, SlowGpu, SlowLink, SlowLoader
-from phantora_async.folding import Folding, Underivable, derived, mesh_of, named_ranks
+from phantora_async.folding import Folding, Underivable, derived, mesh_of, named_ranks, tells_ranks_apart
 from phantora_async.options import RunOptions
 from phantora_async.wording import named
 
@@ -69,6 +70,14 @@ def folding_of(
     drawn = witnesses_of(given, Folding(mesh, apart))
     folding = Folding(mesh, apart | drawn, drawn, given.roles == SIMILAR)
     return folding, (*remarks, unchecked(folding))
+
+
+def folds_by_itself(given: RunOptions, world_size: int) -> bool:
+    """Does `--fold auto` leave processes out, and does the script's text nothing with the rank that gives each rank
+    another task? Raises UsageError.
+    """
+    folding, _ = folding_of(replace(given, fold=AUTO), world_size)
+    return folding is not None and len(folding.live) < world_size and not tells_ranks_apart(_text_of(given))
 
 
 def _text_of(given: RunOptions) -> str:

@@ -1,5 +1,7 @@
-"""Ranks that a script's text names, such as 37 in ``if rank == 37:``. They do what no other rank does, so they are not
-played: a fold gives each a process of its own. Nothing is executed.
+"""What a script's text says of single ranks. Nothing is executed.
+
+Ranks that it names, such as 37 in ``if rank == 37:``, do what no other rank does, so they are not played: a fold gives
+each a process of its own. A text that computes with the rank, as in ``rank % 2``, may give every rank another task.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from collections.abc import Iterator
 _NAMES = frozenset(("rank", "global_rank", "world_rank", "my_rank", "get_rank"))
 _VARIABLE = "RANK"
 """Of the environment."""
+_DIVIDING = ast.Mod | ast.FloorDiv | ast.Div | ast.BitAnd | ast.RShift
+_ORDER = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 MOST = 8
 """So many ranks of a text count. A script that names more of them does not mean single ranks."""
 
@@ -57,3 +61,59 @@ def _numbers(side: ast.expr) -> Iterator[int]:
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
             for part in parts:
                 yield from _numbers(part)
+
+
+def tells_ranks_apart(text: str) -> bool:
+    """Does it divide ranks, compare them by their order, or look up something of each? Not told: what functions do that
+    are given the rank. False if the text cannot be read.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    nodes = list(ast.walk(tree))
+    others = {
+        name for node in nodes if isinstance(node, ast.Assign) and _of_a_rank(node.value) for name in _bound(node)
+    }
+
+    def is_rank(side: ast.expr) -> bool:
+        return _of_a_rank(side) or (isinstance(side, ast.Name) and side.id in others)
+
+    for node in nodes:
+        match node:
+            case ast.BinOp(left=left, op=ast.Mod(), right=ast.Call(func=function)) if _name(function) == "device_count":
+                continue  # the GPU of the rank
+            case ast.BinOp(left=left, op=op) if isinstance(op, _DIVIDING) and is_rank(left):
+                return True
+            case ast.Compare(left=left, ops=ops, comparators=right) if any(isinstance(op, _ORDER) for op in ops):
+                if any(map(is_rank, (left, *right))):
+                    return True
+            case ast.Subscript(slice=index) if is_rank(index):
+                return True
+    return False
+
+
+def _of_a_rank(side: ast.expr) -> bool:
+    """Also of the number within its server."""
+    match side:
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name.lower() in ("local_rank", "get_local_rank"):
+            return True
+        case ast.Call(func=ast.Name(id="int"), args=[inner]):
+            return _of_a_rank(inner)
+        case ast.Call(func=ast.Attribute(attr="get" | "getenv"), args=[ast.Constant(value="LOCAL_RANK"), *_]):
+            return True
+        case ast.Subscript(slice=ast.Constant(value="LOCAL_RANK")):
+            return True
+        case ast.Call(func=function, args=[]):
+            return _of_a_rank(function)
+    return _is_rank(side)
+
+
+def _bound(node: ast.Assign) -> Iterator[str]:
+    yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _name(function: ast.expr) -> str:
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )

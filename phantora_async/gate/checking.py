@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import Any
 
 from phantora_async.api.results import Run
 from phantora_async.budget import OF_MEMORY, OF_TIME, OPTIONS, Row, broken_text, ended_over_budget, figures_of
-from phantora_async.errors import OverBudget, PhantoraError, UsageError
+from phantora_async.errors import NotFoldable, OverBudget, PhantoraError, UsageError
 from phantora_async.gate.baseline import Baseline
 from phantora_async.gate.job_file import STEPS_FOR_TIME, Job
 from phantora_async.wording import gib
@@ -89,6 +90,11 @@ def check(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, pa
 
     def one(job: Job) -> Judged:
         began = time.monotonic()
+        done, failure = tried(job)
+        return _judged(job, done, failure, baseline.get(job.name, {}), time.monotonic() - began)
+
+    def tried(job: Job) -> tuple[Run | None, str]:
+        """The run, and why it failed."""
         options = dataclasses.replace(job.options, run_dir=str(folder / job.name))
         # Those that end the run; of the whole report all are judged below.
         limits = {
@@ -102,11 +108,16 @@ def check(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, pa
             done: Run | None = run(options.script, options.arguments, **named)
         except OverBudget as error:
             done = error.run
+        except NotFoldable as error:
+            if job.folded:
+                print(f"phantora-async: {job.name}: again with a process for each rank", file=sys.stderr)
+                return tried(job.unfolded())
+            failure, done = error.text, error.run
         except PhantoraError as error:
             failure, done = error.text, error.run
             if isinstance(error, UsageError):
                 failure = "\n".join(filter(None, [error.text, error.hint]))
-        return _judged(job, done, failure, baseline.get(job.name, {}), time.monotonic() - began)
+        return done, failure
 
     if parallel <= 1:
         yield from map(one, jobs)

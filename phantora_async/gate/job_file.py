@@ -11,6 +11,7 @@
     max_memory = "76GiB"             # also max_allocated
     max_step_time = "450ms"
     min_mfu = "40%"
+    fold = "none"                    # each rank has a process; without it, `--fold auto` where it leaves processes out
 
 Paths are relative to the file.
 """
@@ -31,10 +32,15 @@ from formats.nearest import meant_or_known
 from formats.toml import FileTable, read_toml
 from phantora_async.budget import OF_TIME, Limits, Rules
 from phantora_async.budget import OPTIONS as BUDGETS
-from phantora_async.config import resolve
+from phantora_async.config import AUTO, folds_by_itself, resolve, servers_of
 from phantora_async.errors import UsageError
 from phantora_async.options import OPTIONS, Kind, RunOptions
+from profiles import ProfileError, load_cluster
 
+UNFOLDED = "none"
+"""Of `fold`: a process for each rank."""
+NOT_WITH_AUTO = ("launcher", "fault", "faults", "moe", "witnesses", "roles", "replicas", "reasons", "real_steps")
+"""Options that ask for something else than what each rank does by itself, or that say how to fold."""
 OWN = (
     "run_dir",
     "report",
@@ -64,6 +70,11 @@ class Job:
     rules: Rules
     why_steps: str
     """Why so many steps are run, in words; empty if the file says how many."""
+    folded: bool = False
+    """`check` folds it by itself, and runs it with all processes if it cannot be folded."""
+
+    def unfolded(self) -> Job:
+        return dataclasses.replace(self, options=dataclasses.replace(self.options, fold=None), folded=False)
 
     def without_rules(self) -> Job:
         """Judged by its limits alone."""
@@ -115,7 +126,22 @@ def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], 
         key, _, fault = error.message.partition(": ")
         raise wrong(key if key in given else "fail_if", fault if key in given else error.text) from None
     unlimited = dataclasses.replace(options, max_memory=None, max_allocated=None, max_step_time=None, min_mfu=None)
-    return Job(name, unlimited, limits, rules, why)
+    job = Job(name, unlimited, limits, rules, why)
+    return job if "fold" in given else _folded(job)
+
+
+def _folded(job: Job) -> Job:
+    """With `--fold auto` if that leaves processes out: the simulated part of the report is the same."""
+    given = job.options.given()
+    if any(name in given for name in NOT_WITH_AUTO) or job.options.clock == "optimistic":
+        return job
+    try:
+        gpus = sum(servers_of(job.options, load_cluster(job.options.cluster)))
+        if not folds_by_itself(job.options, gpus):
+            return job
+    except (UsageError, ProfileError):
+        return job  # `check_options` says what is wrong, if it is not the mesh
+    return dataclasses.replace(job, options=dataclasses.replace(job.options, fold=AUTO), folded=True)
 
 
 def _likely(key: str) -> str:
@@ -125,6 +151,8 @@ def _likely(key: str) -> str:
 def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared: set[str]) -> tuple[RunOptions, str]:
     """`compared`: figures that are held against the baseline."""
     script, arguments, named = program_of(folder, fields, given)
+    if named.get("fold") == UNFOLDED:
+        del named["fold"]
     why = ""
     if "steps" not in named and "until" not in named:
         asked = {*(figure for option, figure in BUDGETS.items() if option in named), *compared}

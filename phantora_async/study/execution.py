@@ -53,7 +53,7 @@ class Sweep:
         first = not any(result.good for result in self.store.results.values())  # nothing is known to work
         while left:
             runs = self._runs(left)
-            if first:
+            if first and not self.keep_going:
                 runs = runs[:1]
             for result in self._all_run(runs, left):
                 yield self._stored(result)

@@ -13,27 +13,33 @@ CLUSTERS = ("dgx-h100", "dgx-h200", "p5en", "hgx-h100-roce")
 """GPUs of one compute capability: a recording of one is replayed on the others."""
 SEQUENCES = 64
 """Of a step of the GPT."""
+LAYERS = 40
+"""Of the GPT."""
+ALIKE = {"fold_apart": "none", "witnesses": 0, "steps": 3}
+"""Each role has one process, and nothing is checked: docs/data/sweep.md says which witnesses did it before."""
 
 
 def titan(sizes, tps, batches, recomputes):
     """A step has `batch` sequences of 8192 tokens on each replica of `tp` GPUs."""
     for world, tp, batch, recompute in itertools.product(sizes, tps, batches, recomputes):
         yield {
-            "world_size": world,
+            "world_size": world, "fold": f"dp_shard*={world // tp},tp*={tp}",
             "--parallelism.data_parallel_shard_degree": world // tp,
             "--parallelism.tensor_parallel_degree": tp,
             "--training.local_batch_size": batch,
             "--activation_checkpoint.mode": recompute,
-        }
+        }  # fmt: skip
 
 
 def gpt(sizes, tps, pps, parts):
     for world, tp, pp, virtual in itertools.product(sizes, tps, pps, parts):
         dp = world // (tp * pp)
         microbatches = SEQUENCES // dp if dp else 0
-        if dp and pp <= microbatches <= 16 and not (virtual > 1 and (pp == 1 or microbatches % pp)):
+        uneven = pp == 1 or microbatches % pp or LAYERS % (pp * virtual)
+        if dp and pp <= microbatches <= 16 and not (virtual > 1 and uneven):
+            alike = f"1+{tp - 1}" if tp > 1 else "1"
             yield {
-                "world_size": world, "fold": f"pp={pp},dp={dp},tp={tp}", "--tp": tp, "--pp": pp, "--virtual": virtual,
+                "world_size": world, "fold": f"pp={pp},dp*={dp},tp*={alike}", "--tp": tp, "--pp": pp, "--virtual": virtual,
                 "--microbatches": microbatches,
             }  # fmt: skip
 
@@ -53,8 +59,8 @@ def main():
     parser.add_argument("--python")
     given = parser.parse_args()
     python = {"python": given.python} if given.python else {}
-    llama = {"script": str(HERE / "titan.py"), "nproc_per_node": 8, "fold": "auto", "--training.seq_len": 8192} | python
-    llama |= {"--activation_checkpoint.selective_ac_option": "op", "steps": 4}
+    llama = {"script": str(HERE / "titan.py"), "nproc_per_node": 8, "--training.seq_len": 8192} | python
+    llama |= {"--activation_checkpoint.selective_ac_option": "op"} | ALIKE
     tokens = "8192 * training_local_batch_size * world_size / parallelism_tensor_parallel_degree"
     batch = ["--training.local_batch_size"]
     studies = {
@@ -73,9 +79,10 @@ def main():
         "gpt-13b": text(
             SEQUENCES * 2048,
             {
-                "script": str(HERE.parents[2] / "examples" / "megatron_tp_pp.py"), "nproc_per_node": 8, "steps": 4,
-                "roles": "similar", "--layers": 40, "--hidden": 5120, "--inner": 20480, "--words": 50304,
+                "script": str(HERE.parents[2] / "examples" / "megatron_tp_pp.py"), "nproc_per_node": 8,
+                "roles": "similar", "--layers": LAYERS, "--hidden": 5120, "--inner": 20480, "--words": 50304,
             }
+            | ALIKE
             | python,
             gpt((8, 32, 256), (1, 2, 4, 8), (1, 2, 4, 8), (1, 2)),
         ),

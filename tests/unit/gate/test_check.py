@@ -13,7 +13,7 @@ import pytest
 from phantora_async import cli
 from phantora_async.api import running
 from phantora_async.api.results import Run
-from phantora_async.errors import ExitCode, OverBudget, RankDied, UsageError
+from phantora_async.errors import ExitCode, NotFoldable, OverBudget, RankDied, UsageError
 from phantora_async.gate import baseline, job_file
 
 from .test_budget import ended_early, report
@@ -183,6 +183,51 @@ def test_wrong_files_are_told_before_anything_starts(
         job_file.read(tmp_path / "budgets.toml")
     assert cli.run(["check", "budgets.toml"]) == ExitCode.USAGE
     assert ran == []
+
+
+REPLICAS = "model = DDP(model)\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "fold"),
+    [
+        (REPLICAS, "world_size = 8", "auto"),
+        (REPLICAS, 'world_size = 8\nfold = "none"', None),
+        (REPLICAS, 'world_size = 8\nfold = "dp=8"', "dp=8"),
+        (REPLICAS, "world_size = 2", None),  # the first and the last have processes anyway
+        (REPLICAS, 'world_size = 8\nfault = ["gpu rank=3 slower=2"]', None),
+        (REPLICAS + "if rank % 2: x()", "world_size = 8", None),
+        ("pass\n", "world_size = 8", None),  # nobody knows how it divides its work
+        ("pass\n", "world_size = 1024", None),
+    ],
+)
+def test_equal_ranks_are_folded(
+    ran: list[dict[str, Any]], tmp_path: Path, script: str, more: str, fold: str | None
+) -> None:
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "budgets.toml").write_text(f'[job.a]\nscript = "train.py"\nmax_memory = "80GiB"\n{more}\n')
+    (job,) = job_file.read(tmp_path / "budgets.toml")
+    assert job.options.fold == fold
+    assert job.folded == (fold == "auto")
+
+
+def test_what_cannot_be_folded_runs_with_all_processes(
+    ran: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(REPLICAS)
+    (tmp_path / "budgets.toml").write_text('[job.a]\nscript = "train.py"\nworld_size = 8\nmax_memory = "80GiB"\n')
+    asked: list[str | None] = []
+
+    def run(script: str, arguments: list[str], **options: Any) -> Run:
+        asked.append(options.get("fold"))
+        if asked == ["auto"]:
+            raise NotFoldable("rank 3 is a witness, and does something else")
+        return Run(_report(), Path("report.json"))
+
+    monkeypatch.setattr(running, "run", run)
+    assert cli.run(["check", "budgets.toml"]) == 0
+    assert asked == ["auto", None]
+    assert "a: again with a process for each rank" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ['script = "missing.py"', 'script = "train.py"\ncluster = "dgx-h1000"'])
