@@ -123,7 +123,8 @@ class BlockedRanks:
 
     def _sleeping(self, starved: int | None) -> list[int] | None:
         """Ranks that sleep; None if some rank can still run. `starved` is known to sleep."""
-        sleeping = []
+        sleeping: list[int] = []
+        waiting: list[int] = []
         quiet = True
         for rank in self._with_process:
             rank_info = self._fact_builder.rank_info[rank]
@@ -131,12 +132,11 @@ class BlockedRanks:
                 continue
             if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None
-            elif rank_info.questions:
-                quiet = quiet and not self._sleep_detector.runnable(rank, self._pids[rank])
             elif rank == starved or self._asleep(rank):
-                sleeping.append(rank)
+                (waiting if rank_info.questions else sleeping).append(rank)
             else:
                 quiet = False
+        quiet = quiet and self._sleep_detector.asleep_at_once({rank: self._pids[rank] for rank in sleeping + waiting})
         return sleeping if quiet else None
 
     def _stuck_s(self) -> float:
@@ -157,7 +157,8 @@ class BlockedRanks:
         pid = self._pids.get(rank)
         if pid is None:
             return False
-        least_s = AGAIN_S if self._sleep_detector.slept(rank) else FIRST_S
+        waits = self._fact_builder.rank_info[rank].questions
+        least_s = AGAIN_S if waits or self._sleep_detector.slept(rank) else FIRST_S
         return self._sleep_detector.look(rank, pid, int(least_s * 0.9e9))
 
     def _not_yet(self) -> Verdict:

@@ -38,6 +38,16 @@ class Thread:
     """A signal has stopped it (SIGSTOP and the like, or a debugger); it counts as sleeping."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the threads of a process and of its descendants did at some moment from `since_ns` to `until_ns`."""
+
+    threads: dict[int, Thread]
+    """By id."""
+    since_ns: int
+    until_ns: int
+
+
 class NotKnownYet(Exception):
     """What the threads of a process of another machine do has been asked: look again."""
 
@@ -45,8 +55,8 @@ class NotKnownYet(Exception):
 class Processes(Protocol):
     """Where threads are looked up."""
 
-    def threads(self, pid: int) -> dict[int, Thread] | None:
-        """Threads of the process and of its descendants, by id; None if the process has ended. Raises NotKnownYet."""
+    def look(self, pid: int) -> Seen | None:
+        """None if the process has ended. Raises NotKnownYet."""
 
     def now_ns(self) -> int:
         """Real time."""
@@ -57,7 +67,13 @@ class ProcFs:
     rank's descendant.
     """
 
+    def look(self, pid: int) -> Seen | None:
+        since_ns = self.now_ns()
+        threads = self.threads(pid)
+        return None if threads is None else Seen(threads, since_ns, self.now_ns())
+
     def threads(self, pid: int) -> dict[int, Thread] | None:
+        """None if the process has ended."""
         found: dict[int, Thread] = {}
         todo = [pid]
         while todo:
@@ -135,14 +151,30 @@ def _used_ns(threads: Mapping[int, Thread]) -> int:
 
 
 class _Look:
-    __slots__ = ("asleep", "at_ns", "awake_since_ns", "looks", "threads")
+    """What is known of a rank since it was first looked at, or since its last records."""
 
-    def __init__(self, at_ns: int, threads: dict[int, Thread]) -> None:
-        self.at_ns = at_ns
-        self.threads = threads
+    __slots__ = ("asleep", "awake_since_ns", "last", "looks", "restless", "seen", "still_from_ns")
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = self.last = seen
+        """At the last look that was compared with the one before; at the last of all."""
         self.looks = 0
         self.asleep = False
-        self.awake_since_ns = at_ns
+        self.restless = False
+        """It counts as asleep although a thread of its polls, or never sleeps."""
+        self.still_from_ns = seen.until_ns
+        """No thread has run, or waited for a processor, since then, up to the last look."""
+        self.awake_since_ns = seen.until_ns
+
+    def again(self, seen: Seen) -> None:
+        if any(
+            not thread.sleeping
+            or number not in self.last.threads
+            or self.last.threads[number].used_ns != thread.used_ns
+            for number, thread in seen.threads.items()
+        ):
+            self.still_from_ns = seen.until_ns
+        self.last = seen
 
 
 class SleepDetector:
@@ -152,30 +184,61 @@ class SleepDetector:
         self._processes = processes
         self._last: dict[int, _Look] = {}
         self._used_ns: dict[int, int] = {}
+        self._tries = 0
+        """How often no moment was found at which all slept, though each one did."""
 
     def forget(self, rank: int) -> None:
         """Records of the rank have arrived: what was seen before no longer counts."""
         self._last.pop(rank, None)
+        self._tries = 0
 
     def look(self, rank: int, pid: int, least_ns: int) -> bool:
-        """Has the rank slept since the last look, at least `least_ns` ago? The first look answers False."""
-        now_ns = self._processes.now_ns()
+        """Was the rank asleep between the last two looks at it, at least `least_ns` apart? See ``asleep_at_once``.
+        The first look answers False.
+        """
         last = self._last.get(rank)
-        if last is not None and now_ns - last.at_ns < least_ns:
-            return False
+        if last is not None and self._processes.now_ns() - last.seen.until_ns < least_ns:
+            return last.asleep
         try:
-            threads = self._processes.threads(pid)
+            seen = self._processes.look(pid)
         except NotKnownYet:
-            return False
-        if threads is None:
+            return last is not None and last.asleep
+        if seen is None:
             self.forget(rank)
             return False
-        self._used_ns[rank] = _used_ns(threads)
+        self._used_ns[rank] = _used_ns(seen.threads)
         if last is None:
-            self._last[rank] = _Look(now_ns, threads)
+            self._last[rank] = _Look(seen)
             return False
-        last.asleep = self._compare(last, threads, now_ns)
+        last.again(seen)
+        last.asleep = self._compare(last, seen)
         return last.asleep
+
+    def asleep_at_once(self, pids: Mapping[int, int]) -> bool:
+        """Was there a moment at which no thread of these ranks ran, among them such as serve others? Then none of the
+        ranks can wake up by what another one does. Ranks that slept one after the other may have woken each other.
+
+        `pids`: processes of ranks that ``look`` has found asleep. Looks at all of them once more: between two looks at
+        a thread that has used no processor time it has slept. Nothing is known of a rank with a thread that polls or
+        never sleeps; and the answer is True after some tries, because library threads may wake up all the time.
+        """
+        for rank, pid in pids.items():
+            try:
+                seen = self._processes.look(pid)
+            except NotKnownYet:
+                continue
+            if seen is None:
+                self.forget(rank)
+            elif rank in self._last:
+                self._last[rank].again(seen)
+        if not all(self.slept(rank) for rank in pids):
+            return False
+        looks = [look for rank in pids if not (look := self._last[rank]).restless]
+        if looks and max(look.still_from_ns for look in looks) > min(look.last.since_ns for look in looks):
+            self._tries += 1
+            return self._tries >= POLLING_LOOKS
+        self._tries = 0
+        return True
 
     def slept(self, rank: int) -> bool:
         """What the last look at the rank found."""
@@ -185,7 +248,7 @@ class SleepDetector:
     def stopped(self, rank: int) -> bool:
         """Had a signal stopped its process, or one below it, at the last look?"""
         last = self._last.get(rank)
-        return last is not None and any(thread.stopped for thread in last.threads.values() if thread.main)
+        return last is not None and any(thread.stopped for thread in last.last.threads.values() if thread.main)
 
     def used_ns(self) -> dict[int, int]:
         """Processor time that the main threads of each rank had used when it was last seen."""
@@ -194,31 +257,24 @@ class SleepDetector:
     def computes(self, pid: int) -> bool:
         """Does the process's first thread run, or wait for a processor, now?"""
         try:
-            first = (self._processes.threads(pid) or {}).get(pid)
+            seen = self._processes.look(pid)
         except NotKnownYet:
             return False
+        first = None if seen is None else seen.threads.get(pid)
         return first is not None and not first.sleeping
 
-    def runnable(self, rank: int, pid: int) -> bool:
-        """Does any thread run, or wait for a processor, now?"""
-        try:
-            threads = self._processes.threads(pid) or {}
-        except NotKnownYet:
-            return True
-        self._used_ns[rank] = _used_ns(threads)
-        return any(not thread.sleeping for thread in threads.values())
-
-    def _compare(self, last: _Look, threads: dict[int, Thread], now_ns: int) -> bool:
+    def _compare(self, last: _Look, seen: Seen) -> bool:
         """Is the rank asleep, by this look and those before? Remembers this look."""
-        for_ns = now_ns - last.at_ns
+        now_ns, threads = seen.until_ns, seen.threads
+        for_ns = now_ns - last.seen.until_ns
         stubborn = now_ns - last.awake_since_ns > STUBBORN_NS
         counted = {
             number: thread
             for number, thread in threads.items()
             if thread.main or not (stubborn or thread.name.startswith(SERVES))
         }
-        before = last.threads
-        last.threads, last.at_ns = threads, now_ns
+        before = last.seen.threads
+        last.seen = seen
         used_ns = sum(thread.used_ns - before[n].used_ns if n in before else for_ns for n, thread in counted.items())
         resting = stubborn or all(thread.sleeping for thread in threads.values())
         resting = resting and all(
@@ -231,8 +287,10 @@ class SleepDetector:
                 thread.main and n in before and thread.used_ns != before[n].used_ns for n, thread in counted.items()
             )
         ):
+            last.restless = stubborn
             return True
         if resting and used_ns <= for_ns * POLLING_SHARE:
+            last.restless = True
             last.looks += 1
             return last.looks >= POLLING_LOOKS
         last.looks = 0

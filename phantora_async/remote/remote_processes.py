@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from phantora_async.liveness.sleep_detector import NotKnownYet, ProcFs, Thread
+from phantora_async.liveness.sleep_detector import NotKnownYet, ProcFs, Seen, Thread
 
 _PID_BITS = 32
 
@@ -21,19 +21,20 @@ class RemoteProcesses:
     def __init__(self, ask: Callable[[int, int], None]) -> None:
         self._ask = ask
         self._here = ProcFs()
-        self._seen: dict[int, dict[int, Thread] | None] = {}
+        self._seen: dict[int, Seen | None] = {}
         """Answers that have not been used, by number of the process."""
-        self._asked: set[int] = set()
+        self._asked_ns: dict[int, int] = {}
+        """When a question left that has not been answered."""
 
-    def threads(self, pid: int) -> dict[int, Thread] | None:
+    def look(self, pid: int) -> Seen | None:
         """Raises NotKnownYet."""
         machine = (pid >> _PID_BITS) - 1
         if machine < 0:
-            return self._here.threads(pid)
+            return self._here.look(pid)
         if pid in self._seen:
             return self._seen.pop(pid)
-        if pid not in self._asked:
-            self._asked.add(pid)
+        if pid not in self._asked_ns:
+            self._asked_ns[pid] = self.now_ns()
             self._ask(machine, pid & ((1 << _PID_BITS) - 1))
         raise NotKnownYet
 
@@ -45,9 +46,14 @@ class RemoteProcesses:
         for other fields.
         """
         number = pid_of(machine, pid)
-        seen = None if threads is None else {int(thread): _thread(fields) for thread, fields in threads.items()}
-        self._asked.discard(number)
-        self._seen[number] = seen
+        asked_ns = self._asked_ns.pop(number, None)
+        if asked_ns is None:
+            return  # nobody asked
+        if threads is None:
+            self._seen[number] = None
+            return
+        seen = {int(thread): _thread(fields) for thread, fields in threads.items()}
+        self._seen[number] = Seen(seen, asked_ns, self.now_ns())
 
 
 def _thread(fields: Any) -> Thread:

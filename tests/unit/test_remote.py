@@ -170,14 +170,39 @@ def test_threads_of_another_machine_are_asked_for_and_used_once() -> None:
     detector = SleepDetector(processes)
     assert not detector.look(0, number, 0)
     with pytest.raises(NotKnownYet):
-        processes.threads(number)
+        processes.look(number)
     assert asked == [(1, 4711)], "one question at a time"
     sleeping = {"4711": ["python", True, True, 5_000, False]}
-    for _ in range(2):
-        processes.answered(1, 4711, sleeping)
-        slept = detector.look(0, number, 0)
-        assert not detector.look(0, number, 0), "an answer tells nothing twice"
-    assert slept
-    assert detector.runnable(0, number), "as long as it is not known"
+    processes.answered(1, 4711, sleeping)
+    assert not detector.look(0, number, 0), "the first look"
+    assert not detector.look(0, number, 0), "an answer tells nothing twice"
+    assert asked == [(1, 4711)] * 2
+    processes.answered(1, 4711, sleeping)
+    assert detector.look(0, number, 0)
+    with pytest.raises(NotKnownYet):
+        processes.look(number)
     processes.answered(1, 4711, None)
-    assert processes.threads(number) is None
+    assert processes.look(number) is None
+
+
+def test_machines_that_answer_late_are_not_asleep_at_once() -> None:
+    """Rank 0 slept before rank 1 was seen for the first time: in between rank 0 may have woken it."""
+    asked: list[int] = []
+    processes = RemoteProcesses(lambda machine, pid: asked.append(pid))
+    detector = SleepDetector(processes)
+    pids = {rank: pid_of(rank, rank + 1) for rank in range(2)}
+
+    def answer(rank: int) -> None:
+        assert asked.pop() == rank + 1
+        processes.answered(rank, rank + 1, {str(rank + 1): ["python", True, True, 5_000, False]})
+
+    def seen(rank: int) -> bool:
+        detector.look(rank, pids[rank], 0)
+        answer(rank)
+        return detector.look(rank, pids[rank], 0)
+
+    assert [seen(0), seen(0), seen(1), seen(1)] == [False, True, False, True]
+    assert not detector.asleep_at_once(pids)
+    for rank in (1, 0):
+        answer(rank)
+    assert detector.asleep_at_once(pids), "both have been asked before either has answered"

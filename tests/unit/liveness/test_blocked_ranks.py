@@ -9,7 +9,7 @@ import pytest
 from emu.contract import records
 from phantora_async.liveness import blocked_ranks
 from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
-from phantora_async.liveness.sleep_detector import Thread
+from phantora_async.liveness.sleep_detector import Seen, Thread
 from phantora_async.virtual_time import Stop, Timeline
 
 from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
@@ -31,8 +31,9 @@ class Machine:
         assert timeline.run(100) is Stop.STARVED
         self.blocked_ranks = BlockedRanks(timeline, fact_builder, {rank: rank + 1 for rank in range(ranks)}, self)
 
-    def threads(self, pid: int) -> dict[int, Thread] | None:
-        return {pid: Thread("python", True, True, self.used_ns if pid == 1 else self.others_used_ns)}
+    def look(self, pid: int) -> Seen:
+        threads = {pid: Thread("python", True, True, self.used_ns if pid == 1 else self.others_used_ns)}
+        return Seen(threads, self.now_ns(), self.now_ns())
 
     def now_ns(self) -> int:
         return int(self.now_s * 1e9)

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from emu.contract.definitions.thread_names import AWAKE, STANDS_FOR
-from phantora_async.liveness.sleep_detector import POLLING_LOOKS, STUBBORN_NS, ProcFs, SleepDetector, Thread
+from phantora_async.liveness.sleep_detector import POLLING_LOOKS, STUBBORN_NS, ProcFs, Seen, SleepDetector, Thread
 
 MS = 1_000_000
 LOOK = 50 * MS
@@ -25,8 +26,8 @@ class FakeProc:
         self.at_ns = 0
         self.now: dict[int, Thread] | None = {1: Thread("python", True, True, 500)}
 
-    def threads(self, pid: int) -> dict[int, Thread] | None:
-        return self.now
+    def look(self, pid: int) -> Seen | None:
+        return None if self.now is None else Seen(self.now, self.at_ns, self.at_ns)
 
     def now_ns(self) -> int:
         self.at_ns += LOOK
@@ -95,7 +96,6 @@ def test_a_thread_that_serves_a_message_at_this_moment_does(proc: FakeProc) -> N
     sleepers.look(0, 1, LOOK)
     proc.use(2, 0, sleeping=False)
     assert not sleepers.look(0, 1, LOOK)
-    assert sleepers.runnable(0, 1)
 
 
 def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_for_a_while(proc: FakeProc) -> None:
@@ -106,6 +106,82 @@ def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_for_a_while(proc:
         proc.use(2, LOOK, sleeping=False)
         looks += 1
     assert looks * LOOK >= STUBBORN_NS
+
+
+class TwoRanks:
+    """Ranks 0 and 1. A look takes a moment, at whose end the test may have a thread run."""
+
+    def __init__(self) -> None:
+        self.at_ns = 0
+        self.used_ns = {1: 500, 2: 500}
+        self.server_ns = 0
+        """Processor time of a thread of rank 0 that serves others."""
+        self.asleep = {1: True, 2: True}
+        self.then: Callable[[int], None] = lambda pid: None
+
+    def look(self, pid: int) -> Seen:
+        self.at_ns += 1
+        threads = {pid: Thread("python", True, self.asleep[pid], self.used_ns[pid])}
+        if pid == 1:
+            threads[9] = Thread("pt_tcpstore_uv", False, True, self.server_ns)
+        seen = Seen(threads, self.at_ns, self.at_ns + 1)
+        self.then(pid)
+        return seen
+
+    def now_ns(self) -> int:
+        return self.at_ns
+
+    def rest(self) -> None:
+        self.at_ns += LOOK
+
+
+PIDS = {0: 1, 1: 2}
+
+
+@pytest.fixture
+def two() -> tuple[TwoRanks, SleepDetector]:
+    """Each rank has been found asleep."""
+    ranks = TwoRanks()
+    sleepers = SleepDetector(ranks)
+    for found in (False, True):
+        assert [sleepers.look(rank, pid, 0) for rank, pid in PIDS.items()] == [found, found]
+        ranks.rest()
+    return ranks, sleepers
+
+
+def test_all_are_asleep_at_once(two: tuple[TwoRanks, SleepDetector]) -> None:
+    assert two[1].asleep_at_once(PIDS)
+
+
+def test_ranks_that_wake_each_other_in_turn_are_not_asleep_at_once(two: tuple[TwoRanks, SleepDetector]) -> None:
+    """Whichever is looked at sleeps, and works afterwards, until the other one is looked at."""
+    ranks, sleepers = two
+
+    def work(pid: int) -> None:
+        ranks.used_ns[pid] += 1
+
+    work(1)
+    ranks.then = work
+    for _ in range(3):
+        assert not sleepers.asleep_at_once(PIDS)
+    ranks.then = lambda pid: None
+    assert sleepers.asleep_at_once(PIDS) is False, "they have worked since the last look"
+    sleepers.forget(0)
+    assert not sleepers.asleep_at_once(PIDS), "rank 0 has not been looked at since its last records"
+
+
+def test_a_thread_that_has_served_a_message_may_have_woken_a_rank(two: tuple[TwoRanks, SleepDetector]) -> None:
+    ranks, sleepers = two
+    ranks.server_ns += 1
+    assert not sleepers.asleep_at_once(PIDS)
+    assert sleepers.asleep_at_once(PIDS)
+
+
+def test_threads_that_always_wake_up_hold_nobody_for_ever(two: tuple[TwoRanks, SleepDetector]) -> None:
+    ranks, sleepers = two
+    for expected in [False] * (POLLING_LOOKS - 1) + [True]:
+        ranks.server_ns += 1
+        assert sleepers.asleep_at_once(PIDS) is expected
 
 
 def test_a_process_that_has_gone_is_not_asleep(proc: FakeProc) -> None:
@@ -183,7 +259,6 @@ def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:
     try:
         child.stdout.readline()
         assert not any(sleepers.look(0, child.pid, 0) for _ in range(20))
-        assert sleepers.runnable(0, child.pid)
         child.stdin.write("\n")
         child.stdin.flush()
         child.stdout.readline()
