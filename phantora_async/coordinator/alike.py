@@ -26,6 +26,10 @@ Links = tuple[tuple[int, int], ...]
 """Numbers of links, and how many hops each carries."""
 
 
+DIFFERING = "collectives of replicas that were simulated as one took longer in some than in others"
+"""Of the warning: what was simulated says it, so that a replay has one of its own."""
+
+
 class _Together(NamedTuple):
     """Groups of collectives that move their data together."""
 
@@ -137,9 +141,8 @@ class AlikeCollectives:
         if not self.apart:
             return ""
         return (
-            f"--fold: {self.apart:,} collectives of replicas that were simulated as one took longer in some than in "
-            f"others, up to {self.most_apart_ns / 1e3:,.1f} µs; all were given the longest time; --replicas each "
-            "simulates each replica"
+            f"--fold: {self.apart:,} {DIFFERING}, up to {self.most_apart_ns / 1e3:,.1f} µs; all were given the longest "
+            "time; --replicas each simulates each replica"
         )
 
 

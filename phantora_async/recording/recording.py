@@ -140,8 +140,9 @@ class Recording:
                 tuple(Call(*map(int, call)) for call in kernel) for kernel in reader.list("kernels", MOST_ENTRIES)
             ]
             self.comms = {comm.id: comm for comm in map(_comm, reader.list("comms", MOST_ENTRIES))}
+            same: dict[tuple[int, ...], tuple[int, ...]] = {}  # all ranks are members of most: one object for all these
             self.creations = [
-                Creation(str(label), tuple(map(int, members)))
+                Creation(str(label), same.setdefault(found := tuple(map(int, members)), found))
                 for label, members in reader.list("creations", MOST_ENTRIES)
             ]
             self.sleeps = [OutsideSleep(*map(int, one)) for one in reader.list("waits", MOST_ENTRIES)]
@@ -177,8 +178,8 @@ class Recording:
         for kernel in self.kernels:
             for call in kernel:
                 check_call(call, ranks)
-        for creation in self.creations:
-            check_members(creation.members, ranks)
+        for members in {id(one.members): one.members for one in self.creations}.values():
+            check_members(members, ranks)
         if not all(one.rank in self._ranks and one.cause in {-1, *self._ranks} for one in self.sleeps):
             raise ValueError("a rank that is not there sleeps")
         if sum(abs(one.for_ns) for one in self.sleeps) > MOST_NS or any(one.for_ns < 0 for one in self.sleeps):

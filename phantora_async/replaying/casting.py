@@ -45,7 +45,10 @@ class _Casting:
         self._comms: dict[tuple[int, tuple[int, ...]], Comm] = {}
         self._ids: set[int] = set()
         self._next_id = max(recording.comms, default=0) + 1
-        self._creations: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._creations: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
+        """By place and identity of the members."""
+        self._images: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """The same object for equal members."""
         self._kernels = {kernel: number for number, kernel in enumerate(recording.kernels)}
         self._others: dict[tuple[tuple[int, int], ...], int] = {}
 
@@ -67,7 +70,10 @@ class _Casting:
         )
         tables = Recast(
             {comm.id: comm for comm in self._comms.values()},
-            [Creation(recorded.creations[place].label, members) for place, members in self._creations],
+            [
+                Creation(recorded.creations[place].label, members)
+                for (place, _), (_, members) in self._creations.items()
+            ],
             list(self._kernels),
             self._sleeps(sources),
             [dict(changed) for changed in self._others],
@@ -101,7 +107,8 @@ class _Casting:
             return members
         folding = self._recording.setup.folding
         assert folding is not None, "without folding, each rank has a part of its own"
-        return folding.image(members, source, rank)
+        image = folding.image(members, source, rank)
+        return self._images.setdefault(image, image)
 
     def _comm(self, recorded: Comm, source: int, rank: int) -> Comm:
         members = self._image(recorded.members, source, rank)
@@ -134,7 +141,8 @@ class _Casting:
 
     def _creation(self, place: int, source: int, rank: int) -> int:
         members = self._image(self._recording.creations[place].members, source, rank)
-        return self._creations.setdefault((place, members), len(self._creations))
+        number, _ = self._creations.setdefault((place, id(members)), (len(self._creations), members))
+        return number
 
     # ---- roots and peers -------------------------------------------------------------------------------------------
 

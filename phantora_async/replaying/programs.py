@@ -26,13 +26,15 @@ def tables_of(recording: Recording) -> Tables:
         for call in kernel
     ]
     begins = np.cumsum([0, *map(len, recording.kernels)])
+    members = {id(one.members): one.members for one in recording.creations}
+    asking = {number: len(recording.timelines.having(of_one)) for number, of_one in members.items()}
     return Tables(
         np.array(begins, np.int64),
         np.array(calls, np.int32).reshape(-1, 4),
         np.array(
             [len(comm.members if comm.callers is None else comm.callers) for comm in recording.comms.values()], np.int32
         ),
-        np.array([len(recording.timelines.having(one.members)) for one in recording.creations], np.int32),
+        np.array([asking[id(one.members)] for one in recording.creations], np.int32),
         len(recording.sleeps),
     )
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import netsim
 from emu.contract import records
+from phantora_async.coordinator.alike import DIFFERING
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
 from phantora_async.coordinator.whole_report import whole_report
@@ -199,7 +200,8 @@ def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetit
             except InternalError as error:
                 raise recording.damaged(str(error)) from None
     for text, ranks, count in recording.warnings:
-        fact_builder.warnings[text] = WarningCount(set(ranks), count)
+        if DIFFERING not in text:
+            fact_builder.warnings[text] = WarningCount(set(ranks), count)
     return fact_builder
 
 

@@ -10,8 +10,8 @@ A replay can say nothing of that, and stops.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,19 @@ _AXIS = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<size>\d+)")
 _EXAMPLE = "for example: --width dp=4096"
 
 
+@dataclass(slots=True)
+class _Grid:
+    """Recorded members of a communicator."""
+
+    members: tuple[int, ...]
+    along: list[list[int]]
+    """By axis: their coordinates, in their order."""
+    constant: list[int] | None = None
+    """Folded axes along which they have one coordinate; None: not looked at yet."""
+    images: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    """By the coordinates on these axes of whoever asks."""
+
+
 @dataclass(frozen=True)
 class Width:
     """From one mesh to another, which differs in the sizes of folded axes. Ranks that are apart are so in both."""
@@ -50,6 +63,8 @@ class Width:
     """By axis: the recorded coordinate of each that is apart; None: the axis is as it was."""
     others: tuple[int, ...]
     """By axis: the recorded coordinate of all that are not apart."""
+    _grids: dict[int, _Grid] = field(default_factory=dict, compare=False, repr=False)
+    """By identity of recorded members: many ranks ask about the same ones."""
 
     @cached_property
     def changed(self) -> tuple[int, ...]:
@@ -86,23 +101,40 @@ class Width:
         """Folded axes along which recorded members have one coordinate. Raises CannotFold."""
         return self.before.mesh.constant_axes(members)
 
-    def spans(self, members: Collection[int]) -> bool:
+    def spans(self, members: tuple[int, ...]) -> bool:
         """Do recorded members differ along an axis that has another size now?"""
-        mesh = self.before.mesh
-        return any(len({mesh.coordinate(member, at) for member in members}) > 1 for at in self.changed)
+        along = self._grid_of(members).along
+        return any(len(along[at]) > 1 for at in self.changed)
 
     def image(self, members: tuple[int, ...], rank: int) -> tuple[int, ...]:
         """The members of what `rank` has in the place of this recorded communicator, in its order. Raises
         CannotFold.
         """
-        before, now = self.before.mesh, self.now.mesh
-        along = [list(dict.fromkeys(before.coordinate(one, at) for one in members)) for at in range(len(before.axes))]
-        order = _nesting(before, members, along)
-        constant = self.constant(members)
+        now, grid = self.now.mesh, self._grid_of(members)
+        constant = self.constant(members) if grid.constant is None else grid.constant
+        grid.constant = constant
+        here = tuple(now.coordinate(rank, at) for at in constant)
+        image = grid.images.get(here)
+        if image is None:
+            image = grid.images[here] = self._image(grid, dict(zip(constant, here, strict=True)))
+        return image
+
+    def _grid_of(self, members: tuple[int, ...]) -> _Grid:
+        grid = self._grids.get(id(members))
+        if grid is None:
+            mesh = self.before.mesh
+            along = [list(dict.fromkeys(mesh.coordinate(one, at) for one in members)) for at in range(len(mesh.axes))]
+            grid = self._grids[id(members)] = _Grid(members, along)
+        return grid
+
+    def _image(self, grid: _Grid, constant: Mapping[int, int]) -> tuple[int, ...]:
+        """`constant`: coordinates on axes along which members do not differ."""
+        before, now, along = self.before.mesh, self.now.mesh, grid.along
+        order = _nesting(before, grid.members, along)
         ranges: list[Sequence[int]] = []
         for at, places in enumerate(self.places):
             if at in constant:
-                ranges.append([now.coordinate(rank, at)])
+                ranges.append([constant[at]])
             elif places is None:
                 ranges.append(along[at])
             elif along[at] == list(range(before.axes[at].size)):

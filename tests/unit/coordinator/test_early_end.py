@@ -100,3 +100,22 @@ def test_what_the_report_says_of_steps_that_are_too_slow() -> None:
             "stopped after step 7 by --max-step-time: 3 of the 5 steps that would count took 11.00 ms at least, of "
             "10.00 ms; figures of time are incomplete"
         )
+
+
+def test_a_look_at_ranks_that_share_a_timeline_is_one() -> None:
+    looks = []
+
+    class Watched:
+        rank, steps, clock_ns = 0, 3, 100
+
+        @property
+        def state(self) -> HostState:
+            looks[-1] += 1
+            return HostState.HELD
+
+    for replicas in (1, 1000):
+        looks.append(0)
+        watched = Watched()
+        timeline: Any = SimpleNamespace(hosts=(watched,) * replicas, own_hosts=(watched,), now_ns=0, limit_ns=NEVER)
+        assert EarlyEnd(replace(SPEC, steps=3), timeline).reached(Stop.DRAINED)
+    assert looks[0] == looks[1]

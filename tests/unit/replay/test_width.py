@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emu.contract import records
-from emu.contract.folding import CannotFold, Folding
+from emu.contract.folding import CannotFold, Folding, Mesh
 from emu.contract.records import NcclKind
 from phantora_async.cli import run
 from phantora_async.errors import ExitCode, PathChanged, UsageError
@@ -183,3 +183,25 @@ def test_one_broadcast_of_each_member_remains_so(recording: Recording) -> None:
     given, width = widened(setup(recording, "dp=8"), ["dp=16"])
     found = cast(recording, given.servers, Timelines(16, given.folding, given.servers), width)
     assert [call.root for call in found.kernels[-1]] == list(range(16))
+
+
+def test_members_are_looked_at_once_however_many_ranks_ask(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    width = width_of(recording, "dp=4,tp=2", "dp=64")
+    world = tuple(range(8))
+    looks = 0
+    coordinate = Mesh.coordinate
+
+    def counted(mesh: Mesh, rank: int, axis: int) -> int:
+        nonlocal looks
+        looks += 1
+        return coordinate(mesh, rank, axis)
+
+    monkeypatch.setattr(Mesh, "coordinate", counted)
+    images = [width.image(world, 0)]
+    first = looks
+    images += [width.image(world, rank) for rank in range(1, 128)]
+    assert all(image is images[0] for image in images)
+    assert len(images[0]) == 128
+    assert looks == first
