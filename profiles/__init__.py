@@ -26,7 +26,7 @@ from profiles.host import (
     host_toml,
     load_host,
 )
-from profiles.host_fit import Fit, fit
+from profiles.host_fit import Fit, fit, scale
 from profiles.timings.from_trace import times_of
 from profiles.timings.shipped import same_times, shipped_times
 from profiles.timings.table import Measured, Origin, Table, load_table, merged, save_table
@@ -75,6 +75,7 @@ __all__ = [
     "price_names",
     "same_times",
     "save_table",
+    "scale",
     "shipped_times",
     "times_of",
     "title",

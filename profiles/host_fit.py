@@ -76,6 +76,27 @@ def fit(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, de
     return Fit(costs, errors)
 
 
+def scale(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, detached_ns: Times | None) -> Fit:
+    """One factor for all costs of a host known before, or without `real_ns` for those of the program's own work: the
+    geometric mean of what the programs take over what they would take there. Raises ValueError if no program has both
+    counts and times.
+    """
+    timed = real_ns if real_ns is not None else detached_ns or {}
+    kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
+    known = {name: sum(counts[name].get(kind, 0.0) * prior_ns[kind] for kind in kinds) for name in counts}
+    ratios = {name: timed[name] / ns for name, ns in known.items() if name in timed and ns > 0}
+    if not ratios:
+        raise ValueError("no program has both counts and times")
+
+    def mean(names: Sequence[str]) -> float:
+        return float(np.exp(np.mean(np.log([ratios[name] for name in names]))))
+
+    factor = mean(list(ratios))
+    others = {name: [one for one in ratios if one != name] or [name] for name in ratios}
+    errors = {name: mean(others[name]) / ratio - 1 for name, ratio in ratios.items()}
+    return Fit({kind: ns * (factor if kind in kinds else 1.0) for kind, ns in prior_ns.items()}, errors)
+
+
 def _alike(one: Shares, other: Shares) -> bool:
     """Do both spend their time on the same kinds? A program is like itself."""
     return bool(one @ other >= ALIKE * np.sqrt((one @ one) * (other @ other)))

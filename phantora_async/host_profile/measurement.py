@@ -51,7 +51,8 @@ class Measurement:
     """Units of each kind in one run, by program."""
     real_ns: dict[str, float] | None
     """Nanoseconds of one run, by program; None without a GPU."""
-    detached_ns: dict[str, float]
+    detached_ns: dict[str, float] | None
+    """In front of a library that does nothing; None if only the GPU was asked."""
     fast: float
     """A tenth of the rounds took less than this times the median one: how steady the host was."""
     slow: float
@@ -60,26 +61,29 @@ class Measurement:
     """Programs that this PyTorch cannot run, and why."""
 
 
-def measure(python: Path, gpus: int, rounds: int, like: HostModel, say: Callable[[str], None]) -> Measurement:
+def measure(
+    python: Path, gpus: int, rounds: int, like: HostModel, say: Callable[[str], None], programs: Sequence[str] = ()
+) -> Measurement:
     """Takes about a minute. With several GPUs as many processes run at once, as in training. Work is counted as for
-    `like`. Raises EnvironmentUnusable.
+    `like`. Of `programs`, if any are named, only what they take as a whole is measured. Raises EnvironmentUnusable.
     """
     if not HOOK_LIBRARY.is_file():
         raise EnvironmentUnusable(f"the hook library {HOOK_LIBRARY} is missing", "build it: python emu/hook/build.py")
-    backend = "nccl" if gpus > 1 else "fake"
+    common = ["--backend", "nccl" if gpus > 1 else "fake", "--only", ",".join(programs)]
+    timed = [*common, "--rounds", str(rounds)]
     with tempfile.TemporaryDirectory(prefix="phantora-host-") as folder:
         say("counting each program's work")
-        [counted] = _run(python, ["count", "--backend", backend, *_hook(folder, "modelled", like)], [{}])
-        say("timing the programs in front of a library that does nothing")
-        alone: list[dict[str, str]] = [{} for _ in range(max(1, gpus))]
-        detached = _run(
-            python, ["detached", "--backend", backend, "--rounds", str(rounds), *_hook(folder, "none", like)], alone
-        )
+        [counted] = _run(python, ["count", *common, *_hook(folder, "modelled", like)], [{}])
+        detached: list[dict[str, Any]] = []
         real: list[dict[str, Any]] = []
+        if not (programs and gpus):
+            say("timing the programs in front of a library that does nothing")
+            alone: list[dict[str, str]] = [{} for _ in range(max(1, gpus))]
+            detached = _run(python, ["detached", *timed, *_hook(folder, "none", like)], alone)
         if gpus:
             say(f"timing the programs on {gpus} GPU{'s' if gpus > 1 else ''}")
             ranks = _torchrun(gpus) if gpus > 1 else [{}]
-            real = _run(python, ["real", "--backend", backend, "--rounds", str(rounds)], ranks)[:1]
+            real = _run(python, ["real", *timed], ranks)[:1]
     times = (real or detached)[0]
     return Measurement(
         MeasuredMachine(
@@ -88,7 +92,7 @@ def measure(python: Path, gpus: int, rounds: int, like: HostModel, say: Callable
         ),
         counted["counts"],
         _medians([real[0]["ns"]]) if real else None,
-        _medians([answer["ns"] for answer in detached]),
+        _medians([answer["ns"] for answer in detached]) if detached else None,
         *_steadiness(times["ns"]),
         failed=counted["failed"] | times["failed"],
     )  # fmt: skip

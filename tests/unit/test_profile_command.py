@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     asked: list[int] = []
 
     def measure(
-        python: Path, gpus: int, rounds: int, like: profiles.HostModel, say: Callable[[str], None]
+        python: Path,
+        gpus: int,
+        rounds: int,
+        like: profiles.HostModel,
+        say: Callable[[str], None],
+        programs: Sequence[str] = (),
     ) -> Measurement:
         asked.append(gpus)
         kinds = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
@@ -34,6 +39,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         }
         real = {name: 2 * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items()) for name, units in counts.items()}
         machine = MeasuredMachine("Xeon", 64, "6.1", "3.12.3", "2.11.0", "NVIDIA H200" if gpus else "", gpus)
+        if programs:
+            chosen = zip(programs, ("launch", "op"), strict=True)
+            counts = {program: counts[kind] | {"launch": 40.0} for program, kind in chosen}
+            real = {
+                name: 2 * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items()) for name, units in counts.items()
+            }
         return Measurement(machine, counts, real if gpus else None, work, 0.95, 1.2, {"p9": "RuntimeError: no"})
 
     monkeypatch.setattr(local_gpus, "names", lambda python: ["NVIDIA H200"] * 2)
@@ -57,6 +68,40 @@ def test_the_file_is_a_host_with_its_provenance(
     assert "left out: p9 (RuntimeError: no)" in said
     assert f"{path}: written after" in said
     assert "next: phantora-async profiles copy" in said
+
+
+def test_two_probes_give_the_known_host_times_a_factor(
+    measured: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    assert cli.run(["profile", "--host", "--quick", "--output", str(path)]) == 0
+    host = profiles.load_host(path)
+    assert host.cost_ns == pytest.approx({kind: 2 * ns for kind, ns in KNOWN.cost_ns.items()}, rel=0.01)
+    assert (host.spread.fast, host.spread.slow, host.spread.error) == (0.95, 1.2, 0.18)
+    assert "2 of emu.hostbench" in host.measured["programs"]
+    assert "costs of xeon-h200 times one factor" in host.measured["programs"]
+    assert "profile --host --quick" in path.read_text()
+
+
+def test_what_no_host_takes_is_not_written(
+    measured: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(profiles.host, "MOST_COST_NS", 10_000.0)
+    path = tmp_path / "mine.toml"
+    monkeypatch.setattr("phantora_async.commands.profiling.host.load_host", _bounded(path))
+    assert cli.run(["profile", "--host", "--output", str(path)]) == EnvironmentUnusable.exit_code
+    said = capsys.readouterr().err
+    assert "no host takes what was measured" in said
+    assert not path.exists()
+
+
+def _bounded(written: Path) -> Callable[[object], profiles.HostModel]:
+    """Reads the known host as it is, and what was written within MOST_COST_NS."""
+
+    def load(name: object) -> profiles.HostModel:
+        return profiles.load_host(written) if name == written else KNOWN
+
+    return load
 
 
 def test_without_a_gpu_the_file_says_whose_calls_it_has(

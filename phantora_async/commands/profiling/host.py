@@ -1,4 +1,5 @@
 """`profile --host` measures this machine's host in about a minute: what Python, PyTorch and the CUDA driver take here.
+`--quick` finds in seconds how fast it is compared with a host measured before.
 
 With GPUs the driver's calls are measured as well; without one they are taken from a host measured before.
 """
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from phantora_async.config import find_python
-from phantora_async.errors import NotWritten, UsageError
-from profiles import CALL_KINDS, WORK_KINDS, Fit, ProfileError, Spread, fit, host_toml, load_host
+from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
+from profiles import CALL_KINDS, WORK_KINDS, Fit, ProfileError, Spread, fit, host_toml, load_host, scale
 
 if TYPE_CHECKING:
     from phantora_async.host_profile import Measurement
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 OUTPUT = "host.toml"
 KNOWN_HOST = "xeon-h200"
 """Costs that the programs say little about stay near this host's."""
+PROBES = ("small_operators", "fsdp_optimizer")
+"""Of `--quick`: a loop of kernel launches, and a step of FSDP2 with its optimizer."""
+PROBES_ERROR = 0.10
+"""How far other programs are from the known host times the probes' factor, relative standard deviation."""
 DRIFT = 0.15
 """How much a host's speed changes between its measurement and a job, relative standard deviation: docs/host.md."""
 
@@ -31,6 +36,11 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--host", action="store_true", help=f"measure the host, into {OUTPUT} unless -o names a file")
     group.add_argument(
         "--rounds", type=int, default=20, help="how many times each program is timed (default: %(default)s)"
+    )
+    group.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"with two programs only: all costs are those of {KNOWN_HOST} times a factor",
     )
     group.add_argument("--gpus", type=int, metavar="N", help="use N GPUs (default: all, 8 at most; 0: none)")
 
@@ -54,24 +64,40 @@ def run(given: argparse.Namespace) -> int:
         known = load_host(KNOWN_HOST)
     except ProfileError as error:
         raise UsageError(str(error)) from None
+    command = f"phantora-async profile --host{' --quick' if given.quick else ''}"
     began = time.monotonic()
     measured = measure(
-        python, gpus, given.rounds, known, lambda what: print(f"{what} ...", file=sys.stderr, flush=True)
+        python,
+        gpus,
+        given.rounds,
+        known,
+        lambda what: print(f"{what} ...", file=sys.stderr, flush=True),
+        PROBES if given.quick else (),
     )
-    found = fit(measured.counts, known.cost_ns, measured.real_ns, measured.detached_ns)
+    try:
+        found = (scale if given.quick else fit)(measured.counts, known.cost_ns, measured.real_ns, measured.detached_ns)
+    except ValueError as fault:
+        why = "\n".join(f"{name}: {reason}" for name, reason in measured.failed.items())
+        raise EnvironmentUnusable(f"the host's programs cannot be timed: {fault}", details=why) from None
+    off = max(found.error, PROBES_ERROR) if given.quick else found.error
     try:
         target.write_text(
             host_toml(
                 found.cost_ns,
-                Spread(measured.fast, measured.slow, hypot(found.error, DRIFT)),
-                provenance(measured, given.rounds),
+                Spread(measured.fast, measured.slow, hypot(off, DRIFT)),
+                provenance(measured, given.rounds, given.quick),
                 like=known,
-                comment=f"Measured by phantora-async profile --host on {date.today().isoformat()}.",
+                comment=f"Measured by {command} on {date.today().isoformat()}.",
             )
         )
         load_host(target)
     except OSError as error:
         raise NotWritten(f"{target}: {error.strerror}") from None
+    except ProfileError as error:
+        target.unlink(missing_ok=True)
+        raise EnvironmentUnusable(
+            f"no host takes what was measured: {error}", "measure while the machine does no other work"
+        ) from None
     print(summary(measured, found, known.cost_ns))
     print(f"{target}: written after {time.monotonic() - began:.0f} s")
     print(
@@ -80,8 +106,9 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def provenance(measured: Measurement, rounds: int) -> dict[str, str]:
+def provenance(measured: Measurement, rounds: int, quick: bool) -> dict[str, str]:
     machine = measured.machine
+    scaled = f"; costs of {KNOWN_HOST} times one factor" if quick else ""
     known = f"calls as on {KNOWN_HOST}: no GPU here" if not machine.gpus else "calls measured"
     if machine.gpus == 1:
         known += f", but nccl as on {KNOWN_HOST}: one GPU"
@@ -92,7 +119,7 @@ def provenance(measured: Measurement, rounds: int) -> dict[str, str]:
         "torch": machine.torch,
         "gpu": f"{machine.gpus} x {machine.gpu}" if machine.gpus else "none",
         "date": date.today().isoformat(),
-        "programs": f"{len(measured.counts)} of emu.hostbench, median of {rounds} rounds; {known}",
+        "programs": f"{len(measured.counts)} of emu.hostbench, median of {rounds} rounds; {known}{scaled}",
     }
 
 

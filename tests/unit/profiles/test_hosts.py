@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import profiles
-from profiles.host_fit import fit
+from profiles.host_fit import fit, scale
 from profiles.tools.host_error import expected, machines
 
 KINDS = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
@@ -133,6 +133,28 @@ def test_the_error_is_that_of_programs_left_out() -> None:
     assert fit({"p1": counts["p1"]}, KNOWN.cost_ns, times, None).errors.keys() == {"p1"}
     with pytest.raises(ValueError, match="no program"):
         fit(counts, KNOWN.cost_ns, {}, None)
+
+
+def test_one_factor_for_all_costs_is_the_mean_of_the_programs() -> None:
+    counts = programs(2)
+    times = {name: f * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items())
+             for f, (name, units) in zip((0.5, 2.0), counts.items(), strict=True)}  # fmt: skip
+    found = scale(counts, KNOWN.cost_ns, times, None)
+    assert found.cost_ns == pytest.approx(KNOWN.cost_ns)
+    assert found.errors == pytest.approx({"p0": 3.0, "p1": -0.75})
+    alone = scale(counts, KNOWN.cost_ns, None, timed(counts, KNOWN.cost_ns, profiles.WORK_KINDS) | {"p2": 1.0})
+    assert alone.cost_ns == pytest.approx(KNOWN.cost_ns)
+    with pytest.raises(ValueError, match="no program"):
+        scale(counts, KNOWN.cost_ns, {}, None)
+
+
+def test_one_program_that_is_far_off_does_not_make_the_error() -> None:
+    errors = {f"p{n}": 0.1 * (-1) ** n for n in range(20)}
+    usual = profiles.Fit({}, errors).error
+    assert usual == pytest.approx(0.1)
+    assert profiles.Fit({}, errors | {"tables": 4.0}).error == pytest.approx(
+        (0.1 * 0.1 * 20 / 21 + 0.44478**2 / 21) ** 0.5
+    )
 
 
 def test_the_only_program_with_a_kind_says_nothing_about_the_error() -> None:
