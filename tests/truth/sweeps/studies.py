@@ -16,7 +16,7 @@ SEQUENCES = 64
 LAYERS = 40
 """Of the GPT."""
 ALIKE = {"fold_apart": "none", "witnesses": 0, "steps": 3}
-"""Each role has one process, and nothing is checked: docs/data/sweep.md says which witnesses did it before."""
+"""Each role has one process, and nothing is checked: docs/data/sweep.md says what witnesses found."""
 
 
 def titan(sizes, tps, batches, recomputes):
