@@ -211,6 +211,8 @@ class NotFoldable(RunFailure):
     kind = "not_foldable"
     finer = ""
     """A mesh, as `--fold` takes it, by which the same program may be folded. Empty: none is known."""
+    needs_each = False
+    """It may be folded if each replica is simulated."""
 
 
 class Stalled(RunFailure):

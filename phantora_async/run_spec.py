@@ -81,6 +81,8 @@ class RunSpec:
     """Which ranks have processes; None: all."""
     share_timelines: bool = False
     """Ranks of a folded run to which the same happens are simulated once."""
+    each_if_they_differ: bool = False
+    """The run ends if not quite the same happens to them, and is done again with each of them simulated."""
     compile_locks: Path | None = None
     """Folder of the files that ranks lock while they compile."""
     record: Path | None = None

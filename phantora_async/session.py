@@ -185,6 +185,7 @@ class Session:
             servers=config.servers,
             folding=config.folding,
             share_timelines=config.share_timelines,
+            each_if_they_differ=config.each_if_they_differ,
             gpu=config.gpu,
             cluster=config.cluster,
             host=config.host,

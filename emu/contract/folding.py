@@ -106,15 +106,17 @@ class Mesh:
                 names.append(f"{axis.name} {first}{f'-{last}' if last > first else ''}")
         return ", ".join(names)
 
-    def _axes(self, folded: bool) -> list[int]:
-        return [at for at, axis in enumerate(self.axes) if axis.folded == folded]
+    @cached_property
+    def folded_axes(self) -> tuple[int, ...]:
+        """Their numbers."""
+        return tuple(at for at, axis in enumerate(self.axes) if axis.folded)
 
     def constant_axes(self, members: Collection[int]) -> list[int]:
         """Folded axes along which the members of a communicator have one coordinate. Raises CannotFold if they have
         some coordinates of a folded axis, but not all.
         """
         constant = []
-        for at in self._axes(folded=True):
+        for at in self.folded_axes:
             axis, seen = self.axes[at], {self.coordinate(rank, at) for rank in members}
             if axis.size == 1 or len(seen) == axis.size:
                 continue
@@ -140,7 +142,7 @@ class Mesh:
         they differ: coordinates from which on they are not as at the one before. `kinds`: by member.
         """
         found: dict[int, set[int]] = {}
-        for at in self._axes(folded=True):
+        for at in self.folded_axes:
             at_each: dict[int, list[Any]] = {}
             for rank, kind in zip(members, kinds, strict=True):
                 at_each.setdefault(self.coordinate(rank, at), []).append(kind)
@@ -155,7 +157,7 @@ class Mesh:
 
     def moved(self, peer: int, rank: int, to: int) -> int:
         """Where `to` finds the rank that is to it what `peer` is to `rank`. Folded axes are rings."""
-        for at in self._axes(folded=True):
+        for at in self.folded_axes:
             here, size = self.coordinate(peer, at), self.axes[at].size
             there = (here + self.coordinate(to, at) - self.coordinate(rank, at)) % size
             peer += (there - here) * self.strides[at]

@@ -37,8 +37,6 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
 
     changes.install("folded groups", change)
     changes.install("uneven shards", Shards(ranks).change)
-    if simulated is not None:
-        _replace(dist.distributed_c10d.new_group, functools.partial(_leaving_out, ranks, hook))
     _replace(dist.distributed_c10d.split_group, functools.partial(_noting_parts, ranks, hook))
     _replace(dist.distributed_c10d.monitored_barrier, lambda real: _monitored_barrier)
     return ranks
@@ -51,29 +49,6 @@ def _replace(real: Any, change: Callable[[Any], Any]) -> None:
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get(name) is real:
             module.__dict__[name] = changed
-
-
-def _leaving_out(ranks: FoldedRanks, hook: Hook, real: Any) -> Any:
-    """Nobody makes groups of ranks that are not simulated: their number grows with the world. All processes agree on
-    which these are. What such a call takes is what the last one did that made a group of others.
-    """
-    taken_ns = 0
-
-    def new_group(members: Sequence[int] | None = None, *rest: Any, **options: Any) -> Any:
-        import torch.distributed as dist
-
-        nonlocal taken_ns
-        members = options.pop("ranks", members)
-        if ranks.leaves_out(members):
-            hook.host_works_ns(taken_ns)
-            return dist.GroupMember.NON_GROUP_MEMBER
-        began_ns = hook.host_clock_ns()
-        group = real(members, *rest, **options)
-        if group is dist.GroupMember.NON_GROUP_MEMBER:
-            taken_ns = hook.host_clock_ns() - began_ns
-        return group
-
-    return new_group
 
 
 def _noting_members(ranks: FoldedRanks, hook: Hook, real: Any) -> Any:

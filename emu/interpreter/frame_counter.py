@@ -109,6 +109,7 @@ def rules() -> list[tuple[str, str, int]]:
         (os.path.join(OUR_FOLDER, "reads", "uncomputed.py"), "", ASIDE),
         *((os.path.join(OUR_FOLDER, "folding", f"{name}.py"), "", ASIDE) for name in _FOLDING),
         (os.path.join(OUR_FOLDER, "folding", "shards.py"), "Shards.note", ASIDE),
+        (os.path.join(OUR_FOLDER, "clock", "new_groups.py"), "aside", ASIDE),
         (os.path.join(OUR_FOLDER, "hostbench", "__main__.py"), "", FREE),
         (os.path.join(OUR_FOLDER, "hostbench", ""), "", COUNTED),
         (OUR_FOLDER + "/", "", OURS),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..clock import barriers, rendezvous, time_functions, timeouts
+from ..clock import barriers, new_groups, rendezvous, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
@@ -132,6 +132,7 @@ def prepare(job: Job) -> Prepared:
     barriers.install()
     rendezvous.install()
     folded = _fold(job, hook)
+    new_groups.install(hook, folded.leaves_out if folded is not None else None)
     processors.Processors(job.cpus).install(imports.when_imported)
     clock, ranges = VirtualClock(hook), NvtxRanges(hook)
     time_functions.install(clock)

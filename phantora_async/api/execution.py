@@ -78,15 +78,28 @@ class Executed:
 def execute(options: RunOptions) -> Executed:
     """Runs the script to its end and writes the report. Raises PhantoraError if there is nothing to report.
 
-    A folded run that finds that its mesh needs parts is done again with these.
+    A folded run that finds that its mesh needs parts is done again with these; one whose replicas differ, with each of
+    them simulated, if they are few.
     """
     executed = _once(options)
-    while isinstance(executed.run_failure, NotFoldable) and (finer := executed.run_failure.finer):
-        print(f"phantora-async: {executed.run_failure.message}: again with --fold '{finer}'", file=sys.stderr)
-        options = dataclasses.replace(options, fold=finer)
+    while (changes := _otherwise(executed)) is not None:
+        assert executed.run_failure is not None
+        told = " ".join(f"--{name} '{text}'" for name, text in changes.items())
+        print(f"phantora-async: {executed.run_failure.message}: again with {told}", file=sys.stderr)
+        options = dataclasses.replace(options, **changes)
         executed.config.claimed.lock.close()
         executed = _once(options)
     return executed
+
+
+def _otherwise(executed: Executed) -> dict[str, Any] | None:
+    """Options with which the run can be folded; None: it was, or cannot be."""
+    failure = executed.run_failure
+    if not isinstance(failure, NotFoldable):
+        return None
+    if failure.finer:
+        return {"fold": failure.finer}
+    return {"replicas": "each"} if failure.needs_each and executed.config.each_if_they_differ else None
 
 
 def _once(options: RunOptions) -> Executed:

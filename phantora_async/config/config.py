@@ -139,8 +139,11 @@ class Config:
     budget: Limits = field(default_factory=lambda: Limits({}))
     """What the report is held against."""
     folding: Folding | None = None
-    share_timelines: bool = False
     """Which ranks have processes; None: all."""
+    share_timelines: bool = False
+    """Ranks of a folded run to which the same happens are simulated once."""
+    each_if_they_differ: bool = False
+    """The run is done again with each of them simulated, if not quite the same happens to them."""
 
     @property
     def processes(self) -> int:

@@ -10,14 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from phantora_async.errors import UsageError
-from phantora_async.faults import Death, EccRetry, Fault, FlappingLink, SlowGpu, SlowLink, SlowLoader
-from phantora_async.folding import Folding, Underivable, derived, mesh_of, named_ranks, tells_ranks_apart
+from phantora_async.faults import Death, EccRetry, Fault, FlappingLink, SlowGpu, SlowLink, SlowLoader, paces_of
+from phantora_async.folding import Folding, Mesh, Underivable, derived, mesh_of, named_ranks, tells_ranks_apart
 from phantora_async.options import RunOptions
 from phantora_async.wording import named
 
 NOBODY = "none"
 FIRST_AND_LAST = "0,-1"
-"""The default of --fold-apart, to which ranks are added that the script names."""
+"""The default of --fold-apart, to which ranks are added that the script names, and in small runs first replicas."""
+MOST_FIRST_REPLICAS = 32
 AUTO = "auto"
 SIMILAR = "similar"
 WITNESSES = 1
@@ -27,12 +28,12 @@ MOST_UNFOLDED = 256
 
 
 def folding_of(
-    given: RunOptions, world_size: int, faults: Sequence[Fault] = ()
+    given: RunOptions, servers: Sequence[int], faults: Sequence[Fault] = ()
 ) -> tuple[Folding | None, tuple[str, ...]]:
-    """Which ranks have processes; None if all have. With it remarks for the user. Raises UsageError.
-
-    Ranks whose GPU a fault slows are apart: they get other answers to questions such as whether work is complete.
+    """Which ranks have processes; None if all have. With it remarks for the user. Raises UsageError. `servers`: GPUs of
+    each.
     """
+    world_size = sum(servers)
     if given.fold is None:
         for option, value in (("--witnesses", given.witnesses), ("--roles", given.roles)):
             if value is not None:
@@ -63,21 +64,22 @@ def folding_of(
     if given.fold_apart == FIRST_AND_LAST:
         named_in_text = named_ranks(_text_of(given), world_size) - apart
         apart |= named_in_text
+        apart |= first_replicas(mesh)
         if named_in_text:
             have = f"{named(sorted(named_in_text))} {'has' if len(named_in_text) == 1 else 'have'}"
             remarks += (f"--fold: {have} a process, because the script compares a rank with that number",)
-    apart |= {fault.rank for fault in faults if isinstance(fault, SlowGpu | EccRetry)}
+    apart |= _slowed(mesh, servers, faults)
     drawn = witnesses_of(given, Folding(mesh, apart))
     folding = Folding(mesh, apart | drawn, drawn, given.roles == SIMILAR)
     return folding, (*remarks, unchecked(folding))
 
 
-def folds_by_itself(given: RunOptions, world_size: int) -> bool:
+def folds_by_itself(given: RunOptions, servers: Sequence[int]) -> bool:
     """Does `--fold auto` leave processes out, and does the script's text nothing with the rank that gives each rank
     another task? Raises UsageError.
     """
-    folding, _ = folding_of(replace(given, fold=AUTO), world_size)
-    return folding is not None and len(folding.live) < world_size and not tells_ranks_apart(_text_of(given))
+    folding, _ = folding_of(replace(given, fold=AUTO), servers)
+    return folding is not None and len(folding.live) < sum(servers) and not tells_ranks_apart(_text_of(given))
 
 
 def _text_of(given: RunOptions) -> str:
@@ -120,6 +122,33 @@ def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence
     if needs and given.replicas == "shared":
         raise UsageError(f"--replicas shared and {needs[0]} exclude each other", "--replicas each simulates each rank")
     return not needs and given.replicas != "each"
+
+
+def first_replicas(mesh: Mesh) -> frozenset[int]:
+    """The first rank of each role, in runs that could be done unfolded, if they are few: programs log on these."""
+    if mesh.world_size > MOST_UNFOLDED:
+        return frozenset()
+    ranks = range(mesh.world_size)
+    found = [rank for rank in ranks if not any(mesh.coordinate(rank, at) for at in mesh.folded_axes)]
+    return frozenset(found if len(found) <= MOST_FIRST_REPLICAS else ())
+
+
+def each_if_they_differ(given: RunOptions, folding: Folding | None, shared: bool) -> bool:
+    """Is the run done again with each replica simulated, if they turn out not to be alike?"""
+    return shared and given.replicas is None and folding is not None and folding.mesh.world_size <= MOST_UNFOLDED
+
+
+def _slowed(mesh: Mesh, servers: Sequence[int], faults: Sequence[Fault]) -> frozenset[int]:
+    """Ranks that get other answers than their role to questions such as whether work is complete: those whose GPU a
+    fault slows, and in small runs those whose host is slow, and whoever waits for any of these in its own replica.
+    """
+    slow = frozenset(fault.rank for fault in faults if isinstance(fault, SlowGpu | EccRetry))
+    if mesh.world_size > MOST_UNFOLDED:
+        return slow
+    folded = mesh.folded_axes
+    replicas = {tuple(mesh.coordinate(rank, at) for at in folded) for rank in paces_of(faults, servers).ranks}
+    ranks = range(mesh.world_size)
+    return slow.union(rank for rank in ranks if tuple(mesh.coordinate(rank, at) for at in folded) in replicas)
 
 
 def unchecked(folding: Folding) -> str:

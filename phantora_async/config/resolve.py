@@ -12,7 +12,7 @@ from phantora_async.budget import Limits
 from phantora_async.config import launchers
 from phantora_async.config.config import Config
 from phantora_async.config.display import shown_ranks_of, ui_of
-from phantora_async.config.folding import folding_of, share_timelines
+from phantora_async.config.folding import each_if_they_differ, folding_of, share_timelines
 from phantora_async.config.limits import check_waits, steps_of, until_ns_of
 from phantora_async.config.outputs import (
     RECORDED,
@@ -50,7 +50,8 @@ def resolve(options: RunOptions) -> Config:
     level = isolation_of(given, len(servers))
     nccl, remarks = nccl_settings(cluster, len(servers))
     faults = given_faults(given.fault, _path(given.faults), servers, cluster)
-    folding, folding_remarks = folding_of(given, sum(servers), faults)
+    folding, folding_remarks = folding_of(given, servers, faults)
+    shared = share_timelines(given, folding, faults)
     check_deaths(faults, servers, folding, given.launcher)
     if given.launcher and given.module:
         raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
@@ -125,7 +126,8 @@ def resolve(options: RunOptions) -> Config:
         record=record,
         budget=budget,
         folding=folding,
-        share_timelines=share_timelines(given, folding, faults),
+        share_timelines=shared,
+        each_if_they_differ=each_if_they_differ(given, folding, shared),
     )
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from emu.contract.records import NcclKind
 from netsim import Group, Topology
 from netsim.collectives import Plan, between
+from phantora_async.errors import NotFoldable
 from phantora_async.virtual_time.facts import Collective
 
 Planner = Callable[[Collective, int], Plan]
@@ -51,6 +52,8 @@ class AlikeCollectives:
         """By members and links of a group: those of all such groups."""
         self._together: dict[tuple[object, ...], _Together | None] = {}
         """By members and identity of a group's links; None: they do not all move the same data."""
+        self.must_be_alike = False
+        """``note`` raises NotFoldable if they are not."""
         self.apart = 0
         """Collectives that were complete at other instants than those which stand for them."""
         self.most_apart_ns = 0
@@ -133,6 +136,10 @@ class AlikeCollectives:
     def note(self, done_ns: Sequence[int]) -> None:
         """When those that moved their data were complete."""
         apart_ns = max(done_ns) - min(done_ns)
+        if apart_ns and self.must_be_alike:
+            failure = NotFoldable(f"collectives of replicas end {apart_ns / 1e3:,.1f} µs apart on this network")
+            failure.needs_each = True
+            raise failure
         self.apart += apart_ns > 0
         self.most_apart_ns = max(self.most_apart_ns, apart_ns)
 

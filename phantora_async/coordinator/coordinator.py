@@ -62,6 +62,7 @@ class Coordinator:
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         network = network_of(spec, spec.cluster)
+        network.alike.must_be_alike = spec.each_if_they_differ
         optimistic = spec.clock == "optimistic"
         paces = paces_of(spec.faults, spec.servers)
         folding = spec.folding

@@ -136,8 +136,8 @@ def _folded(job: Job) -> Job:
     if any(name in given for name in NOT_WITH_AUTO) or job.options.clock == "optimistic":
         return job
     try:
-        gpus = sum(servers_of(job.options, load_cluster(job.options.cluster)))
-        if not folds_by_itself(job.options, gpus):
+        servers = servers_of(job.options, load_cluster(job.options.cluster))
+        if not folds_by_itself(job.options, servers):
             return job
     except (UsageError, ProfileError):
         return job  # `check_options` says what is wrong, if it is not the mesh

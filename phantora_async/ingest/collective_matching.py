@@ -90,9 +90,11 @@ class CollectiveMatching:
         except CannotFold:
             alike = False
         if not alike:
-            raise NotFoldable(
+            failure = NotFoldable(
                 f"rank {sender} sends to rank {receiver}, along a folded axis: --replicas each simulates both"
             )
+            failure.needs_each = True
+            raise failure
         return offsets
 
     def _collective(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:

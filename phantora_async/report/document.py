@@ -116,6 +116,11 @@ def _kept(fact_builder: FactBuilder) -> Document | None:
     return {"peak_nbytes": kept.peak, "limit_nbytes": kept.budget, "refused_nbytes": kept.refused}
 
 
+def _played(spec: RunSpec, rank: int) -> int:
+    """For how many ranks this one's process stands, with its own."""
+    return 1 if spec.folding is None else 1 + len(spec.folding.mirrored.get(rank, ()))
+
+
 def _rank_cpu(spec: RunSpec, fact_builder: FactBuilder) -> Document:
     """Processor time of the ranks that have ended by themselves, all together. `hook_s`: of the hook library's own
     threads, part of the others.
@@ -210,7 +215,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "checkpoints": checkpoints,
         "stated_values": stated_document(spec.values, fact_builder.reads),
         "decided": decided_document(fact_builder.reads),
-        "overflow_checks": sum(fact_builder.reads.checks.values()),
+        "overflow_checks": sum(reads * _played(spec, rank) for rank, reads in fact_builder.reads.checks.items()),
         "warnings": warnings,
         "warnings_left_out": max(len(fact_builder.warnings) - MOST_WARNINGS, 0),
         "ranks": ranks,

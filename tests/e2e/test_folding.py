@@ -96,18 +96,15 @@ def test_context_parallel_ranks(run: Run) -> None:
 
 @pytest.mark.thorough
 def test_megatron_s_pipelines(run: Run) -> None:
-    """Steps and ranks are as without folding; the start is not, because groups of mirrored ranks are made otherwise."""
+    """Their groups are made by many calls of `new_group`, in each of which some ranks are members."""
     folded, whole = megatron(run, "1")
-    assert folded.simulated["step"] | {"from_ns": 0} == whole.simulated["step"] | {"from_ns": 0}
-    assert folded.simulated["ranks"] == whole.simulated["ranks"]
+    assert folded.simulated == whole.simulated
 
 
 @pytest.mark.thorough
 def test_megatron_s_interleaved_pipelines(run: Run) -> None:
-    """The other start is still seen in the first step that is timed (docs/data/folding.md), and in no later one."""
-    folded, whole = (done.simulated["step"]["each_ns"] for done in megatron(run, "2"))
-    assert folded[1:] == whole[1:]
-    assert abs(folded[0] - whole[0]) < 1_000
+    folded, whole = megatron(run, "2")
+    assert folded.simulated == whole.simulated
 
 
 def megatron(run: Run, virtual: str) -> tuple[Finished, Finished]:

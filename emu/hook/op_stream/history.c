@@ -116,6 +116,8 @@ static owner owner_of(const void *address) {
     return (owner)(found >> SHIFT);
 }
 
+bool ph_history_is_torchs(const void *address) { return owner_of(address) == TORCHS; }
+
 static _Thread_local int python_asks;
 
 /* by = 1: what the thread asks from now on, Python code has asked for (Work.is_completed); -1: the end of that. */

@@ -22,6 +22,8 @@ void ph_history_flush(void);
 
 /* Without the record lock: the calling thread is about to ask a question of the op stream. */
 void ph_history_asks(void);
+/* Is there C++ code of PyTorch's, not of its Python side? */
+bool ph_history_is_torchs(const void *address);
 /* Without the record lock: the program asks how much memory is free. */
 void ph_history_looked(int device);
 

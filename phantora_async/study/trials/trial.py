@@ -47,13 +47,18 @@ class Trial:
         return load_gpu(self.options.gpu or load_cluster(self.options.cluster).gpu)
 
     @cached_property
+    def servers(self) -> tuple[int, ...]:
+        """GPUs of each."""
+        return servers_of(self.options, load_cluster(self.options.cluster))
+
+    @property
     def gpus(self) -> int:
-        return sum(servers_of(self.options, load_cluster(self.options.cluster)))
+        return sum(self.servers)
 
     @cached_property
     def ranks(self) -> int:
         """Processes that a run of it has here."""
-        folding, _ = folding_of(self.options, self.gpus)
+        folding, _ = folding_of(self.options, self.servers)
         return self.gpus if folding is None else len(folding.live)
 
     @cached_property
@@ -62,10 +67,9 @@ class Trial:
         kernels by the compute capability, and ranks are told how many GPUs their server has.
         """
         given = {name: value for name, value in self.options.given().items() if name not in OF_MACHINE}
-        servers = servers_of(self.options, load_cluster(self.options.cluster))
         return _digest(
             [
-                self._what, given, sorted(self.environment.items()), servers, self.recordable,
+                self._what, given, sorted(self.environment.items()), self.servers, self.recordable,
                 (self.gpu.cc_major, self.gpu.cc_minor),
             ]
         )  # fmt: skip
