@@ -146,11 +146,12 @@ class MemoryHeld(NamedTuple):
     failures: int
     missing_site: int
     allocations: int
+    least: int
     points: int
     pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, device: int, entries: int, allocated: int, reserved: int, missing: int, missing_allocated: int, missing_reserved: int, failures: int, missing_site: int, allocations: int, points: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, device: int, entries: int, allocated: int, reserved: int, missing: int, missing_allocated: int, missing_reserved: int, failures: int, missing_site: int, allocations: int, least: int, points: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class MemoryHolder(NamedTuple):
     nbytes: int
@@ -883,11 +884,12 @@ class Query(NamedTuple):
     host_ns: int
     qid: int
     recording: int
+    since_ns: int
     scope: int
     stream: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, recording: int, scope: int, stream: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, recording: int, since_ns: int, scope: int, stream: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Done(NamedTuple):
     kind: int

@@ -62,6 +62,8 @@ class Rank:
     """Bytes, as PyTorch's caching allocator counts them, over the whole run."""
     device_peak: int
     """Bytes that the CUDA driver handed out."""
+    allocated_least: int
+    """``allocated_peak`` if nothing kept memory longer than the program does, which depends on timing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,11 @@ class Run:
     def peak_memory(self) -> int:
         """Bytes allocated at most on any GPU, as ``torch.cuda.max_memory_allocated`` counts."""
         return max(rank.allocated_peak for rank in self.ranks)
+
+    @property
+    def peak_memory_least(self) -> int:
+        """``peak_memory`` at least: it may depend on when GPU work ends. ``peak_memory`` is the most."""
+        return max(rank.allocated_least for rank in self.ranks)
 
     @property
     def peak_reserved(self) -> int:
@@ -325,6 +332,7 @@ def _rank(one: Mapping[str, Any]) -> Rank:
         allocated_peak=memory["allocated_peak_nbytes"],
         reserved_peak=memory["reserved_peak_nbytes"],
         device_peak=memory.get("device_peak_nbytes", 0),
+        allocated_least=memory.get("allocated_least_nbytes", memory["allocated_peak_nbytes"]),
     )
 
 

@@ -60,6 +60,8 @@ class HeldMemory:
     """The largest first, then what is left of each kind."""
     missing: MissingMemory | None
     over_step: StepMemory | None = None
+    by_collectives: int = 0
+    """How much lower the peak would be if no collective kept a block longer than the program does."""
 
 
 def from_record(record: records.MemoryHeld) -> HeldMemory:
@@ -80,7 +82,9 @@ def from_record(record: records.MemoryHeld) -> HeldMemory:
         missing = MissingMemory(
             record.missing, record.missing_allocated, record.missing_reserved, record.missing_site, record.failures
         )
-    return HeldMemory(record.allocated, record.reserved, tuple(holders), missing, _over_step(record, points))
+    by_collectives = max(record.allocated - record.least, 0)
+    step = _over_step(record, points)
+    return HeldMemory(record.allocated, record.reserved, tuple(holders), missing, step, by_collectives)
 
 
 def _over_step(record: records.MemoryHeld, points: list[records.MemoryPoint]) -> StepMemory | None:

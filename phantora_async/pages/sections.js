@@ -149,7 +149,7 @@ function memory(view) {
       {name: 'allocated', colour: '--compute', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
     ],
   });
-  const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated, ${size(largest('reserved_peak_nbytes'))} reserved` +
+  const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated${least(memory)}, ${size(largest('reserved_peak_nbytes'))} reserved` +
     (capacity ? ` of ${size(capacity)} that the GPU has for them.` : '.');
   return section('memory', 'Memory', el('p', {}, said), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
     legend([['allocated', '--compute'], ['reserved', '--idle'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
@@ -160,6 +160,12 @@ const CATEGORIES = [
   ['temporaries', '--peers'], ['communication buffers', '--accent'], ['not told', '--faint'], ['cached or fragmented', '--idle'],
   ['outside PyTorch', '--unused'],
 ];
+
+// Of the peak, if it depends on timing.
+function least(memory) {
+  const {least_allocated_nbytes: nbytes, max_allocated_nbytes: most} = memory ?? {};
+  return nbytes && nbytes < most ? ` (${size(nbytes)} at least: it depends on when NCCL’s watchdog finds collectives done)` : '';
+}
 
 // What the memory of the fullest rank holds at its peak: one bar, and who asked for most of it.
 function categories(fullest) {

@@ -27,7 +27,7 @@ _RANK = Fields(
         "window": TEXT,
         "memory": Fields(
             _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"),
-            {"device_peak_nbytes": NUMBER, "parts": Named(WHOLE)},
+            {"device_peak_nbytes": NUMBER, "parts": Named(WHOLE), "allocated_least_nbytes": WHOLE},
         ),
     },
     _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "communication_ns", "launches")
@@ -92,7 +92,7 @@ REASONS = Fields(
 )
 _MEMORY = Fields(
     _fields(NUMBER, "max_allocated_nbytes"),
-    _fields(NUMBER, "capacity_nbytes", "total_nbytes", "max_reserved_nbytes")
+    _fields(NUMBER, "capacity_nbytes", "total_nbytes", "max_reserved_nbytes", "least_allocated_nbytes")
     | {
         "verdict": Fields(
             _fields(WHOLE, "rank", "needed_nbytes") | {"fits": FLAG},

@@ -34,6 +34,8 @@ _BUFFERS = ("/torch/distributed/", "/torch/nn/parallel/")
 _NO_BUFFERS = ("/torch/distributed/tensor/", "/torch/distributed/pipelining/")
 """Operations on DTensors pass there, too."""
 _PACKING = ("aten::_chunk_cat", "aten::cat", "aten::split_with_sizes_copy")
+TELLING = 0.001
+"""A difference that is a smaller share of the peak is none."""
 SHOWN = 4
 """Holders in the text."""
 Sites = Callable[[int, int], Site | None]
@@ -55,8 +57,9 @@ def memory_document(
         _parts(rank["memory"], device, total - usable, _site_of(rank["rank"], sites))
         for rank, device in zip(ranks, devices, strict=True)
     ]
-    for rank, of in zip(ranks, parts, strict=True):
+    for rank, of, device in zip(ranks, parts, devices, strict=True):
         rank["memory"]["parts"] = of
+        rank["memory"]["allocated_least_nbytes"] = _least(rank["memory"]["allocated_peak_nbytes"], device)
     fullest = max(range(len(ranks)), key=lambda rank: (sum(parts[rank].values()), -rank))
     device = devices[fullest]
     return {
@@ -64,6 +67,7 @@ def memory_document(
         "total_nbytes": total,
         "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
         "max_reserved_nbytes": max(rank["memory"]["reserved_peak_nbytes"] for rank in ranks),
+        "least_allocated_nbytes": max(rank["memory"]["allocated_least_nbytes"] for rank in ranks),
         "verdict": _verdict(
             total, usable, {"rank": fullest, "needed_nbytes": sum(parts[fullest].values())}, devices, sites, ended_well
         ),
@@ -78,6 +82,12 @@ def memory_document(
 
 def _site_of(rank: int, sites: Sites) -> Callable[[int], Site | None]:
     return lambda number: sites(rank, number) if number else None
+
+
+def _least(allocated: int, device: HeldMemory | None) -> int:
+    """The peak if NCCL's watchdog lets go of every collective's tensors at once."""
+    kept = device.by_collectives if device is not None else 0
+    return allocated - kept if kept > TELLING * allocated else allocated
 
 
 def _parts(
@@ -157,13 +167,22 @@ def memory_notes(memory: Mapping[str, Any]) -> list[str]:
     verdict, fullest = memory.get("verdict"), memory.get("fullest")
     if verdict is None or fullest is None or not memory["max_allocated_nbytes"]:
         return []
-    notes = [f"memory: {_verdict_text(verdict, memory.get('total_nbytes', 0))}"]
+    notes = [f"memory: {_verdict_text(verdict, memory.get('total_nbytes', 0))}{range_text(memory)}"]
     known = {name: fullest["parts"][name] for name in ORDER if name in fullest["parts"]}
     parts = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in (known | fullest["parts"]).items())
     notes.append(f"  rank {fullest['rank']} at its peak: {parts}")
     named = [one for one in fullest["holders"] if one["op"] or one["site"]]
     notes += [f"  {_holder_text(one)}" for one in named[:SHOWN]]
     return notes
+
+
+def range_text(memory: Mapping[str, Any]) -> str:
+    """Of the peak of allocated memory; empty if it does not depend on timing, or the report does not tell."""
+    most = memory["max_allocated_nbytes"]
+    least = memory.get("least_allocated_nbytes", most)
+    if least == most:
+        return ""
+    return f"; allocated {size(most)} ({size(least)} to {size(most)}: when NCCL's watchdog finds collectives done)"
 
 
 def _verdict_text(verdict: Mapping[str, Any], total: int) -> str:

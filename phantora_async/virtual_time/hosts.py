@@ -378,7 +378,8 @@ class Hosts:
 
     def _query(self, host: Host, record: records.Query) -> bool:
         if record.scope == ScopeKind.EVENT:
-            done = host.recording(record.recording).done_ns >= 0
+            done_ns = host.recording(record.recording).done_ns
+            done = 0 <= done_ns <= self._event_queue.now_ns - record.since_ns
         elif record.scope == ScopeKind.STREAM:
             done = not host.stream(record.stream).state
         elif record.scope == ScopeKind.DEVICE:
@@ -386,7 +387,7 @@ class Hosts:
             done = device is None or not device.busy_streams
         else:
             raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
-        if not done and delay_poll(host, self._event_queue):
+        if not done and not record.since_ns and delay_poll(host, self._event_queue):
             return False
         self._output.answer(host, records.Done.encode(record.qid, int(done), 0))
         return True

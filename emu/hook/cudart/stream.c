@@ -142,7 +142,9 @@ PH_EXPORT int cudaEventRecord(void *handle, void *stream) { return cudaEventReco
 PH_EXPORT int cudaEventQuery(void *handle) {
     if (!ph_history_is_torchs(__builtin_return_address(0))) ph_host_call(PH_CALL_QUERY);
     ph_event *event = event_of(handle);
-    return result(event ? ph_event_query(event) : CUDA_INVALID_HANDLE);
+    if (!event) return result(CUDA_INVALID_HANDLE);
+    bool late = ph_is_allocator(__builtin_return_address(0));
+    return result(late ? ph_event_query_late(event) : ph_event_query(event));
 }
 
 PH_EXPORT int cudaEventSynchronize(void *handle) {

@@ -23,11 +23,9 @@
 #include "data/data.h"
 #include "nvtx/nvtx.h"
 #include "core/run.h"
-#include "../private/symbols.h"
 #include "threads/sites.h"
 #include "threads/thread.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +39,7 @@ typedef struct holder {
     const char *op;          /* NULL: none */
     const ph_thread *thread;
     uint64_t outer_ops; /* of the thread, when the block was given out */
+    uint64_t launched;  /* the last collective that was given it; 0: none was */
     uint16_t site;
     uint8_t held_as, device;
     bool counted; /* a compiler's blocks are not */
@@ -51,6 +50,7 @@ typedef struct device_state {
     uint64_t live, peak, peak_number, peak_reserved;
     holder *gone;            /* blocks of the peak that have been taken back */
     ph_over_step *over_step; /* NULL: no block has been given out */
+    ph_least *least;         /* likewise */
     bool grew;               /* since it was told */
     uint64_t missing, missing_live, missing_reserved, failures;
     uint16_t missing_site;
@@ -129,36 +129,6 @@ static holder *new_holder(void) {
 /* ---- what a block is for -------------------------------------------------------------------------------------------
  */
 
-/* c10::GradMode::is_enabled() */
-static bool autograd_records(void) {
-    static _Atomic(bool (*)(void)) is_enabled;
-    bool (*known)(void) = is_enabled;
-    if (UNLIKELY(!known)) {
-        void *library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
-        void *found = library ? dlsym(library, ph_symbol_name(PH_SYMBOL_GRAD_MODE)) : NULL;
-        if (library) dlclose(library);
-        if (!found) return true;
-        memcpy(&known, &found, sizeof known);
-        is_enabled = known;
-    }
-    return known();
-}
-
-/* Autograd functions that Python defines run their forward pass without recording, but what they return is saved. */
-static bool in_custom_function(const ph_thread *thread) {
-    int n = thread->nranges < PH_MAX_RANGES ? thread->nranges : PH_MAX_RANGES;
-    for (int i = 0; i < n; i++)
-        if (thread->ranges[i]->dispatched) return thread->ranges[i]->work == PH_WORK_CUSTOM;
-    return false;
-}
-
-static uint8_t first_guess(const ph_thread *thread) {
-    if (thread->optimizer_depth) return PH_HELD_TEMPORARIES;
-    if (autograd_records()) return PH_HELD_ACTIVATIONS; /* also what checkpointing computes again */
-    bool backward = ph_thread_kind() == PH_THREAD_AUTOGRAD;
-    return !backward && in_custom_function(thread) ? PH_HELD_ACTIVATIONS : PH_HELD_TEMPORARIES;
-}
-
 /* Under the lock. */
 static void held_for(holder *it, uint8_t purpose) {
     if (it->counted && it->held_as != purpose)
@@ -180,7 +150,7 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
     bool counted = !ph_uncounted();
     uint16_t site = counted && !atomic_load_explicit(&state.steady, memory_order_relaxed) ? ph_site() : 0;
     const char *op = ph_current_work();
-    uint8_t guess = first_guess(thread);
+    uint8_t guess = ph_first_guess(thread);
     ph_lock(PH_LOCK_HOLDERS);
     holder *it = new_holder();
     *it = (holder){.start = start,
@@ -195,9 +165,13 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
                    .counted = counted};
     put_in(it);
     device_state *own = &state.devices[device];
-    if (!own->over_step) own->over_step = ph_over_step_make(it->number - 1);
+    if (!own->over_step) {
+        own->over_step = ph_over_step_make(it->number - 1);
+        own->least = ph_least_make();
+    }
     if (counted) {
         own->live += nbytes;
+        ph_least_change(own->least, (int64_t)nbytes);
         ph_over_step_change(own->over_step, it->number, (int64_t)nbytes, guess);
     }
     if (counted && own->live > own->peak) {
@@ -220,6 +194,7 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
 
 static void taken_back(uintptr_t start) {
     const ph_thread *thread = ph_self();
+    bool let_go = ph_in_process_group();
     ph_lock(PH_LOCK_HOLDERS);
     holder *it = take_out(start);
     device_state *own = it ? &state.devices[it->device] : NULL;
@@ -227,6 +202,11 @@ static void taken_back(uintptr_t start) {
         bool in_its_op = it->thread == thread && thread->ndispatched && it->outer_ops == thread->outer_ops;
         if (in_its_op && it->held_as == PH_HELD_ACTIVATIONS) held_for(it, PH_HELD_TEMPORARIES);
         own->live -= it->nbytes;
+        if (let_go && it->launched) {
+            ph_least_since(own->least, it->launched, it->nbytes);
+            own->grew = true;
+        }
+        ph_least_change(own->least, -(int64_t)it->nbytes);
         ph_over_step_change(own->over_step, state.number, -(int64_t)it->nbytes, it->held_as);
     }
     if (it && it->counted && it->number <= own->peak_number) {
@@ -244,6 +224,31 @@ void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t re
         given_out(device, (uintptr_t)start, (uint64_t)nbytes, reserved);
     else
         taken_back((uintptr_t)start);
+}
+
+void ph_holders_launch(void) {
+    ph_lock(PH_LOCK_HOLDERS);
+    for (int device = 0; device < PH_MAX_DEVICES; device++)
+        if (state.devices[device].least) ph_least_launch(state.devices[device].least);
+    ph_unlock(PH_LOCK_HOLDERS);
+}
+
+bool ph_holders_collective(int device, const void *input, const void *output) {
+    const void *buffers[] = {input, output};
+    bool first = false;
+    if (ph_run.orphan || device < 0 || device >= PH_MAX_DEVICES || ph_uncounted()) return false;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+        uintptr_t start = buffers[i] ? ph_data_block_start(buffers[i]) : 0;
+        ph_lock(PH_LOCK_HOLDERS);
+        device_state *own = &state.devices[device];
+        holder *it = start ? find(start) : NULL;
+        if (it && it->device == device) {
+            first |= !it->launched;
+            it->launched = ph_least_launched(own->least);
+        }
+        ph_unlock(PH_LOCK_HOLDERS);
+    }
+    return first;
 }
 
 void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
@@ -339,7 +344,8 @@ static void tell(int device) {
                                     .failures = (uint32_t)own->failures,
                                     .missing_site = own->missing_site,
                                     .points = (uint32_t)npoints,
-                                    .allocations = own->over_step ? ph_over_step_allocations(own->over_step) : 0};
+                                    .allocations = own->over_step ? ph_over_step_allocations(own->over_step) : 0,
+                                    .least = own->least ? ph_least_peak(own->least) : 0};
     own->grew = false;
     ph_unlock(PH_LOCK_HOLDERS);
     memcpy(payload + nbytes, points, npoints * sizeof *points);

@@ -1,21 +1,35 @@
 /*
  * holders/: who holds device memory when most of it is allocated (holders), block by block, as PyTorch's allocator
- * reports them (allocator), in groups that are held for the same reason (groups), and over the step that has the peak
- * (over_step). Comes in: blocks that PyTorch's allocator gives out and takes back; which tensors Python has. Goes out:
- * the record MEMORY_HELD.
+ * reports them (allocator), in groups that are held for the same reason (groups), over the step that has the peak
+ * (over_step), and how much is needed at least (least);
+ * what blocks are for (purpose). Comes in: blocks that PyTorch's allocator gives out and takes back; which tensors
+ * Python has; collectives. Goes out: the record MEMORY_HELD.
  */
 #ifndef PHANTORA_HOLDERS_H
 #define PHANTORA_HOLDERS_H
 
 #include "channel/channel.h"
 #include "core/base.h"
+#include "threads/thread.h"
 
 /* PyTorch's allocator has given out (nbytes > 0) or taken back a block; it holds `reserved` bytes now. */
 void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t reserved);
 /* It found no memory for so many bytes, even without its cache. */
 void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved);
+/* The calling thread launches collectives, for whose end nobody may wait: first so, then each of them, whose input and
+ * output may be in blocks of the allocator. Is it the first one on one of its blocks? */
+void ph_holders_launch(void);
+bool ph_holders_collective(int device, const void *input, const void *output);
 
 enum { PH_HELD_PURPOSES = PH_HELD_TEMPORARIES + 1 };
+
+/* ---- purpose.c: the calling thread --------------------------------------------------------------------------------
+ */
+/* What it asks for a block for: a number of ENUM(HELD). */
+uint8_t ph_first_guess(const ph_thread *thread);
+/* Is it in an operator of c10d's? Nothing frees blocks there but a process group that lets go of what earlier
+ * collectives kept. */
+bool ph_in_process_group(void);
 
 /* ---- groups.c: blocks that are held for the same reason, by category, line of the script and operation ------------
  */
@@ -59,5 +73,20 @@ void ph_over_step_next(ph_over_step *step, uint64_t before);
 size_t ph_over_step_points(const ph_over_step *step, struct ph_MEMORY_POINT points[PH_MOST_STEP_POINTS]);
 /* How many allocations the step had, those of other devices included. */
 uint64_t ph_over_step_allocations(const ph_over_step *step);
+
+/* ---- least.c: the peak if no collective keeps a block longer than the program does -------------------------------
+ */
+typedef struct ph_least ph_least; /* of one device */
+
+ph_least *ph_least_make(void);
+/* So much more (or less, if negative) is held. */
+void ph_least_change(ph_least *it, int64_t nbytes);
+/* Collectives are launched. */
+void ph_least_launch(ph_least *it);
+/* The number of the latest launch. */
+uint64_t ph_least_launched(const ph_least *it);
+/* A block that is held need not have been since the launch after this one. */
+void ph_least_since(ph_least *it, uint64_t launched, uint64_t nbytes);
+uint64_t ph_least_peak(const ph_least *it);
 
 #endif

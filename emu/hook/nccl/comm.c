@@ -103,7 +103,7 @@ static int enqueue(creation it, int device, nccl_comm **out) {
     waiting.creations = ph_room_for_one(waiting.creations, waiting.count, &waiting.capacity, sizeof *waiting.creations);
     it.comm = ph_allocate(sizeof *it.comm);
     it.comm->device = device;
-    it.comm->watch = ph_watch_make(device);
+    it.comm->watch = ph_watch_make();
     it.out = out;
     *out = it.comm;
     waiting.creations[waiting.count++] = it;

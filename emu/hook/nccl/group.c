@@ -19,6 +19,7 @@
 #include "data/data.h"
 #include "device/device.h"
 #include "graphs/capture.h"
+#include "holders/holders.h"
 #include "nccl/nccl.h"
 #include "core/run.h"
 #include "op_stream/trace.h"
@@ -301,8 +302,12 @@ static int launch(nccl_call *calls, size_t ncalls) {
         }
     for (size_t i = 0; i < ncalls; i++) ph_watch_launch(calls[i].comm->watch);
     if (ncalls) {
+        bool first_on_blocks = false;
+        ph_holders_launch();
+        for (size_t i = 0; i < ncalls; i++)
+            first_on_blocks |= ph_holders_collective(calls[i].comm->device, calls[i].input, calls[i].output);
         launch_now(calls, ncalls);
-        ph_watch_launched(calls[ncalls - 1].comm->watch, calls[ncalls - 1].stream);
+        ph_watch_launched(calls[ncalls - 1].comm->watch, calls[ncalls - 1].stream, first_on_blocks);
     }
     return NCCL_OK;
 }

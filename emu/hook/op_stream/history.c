@@ -90,7 +90,7 @@ void ph_history_wait(uint64_t key) { add(key, 0, PH_HISTORY_HOST_COPY); }
 
 static _Thread_local bool asked_by_torch; /* the question that the thread is about to ask */
 
-typedef enum { OURS, TORCHS, STREAM_QUERY, OTHERS } owner;
+typedef enum { OURS, TORCHS, ALLOCATORS, STREAM_QUERY, OTHERS } owner;
 
 static owner owner_found(const void *address) {
     Dl_info about, own;
@@ -100,6 +100,7 @@ static owner owner_found(const void *address) {
     bool torchs = strncmp(name, "libtorch_cuda", 13) == 0 || strncmp(name, "libtorch_cpu", 12) == 0 ||
                   strncmp(name, "libc10", 6) == 0;
     if (!torchs) return OTHERS;
+    if (strncmp(name, "libc10_cuda", 11) == 0) return ALLOCATORS; /* it queries no event for anybody else */
     return about.dli_sname && strstr(about.dli_sname, "CUDAStream5queryEv") ? STREAM_QUERY : TORCHS;
 }
 
@@ -116,7 +117,11 @@ static owner owner_of(const void *address) {
     return (owner)(found >> SHIFT);
 }
 
-bool ph_history_is_torchs(const void *address) { return owner_of(address) == TORCHS; }
+bool ph_history_is_torchs(const void *address) {
+    owner found = owner_of(address);
+    return found == TORCHS || found == ALLOCATORS;
+}
+bool ph_is_allocator(const void *caller) { return owner_of(caller) == ALLOCATORS; }
 
 static _Thread_local int python_asks;
 
@@ -139,7 +144,7 @@ static bool asked_by_torch_itself(void) {
         if (now == OTHERS) break;
         if (now != OURS || last == OURS) last = now;
     }
-    return last == TORCHS;
+    return last == TORCHS || last == ALLOCATORS;
 }
 
 void ph_history_asks(void) {

@@ -22,8 +22,10 @@ void ph_history_flush(void);
 
 /* Without the record lock: the calling thread is about to ask a question of the op stream. */
 void ph_history_asks(void);
-/* Is there C++ code of PyTorch's, not of its Python side? */
+/* Is there C++ code of PyTorch's, its allocators' included, not of its Python side? */
 bool ph_history_is_torchs(const void *address);
+/* Is this code of PyTorch's CUDA allocators? */
+bool ph_is_allocator(const void *caller);
 /* Without the record lock: the program asks how much memory is free. */
 void ph_history_looked(int device);
 

@@ -21,6 +21,8 @@ struct ph_event {
     ph_event *next_retired;
     struct ph_watch *watch;           /* if a watchdog queries it; these fields are watch.c's */
     bool watch_visible, watch_waited; /* the watchdog may see it done; a stream of the program waits for it */
+    bool watch_first;                 /* the collective is the first one on one of its blocks */
+    uint64_t watch_host_waits;        /* of the host for the GPU until the record */
     ph_event *watch_next;
 };
 
@@ -29,6 +31,9 @@ int ph_event_destroy(ph_event *event);
 int ph_event_record(ph_event *event, ph_stream *stream);
 int ph_stream_wait_event(ph_stream *stream, ph_event *event);
 int ph_event_query(ph_event *event);
+/* By an allocator, which gives a block away when its event is complete. So that memory is what it is at most, the host
+ * took the least time since the record that hosts of its kind take. */
+int ph_event_query_late(ph_event *event);
 int ph_event_synchronize(ph_event *event);
 int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
 

@@ -25,6 +25,7 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     if (ph_run.started && !ph_thread_is_watcher() && !ph_uncounted()) {
         struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .recording = recording};
         ph_emit_here(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
+        ph_watch_host_waited();
         if (UNLIKELY(ph_run.in_step)) phantora_clock_ns();
     }
     ph_data_wait_host();
@@ -73,10 +74,10 @@ int ph_device_synchronize(int device) {
 
 void ph_wait_recording(uint64_t recording) { wait_for(PH_SCOPE_EVENT, 0, recording); }
 
-int ph_query(uint32_t scope, uint32_t stream, uint64_t recording) {
+int ph_query(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t since_ns) {
     if (ph_thread_is_watcher()) return CUDA_OK;
     if (ph_run.started && !ph_run.finished) {
-        struct ph_QUERY question = {.recording = recording, .scope = scope, .stream = stream};
+        struct ph_QUERY question = {.recording = recording, .since_ns = since_ns, .scope = scope, .stream = stream};
         struct ph_DONE answer = {0};
         ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
         if (!answer.done) return CUDA_NOT_READY;
@@ -105,6 +106,6 @@ int ph_stream_query(ph_stream *stream) {
     int status = observable(stream);
     if (status == CUDA_OK && UNLIKELY(ph_looks_on())) return stream_seems_done(stream) ? CUDA_OK : CUDA_NOT_READY;
     for (uint32_t id = UINT32_MAX; status == CUDA_OK && (id = ph_stream_encompassed(stream, id));)
-        status = ph_query(PH_SCOPE_STREAM, id, 0);
-    return status ? status : ph_query(PH_SCOPE_STREAM, stream->id, 0);
+        status = ph_query(PH_SCOPE_STREAM, id, 0, 0);
+    return status ? status : ph_query(PH_SCOPE_STREAM, stream->id, 0, 0);
 }

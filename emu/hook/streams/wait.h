@@ -13,7 +13,7 @@ void ph_device_wait(int device);
 void ph_wait_recording(uint64_t recording);
 int ph_stream_query(ph_stream *stream);
 /* Is the work of a stream, or up to a recording, done? CUDA_OK or CUDA_NOT_READY. */
-int ph_query(uint32_t scope, uint32_t stream, uint64_t recording);
+int ph_query(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t since_ns);
 /* For a thread that only looks on: is the event done, as far as is known? */
 bool ph_event_seems_done(const ph_event *event);
 

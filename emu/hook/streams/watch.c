@@ -7,8 +7,12 @@
  *
  * In the emulation the watchdog sleeps in real time, but what it finds depends on virtual time alone:
  *
- *   - A collective becomes visible as done at a launch on the same communicator, if it ended 50 ms before or earlier:
- *     a look every 100 ms finds it, on average, so long after its end. The rank asks when it ended.
+ *   - A collective becomes visible as done at a launch on the same communicator, if it ended so long before that the
+ *     latest look has found it. The rank asks whether it had. So memory is what it is at most; holders/least.c tells
+ *     what it is where looks come early.
+ *   - Host time alone tells whether it can have ended so long ago, and waits of the host for the GPU, in which more
+ * time may pass. But questions hold the rank up, so the latter counts only for collectives on blocks that no earlier
+ * one was given: those of DistributedDataParallel's buckets are the same in each step, and nothing hangs on them.
  *   - The launch waits, in real time, until the watchdog has finished with those that became visible. This is not
  *     needed for collectives for whose end the program made a stream wait: PyTorch released their tensors then.
  *   - When the communicator is finalized, destroyed or aborted all its work counts as done.
@@ -43,20 +47,22 @@
 #include <unistd.h>
 
 enum { QUERY_PERIOD_NS = 100000000, IDLE_LOOKS = 3, LONG_IDLE_LOOKS = 20, BETWEEN_LOOKS_NS = 50000000 };
-enum { FOUND_AFTER_NS = QUERY_PERIOD_NS / 2, ASKED_EVERY_NS = 10000000 };
+/* At the latest: a period, by the clock of the fastest host. */
+enum { FOUND_AFTER_NS = QUERY_PERIOD_NS / PH_FASTEST_HOST_TENTHS * 10, ASKED_EVERY_NS = 10000000 };
 enum { PATIENCE_S = 60 };
 
 struct ph_watch {
-    ph_event *pending;      /* in the order of their records; linked by watch_next */
-    ph_stream *idle_stream; /* nothing runs there: an event recorded on it tells the time */
-    uint64_t now_recording, asked_ns;
+    ph_event *pending; /* in the order of their records; linked by watch_next */
+    uint64_t asked_ns, asked_waits;
     bool abandoned; /* no watchdog looks at it after all */
 };
 
-static atomic_int nvisible; /* pending events that are visible */
+static atomic_int nvisible;             /* pending events that are visible */
+static atomic_uint_fast64_t host_waits; /* of the program's threads for the GPU */
 static _Thread_local struct {
     ph_watch *watch;
     const ph_stream *stream;
+    bool first_on_blocks;
 } launched;
 static _Thread_local struct {
     ph_event *event;
@@ -109,19 +115,14 @@ static bool has_watchdog(void) {
     return false;
 }
 
-ph_watch *ph_watch_make(int device) {
+ph_watch *ph_watch_make(void) {
     if (!called_by_process_group() || !has_watchdog()) return NULL;
     ph_watch *watch = ph_allocate(sizeof *watch);
     *watch = (ph_watch){.pending = NULL};
-    ph_stream_create(device, STREAM_NONBLOCKING, 0, &watch->idle_stream);
     return watch;
 }
 
-void ph_watch_free(ph_watch *watch) {
-    if (!watch) return;
-    if (watch->idle_stream) ph_stream_destroy(watch->idle_stream);
-    free(watch);
-}
+void ph_watch_free(ph_watch *watch) { free(watch); }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 /* Under the lock. */
@@ -153,10 +154,13 @@ void ph_watch_forget(ph_event *event) {
     ph_unlock(PH_LOCK_WATCH);
 }
 
-void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
+void ph_watch_launched(ph_watch *watch, const ph_stream *stream, bool first_on_blocks) {
     launched.watch = watch;
     launched.stream = stream;
+    launched.first_on_blocks = first_on_blocks;
 }
+
+void ph_watch_host_waited(void) { atomic_fetch_add(&host_waits, 1); }
 
 void ph_watch_recorded(ph_event *event, const ph_stream *stream) {
     if (LIKELY(!event->watch && (!launched.watch || launched.stream != stream))) return;
@@ -165,6 +169,8 @@ void ph_watch_recorded(ph_event *event, const ph_stream *stream) {
     if (launched.watch && launched.stream == stream) {
         event->watch = launched.watch;
         event->watch_visible = event->watch_waited = false;
+        event->watch_first = launched.first_on_blocks;
+        event->watch_host_waits = atomic_load(&host_waits);
         event->watch_next = NULL;
         ph_event **end = &event->watch->pending;
         while (*end) end = &(*end)->watch_next;
@@ -184,15 +190,17 @@ void ph_watch_waited(ph_event *event) {
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 /* Had the recorded event ended so early that the watchdog has found it? */
-static bool found_by_now(const ph_watch *watch, uint64_t recording) {
-    struct ph_ELAPSED question = {.start_recording = recording, .end_recording = watch->now_recording};
-    struct ph_ELAPSED_NS answer = {0};
-    ph_ask(PH_KIND_ELAPSED, &question, sizeof question, NULL, 0, &answer, sizeof answer);
-    return answer.ready && answer.elapsed_ns >= FOUND_AFTER_NS;
+static bool found_by_now(uint64_t recording) {
+    struct ph_QUERY question = {.recording = recording, .since_ns = FOUND_AFTER_NS, .scope = PH_SCOPE_EVENT};
+    struct ph_DONE answer = {0};
+    ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
+    return answer.done;
 }
 
 static bool waits_to_be_found(const ph_event *event, uint64_t now_ns) {
-    return !event->watch_visible && !event->watch_waited && (int64_t)(now_ns - event->clock_ns) >= FOUND_AFTER_NS;
+    if (event->watch_visible || event->watch_waited) return false;
+    bool host_waited = event->watch_host_waits != atomic_load(&host_waits);
+    return (event->watch_first && host_waited) || (int64_t)(now_ns - event->clock_ns) >= FOUND_AFTER_NS;
 }
 
 /* Recordings for whose end nobody waited and that may have been found by now, the earliest first. */
@@ -211,15 +219,12 @@ static uint64_t *candidates(const ph_watch *watch, uint64_t now_ns, size_t *coun
 }
 
 /* The last of these recordings that the watchdog has found; 0: none. They end in their order. */
-static uint64_t last_found(ph_watch *watch, const uint64_t *recordings, size_t count) {
-    ph_record_lock();
-    watch->now_recording = ph_record_on(watch->idle_stream, watch->now_recording);
-    ph_record_unlock();
-    if (found_by_now(watch, recordings[count - 1])) return recordings[count - 1];
+static uint64_t last_found(const uint64_t *recordings, size_t count) {
+    if (found_by_now(recordings[count - 1])) return recordings[count - 1];
     size_t found = 0; /* so many have been found, at least */
     for (size_t not_found = count - 1; found < not_found;) {
         size_t middle = (found + not_found) / 2;
-        if (found_by_now(watch, recordings[middle]))
+        if (found_by_now(recordings[middle]))
             found = middle + 1;
         else
             not_found = middle;
@@ -266,12 +271,14 @@ static void wait_for_watchdog(ph_watch *watch) {
 
 void ph_watch_launch(ph_watch *watch) {
     uint64_t now_ns = ph_clock_estimate();
-    if (!watch || watch->abandoned || !ph_run.started || ph_run.finished || now_ns - watch->asked_ns < ASKED_EVERY_NS)
-        return;
+    if (!watch || watch->abandoned || !ph_run.started || ph_run.finished) return;
+    uint64_t waits = atomic_load(&host_waits);
+    if (now_ns - watch->asked_ns < ASKED_EVERY_NS && waits == watch->asked_waits) return;
     watch->asked_ns = now_ns;
+    watch->asked_waits = waits;
     size_t count;
     uint64_t *recordings = candidates(watch, now_ns, &count);
-    make_visible(watch, count ? last_found(watch, recordings, count) : 0, now_ns);
+    make_visible(watch, count ? last_found(recordings, count) : 0, now_ns);
     free(recordings);
     wait_for_watchdog(watch);
 }

@@ -7,18 +7,24 @@
 struct ph_event;
 struct ph_stream;
 
+/* Hosts take at least so many tenths of the described one's time. */
+enum { PH_FASTEST_HOST_TENTHS = 7 };
+
 /* One communicator whose collectives a process group's watchdog watches. */
 typedef struct ph_watch ph_watch;
 
-/* If the calling thread creates a communicator on that device for a process group with a watchdog; NULL otherwise. */
-ph_watch *ph_watch_make(int device);
+/* If the calling thread creates a communicator for a process group with a watchdog; NULL otherwise. */
+ph_watch *ph_watch_make(void);
 /* The communicator has not come about. */
 void ph_watch_free(ph_watch *watch);
 /* A thread of the program is about to launch collectives. Lets the watchdog finish with those that it has seen complete
  * by now in virtual time. */
 void ph_watch_launch(ph_watch *watch);
-/* The thread has launched collectives on that stream: the next event that it records there says when they end. */
-void ph_watch_launched(ph_watch *watch, const struct ph_stream *stream);
+/* The thread has launched collectives on that stream: the next event that it records there says when they end.
+ * `first_on_blocks`: no earlier one was given one of their blocks. */
+void ph_watch_launched(ph_watch *watch, const struct ph_stream *stream, bool first_on_blocks);
+/* A thread of the program waits for the GPU. */
+void ph_watch_host_waited(void);
 /* All work of the communicator counts as done: the program has said that none will follow. */
 void ph_watch_end(ph_watch *watch);
 

@@ -275,10 +275,11 @@ static int ask_elapsed(engine *e, host *it, const row *what) {
 
 static int ask_query(engine *e, host *it, const row *what) {
     bool done;
+    uint64_t since_ns = what->values[2];
     if (what->values[0] == SCOPE_EVENT) {
         recording *of = recording_of(it, what->values[1]);
         if (!of) return bad(e, "an event that was not recorded is asked for");
-        done = of->done_ns >= 0;
+        done = of->done_ns >= 0 && of->done_ns <= e->now_ns - (int64_t)since_ns;
     } else if (what->values[0] == SCOPE_STREAM) {
         stream *of = stream_of(it, what->stream);
         if (!of) return bad(e, "a stream that is not there is asked for");
@@ -287,7 +288,7 @@ static int ask_query(engine *e, host *it, const row *what) {
         device *of = device_of(it, what->stream);
         done = !of || !of->busy_streams;
     }
-    if (!done && delayed(e, it)) return STOPS;
+    if (!done && !since_ns && delayed(e, it)) return STOPS;
     it->queries = grown(it->queries, it->nqueries, &it->queries_room, sizeof *it->queries);
     it->queries[it->nqueries++] = done;
     return GOES_ON;

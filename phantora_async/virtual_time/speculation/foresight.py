@@ -45,9 +45,12 @@ class Foresight:
         recording = host.recordings.get(fact.recording)
         if recording is None:
             return False  # a mistake of the rank's, which is told when its time comes
-        done = recording.done_ns >= 0
-        if not done and (polls_by(host, due_ns) > FREE or self._not_before(recording, DEEPEST) <= due_ns):
-            return False
+        by_ns = due_ns - fact.since_ns
+        done = 0 <= recording.done_ns <= by_ns
+        if recording.done_ns < 0:
+            polls = not fact.since_ns and polls_by(host, due_ns) > FREE
+            if polls or self._not_before(recording, DEEPEST) <= by_ns:
+                return False
         self._output.answer_early(host, records.Done.encode(fact.qid, int(done), 0))
         return True
 

@@ -48,7 +48,7 @@ MAY_INCLUDE = {
     "cusolver": WORK,
     "cusparse": WORK,
     "driver": [*WORK, "cudart"],
-    "nccl": WORK,
+    "nccl": [*WORK, "holders"],
     "nvml": WORK,
     # What puts all together.
     "calls": [*OP_STREAM, "kernels", "nvtx", "cublas", "cudart", "cudnn", "cufft", "cufile", "cupti", "cusolver",

@@ -86,7 +86,7 @@ def test_a_little_work_does_not(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("arrived", "news"),
     [
-        (records.Query.encode(30, 1, 4, 2, 0) + records.HostAdvance.encode(5), False),
+        (records.Query.encode(30, 1, 4, 0, 2, 0) + records.HostAdvance.encode(5), False),
         (records.ClockRead.encode(0, 1), False),
         (records.ClockRead.encode(0, 1) + records.Marker.encode(0, 1, 0), True),
     ],

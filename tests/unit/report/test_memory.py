@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,20 @@ def document(ranks: list[dict[str, Any]], told: list[dict[int, HeldMemory]], end
 
 def in_gib(parts: dict[str, int]) -> dict[str, float]:
     return {name: nbytes / GIB for name, nbytes in parts.items()}
+
+
+def test_memory_that_depends_on_timing_is_a_range() -> None:
+    """Of 20 GiB, collectives kept 3; on rank 1 the 4 MiB of 10 GiB are too few to tell."""
+    ranks = [rank(0, 20, 30), rank(1, 10, 10)]
+    told = [held(holder(HeldKind.PARAMETERS, 20)), held(holder(HeldKind.PARAMETERS, 10))]
+    told[0][0] = replace(told[0][0], by_collectives=3 * GIB)
+    told[1][0] = replace(told[1][0], by_collectives=4 << 20)
+    memory = document(ranks, told)
+    assert (memory["max_allocated_nbytes"], memory["least_allocated_nbytes"]) == (20 * GIB, 17 * GIB)
+    assert [one["memory"]["allocated_least_nbytes"] / GIB for one in ranks] == [17, 10]
+    at_most, depends = "; allocated 20.00 GiB (17.00 GiB to 20.00 GiB", "when NCCL's watchdog finds collectives done)"
+    assert memory_notes(memory)[0].endswith(f"{at_most}: {depends}")
+    assert "allocated" not in memory_notes(document(ranks[1:], told[1:]))[0]
 
 
 def test_the_parts_add_up_to_what_is_in_use() -> None:
@@ -147,7 +162,7 @@ def test_the_step_that_has_the_peak() -> None:
 
 
 def record(entries: int, payload: bytes) -> records.MemoryHeld:
-    return records.MemoryHeld(records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, 0, 0, 0, payload)
+    return records.MemoryHeld(records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, 0, 6, 0, 0, payload)
 
 
 def test_a_record_is_read() -> None:

@@ -31,6 +31,7 @@ def test_the_verdict_comes_first() -> None:
     parts = {"parameters": 3 << 20, "cached or fragmented": 1 << 20}
     simulated["memory"] |= {
         "max_allocated_nbytes": 3 << 20,
+        "least_allocated_nbytes": 3 << 20,
         "verdict": {"fits": True, "rank": 1, "needed_nbytes": 4 << 20, "left_nbytes": 79 << 30, "failures": 0},
         "fullest": {"rank": 1, "parts": parts, "holders": []},
         "total_nbytes": 80 << 30,

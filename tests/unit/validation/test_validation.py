@@ -67,6 +67,17 @@ def test_the_interval_is_applied_to_what_the_script_printed(tmp_path: Path) -> N
     assert row.in_interval is False
 
 
+@pytest.mark.parametrize(("real_nbytes", "simulated"), [(1000, 1000), (950, 950), (700, 800), (1200, 1000)])
+def test_memory_that_depends_on_timing_is_compared_as_a_range(tmp_path: Path, real_nbytes: int, simulated: int) -> None:
+    """The script told 1000, the most; the report says that it may be 200 less. The next figure counts."""
+    (real,) = truth.load([write(tmp_path / "t.jsonl", job(max_alloc=real_nbytes))]).jobs
+    memory = {"allocated_peak_nbytes": 1500, "allocated_least_nbytes": 1300}
+    row = comparison.compare(real, emulated(0.1, report={"simulated": {"ranks": [{"memory": memory}]}}))
+    assert row.max_alloc is not None
+    assert row.max_alloc.simulated == simulated
+    assert row.max_alloc.error == pytest.approx(simulated / real_nbytes - 1)
+
+
 def test_a_rate_is_read_from_log_lines_after_its_warm_up(tmp_path: Path) -> None:
     (real,) = truth.load([write(tmp_path / "t.jsonl", {"job": "t", "world": 4, "tps_median": 8000})]).jobs
     assert real.speed_is_rate

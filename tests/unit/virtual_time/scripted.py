@@ -154,9 +154,9 @@ class Script:
         self._questions += 1
         return self.add(records.Elapsed.encode(after, self._questions, start, end))
 
-    def query(self, recording: int, *, after: int = 0) -> Script:
+    def query(self, recording: int, *, after: int = 0, since_ns: int = 0) -> Script:
         self._questions += 1
-        return self.add(records.Query.encode(after, self._questions, recording, ScopeKind.EVENT, 0))
+        return self.add(records.Query.encode(after, self._questions, recording, since_ns, ScopeKind.EVENT, 0))
 
     def step(self, *, after: int = 0) -> Script:
         return self.add(records.Marker.encode(after, MarkerKind.STEP, 0))

@@ -88,6 +88,13 @@ def test_query_sees_what_is_complete_at_that_instant() -> None:
     assert play([script.bye()]).clocks(0) == [0, 1]
 
 
+def test_a_query_may_ask_whether_work_has_been_complete_for_so_long() -> None:
+    script = one().segment(100)
+    recording = script.record()
+    script.query(recording, after=159, since_ns=60).query(recording, after=1, since_ns=60)
+    assert play([script.bye()]).clocks(0) == [0, 1]
+
+
 def test_asking_for_ever_takes_time_even_on_a_free_host() -> None:
     script = one().segment(1_000_000)
     recording = script.record()
@@ -167,7 +174,7 @@ def test_a_destroyed_stream_finishes_its_work() -> None:
         (records.HostWait.encode(0, 8, 0, 5), "HOST_WAIT with scope 8"),
         (records.RecordingDrop.encode(0, 5), "recording 5 dropped"),
         (records.Elapsed.encode(0, 1, 5, 6), "recording 5 was never made"),
-        (records.Query.encode(0, 1, 5, 9, 0), "QUERY with scope 9"),
+        (records.Query.encode(0, 1, 5, 0, 9, 0), "QUERY with scope 9"),
     ],
 )
 def test_impossible_records_name_the_rank(record: bytes, message: str) -> None:
