@@ -43,6 +43,13 @@ PURPOSES = (
         wrong="values that the script reads from the GPU count as never computed, and read as 0",
     ),
     Purpose(
+        "coalesced collectives",
+        "measuring what coalesced collectives cost a host",
+        "`profile --host` ends at its program of coalesced collectives",
+        ("emu/hostbench/collectives.py",),
+        (Name(_D, "_coalescing_manager"),),
+    ),
+    Purpose(
         "captured streams",
         "finding the stream that is captured",
         "capturing CUDA graphs takes a little longer here",

@@ -48,7 +48,7 @@ class _Casting:
         self._creations: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
         """By place and identity of the members."""
         self._images: dict[tuple[int, ...], tuple[int, ...]] = {}
-        """The same object for equal members."""
+        """One object for each list of members."""
         self._kernels = {kernel: number for number, kernel in enumerate(recording.kernels)}
         self._others: dict[tuple[tuple[int, int], ...], int] = {}
 

@@ -85,16 +85,16 @@ class Allocator:
 
 @pytest.fixture
 def in_another_process(request: pytest.FixtureRequest, once: Once) -> str:
-    """What a process without PyTorch says of all tests of this file: one line for each."""
+    """What a process without PyTorch says of all tests of the test's file: one line for each."""
 
     def run(folder: Path) -> str:
-        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", __file__]
+        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", str(request.path)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         return subprocess.run(
             command, cwd=request.config.rootpath, env=environment, capture_output=True, text=True, check=False
         ).stdout
 
-    return str(once("memory-holders", run))
+    return str(once(f"without-torch-{request.path.stem}", run))
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 #include "core/run.h"
 #include "data/action.h"
 #include "graphs/capture.h"
+#include "holders/holders.h"
 #include "memory/memory.h"
 #include "memory/pinned.h"
 #include "nvtx/nvtx.h"
@@ -42,17 +43,24 @@ static ph_stream streams[8];
 
 /* Nothing of these tests has a watchdog. */
 ph_run_state ph_run;
-ph_watch *ph_watch_make(int device) {
-    (void)device;
-    return NULL;
-}
+ph_watch *ph_watch_make(void) { return NULL; }
 void ph_watch_free(ph_watch *watch) { (void)watch; }
 void ph_watch_launch(ph_watch *watch) { (void)watch; }
-void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
+void ph_watch_launched(ph_watch *watch, const ph_stream *stream, bool first_on_blocks) {
     (void)watch;
     (void)stream;
+    (void)first_on_blocks;
 }
 void ph_watch_end(ph_watch *watch) { (void)watch; }
+
+/* ... or an allocator. */
+void ph_holders_launch(void) {}
+bool ph_holders_collective(int device, const void *input, const void *output) {
+    (void)device;
+    (void)input;
+    (void)output;
+    return false;
+}
 
 void ph_count_unmodelled_read(void) { fake_unmodelled_reads++; }
 int64_t ph_count_read(void) { return -1; }
