@@ -239,6 +239,20 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "Triton's driver module",
+        "compiling the C module by which Triton calls the driver once for all runs",
+        "each run that uses Triton calls the C compiler once",
+        ("emu/compiler/keys.py",),
+        (Name("triton.runtime.build", "_get_cache_manager", takes=("src config",)),),
+    ),
+    Purpose(
+        "keys of sources",
+        "hashing the compilers' sources once for all ranks",
+        "each rank that compiles hashes them",
+        ("emu/compiler/keys.py",),
+        (Name(_CACHE, "torch_key"), Name("triton.runtime.cache", "triton_key")),
+    ),
+    Purpose(
         "Triton's programs",
         "reading the programs of Triton's kernels",
         "costs of Triton's kernels do not follow from their programs",

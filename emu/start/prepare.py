@@ -21,7 +21,7 @@ from pathlib import Path
 from ..clock import barriers, new_groups, rendezvous, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
-from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
+from ..compiler import compile_time, graph_cache, keys, likely, split_graphs, triton_cache
 from ..contract import isolation, stated_values
 from ..contract.job import Job
 from ..contract.policies import loading_policy, routing_policy, shape_policy
@@ -116,7 +116,8 @@ def prepare(job: Job) -> Prepared:
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
     hook = _load_hook(job)
-    _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
+    compiles = likely.compiles(job.script, job.arguments)
+    _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if compiles else ()))
     _preload(job.preload)
     if job.auto_preload:
         automatic.preload(job)
@@ -126,6 +127,9 @@ def prepare(job: Job) -> Prepared:
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
+    keys.install()
+    if compiles:
+        keys.compute()
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
