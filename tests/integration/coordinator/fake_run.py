@@ -11,7 +11,7 @@ from pathlib import Path
 from phantora_async.coordinator.coordinator import Coordinator
 from phantora_async.coordinator.run_end import Outcome
 from phantora_async.errors import RunFailure
-from phantora_async.liveness.sleep_detector import Thread
+from phantora_async.liveness.sleep_detector import Seen, Thread
 from phantora_async.run_spec import RunSpec
 from phantora_async.trace_request import TraceRequest
 from profiles import load_cluster, load_gpu, load_host
@@ -26,8 +26,8 @@ class FakeProcesses:
         self.awake = True
         self._at_ns = 0
 
-    def threads(self, pid: int) -> dict[int, Thread] | None:
-        return {1: Thread("python", True, not self.awake, 0)}
+    def look(self, pid: int) -> Seen:
+        return Seen({1: Thread("python", True, not self.awake, 0)}, self._at_ns, self._at_ns)
 
     def now_ns(self) -> int:
         self._at_ns += 1_000_000_000
