@@ -103,11 +103,11 @@ class _Casting:
         """Those among whom the rank is what the source is among these. Raises CannotFold."""
         if self._width is not None:
             return self._width.image(members, rank)
-        if source == rank:
-            return members
-        folding = self._recording.setup.folding
-        assert folding is not None, "without folding, each rank has a part of its own"
-        image = folding.image(members, source, rank)
+        image = members
+        if source != rank:
+            folding = self._recording.setup.folding
+            assert folding is not None, "without folding, each rank has a part of its own"
+            image = folding.image(members, source, rank)
         return self._images.setdefault(image, image)
 
     def _comm(self, recorded: Comm, source: int, rank: int) -> Comm:
