@@ -1,4 +1,5 @@
-"""`torch.distributed.new_group` takes each rank the same host time: what a member's call takes.
+"""`torch.distributed.new_group` takes each rank the same host time: what a member's call takes. A measured host's calls
+take what they take; one that is left out takes as long as the latest other one.
 
 All ranks call it for each group, and its members run a third more Python functions than the others. These wait for them
 in the next call, if NCCL splits its communicators there. In a folded run, members of most groups have no process.
@@ -46,11 +47,12 @@ def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] |
             else:
                 hook.python_work(MEMBERS_FUNCTIONS, CODE_UNITS)
             return torch.distributed.GroupMember.NON_GROUP_MEMBER
-        if hook.measures_host():
-            return real(*arguments, **options)
         began_ns = hook.host_clock_ns()
-        hook.python_work(MEMBERS_FUNCTIONS, CODE_UNITS)
-        group = aside(real, *arguments, **options)
+        if hook.measures_host():
+            group = real(*arguments, **options)
+        else:
+            hook.python_work(MEMBERS_FUNCTIONS, CODE_UNITS)
+            group = aside(real, *arguments, **options)
         taken_ns = hook.host_clock_ns() - began_ns
         return group
 

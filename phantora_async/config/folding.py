@@ -146,9 +146,10 @@ def _slowed(mesh: Mesh, servers: Sequence[int], faults: Sequence[Fault]) -> froz
     if mesh.world_size > MOST_UNFOLDED:
         return slow
     folded = mesh.folded_axes
-    replicas = {tuple(mesh.coordinate(rank, at) for at in folded) for rank in paces_of(faults, servers).ranks}
+    slow |= frozenset(paces_of(faults, servers).hosts)
+    replicas = {tuple(mesh.coordinate(rank, at) for at in folded) for rank in slow}
     ranks = range(mesh.world_size)
-    return slow.union(rank for rank in ranks if tuple(mesh.coordinate(rank, at) for at in folded) in replicas)
+    return frozenset(rank for rank in ranks if tuple(mesh.coordinate(rank, at) for at in folded) in replicas)
 
 
 def unchecked(folding: Folding) -> str:

@@ -169,6 +169,20 @@ def test_fold_auto_says_what_it_found(config: type[Resolver]) -> None:
     assert len(again.witnesses) == 5
 
 
+@pytest.mark.parametrize(
+    ("gpus", "apart"),
+    [
+        ("8", {0, 1, 7, 4, 5}),  # the first of each role, the last rank, the slow one and who shares its replica
+        ("512", {0, 511, 5}),  # too many to be run unfolded: fewer processes
+    ],
+)
+def test_ranks_that_are_apart_by_default(config: type[Resolver], gpus: str, apart: set[int]) -> None:
+    fold = ("--fold", f"dp={int(gpus) // 2},tp=2", "--witnesses", "0", "--fault", "gpu 5 at 0.7x")
+    found = config.of("-n", gpus, *fold).folding
+    assert found is not None
+    assert found.apart == apart
+
+
 def test_fold_auto_runs_few_ranks_unfolded_and_refuses_many(config: type[Resolver]) -> None:
     few = config.of("-n", "16", "--fold", "auto")
     assert few.folding is None

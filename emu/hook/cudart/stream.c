@@ -137,8 +137,8 @@ PH_EXPORT int cudaEventRecordWithFlags(void *handle, void *stream_handle, unsign
 
 PH_EXPORT int cudaEventRecord(void *handle, void *stream) { return cudaEventRecordWithFlags(handle, stream, 0); }
 
-/* PyTorch's allocator asks whether memory can be used again. How often it does depends on the answers, which differ
- * between ranks that do the same: so it takes no time. */
+/* PyTorch's own C++ code asks: its allocator whether memory can be used again, its process groups whether work is done.
+ * How often depends on the answers, which differ between ranks that do the same: so it takes no host time. */
 PH_EXPORT int cudaEventQuery(void *handle) {
     if (!ph_history_is_torchs(__builtin_return_address(0))) ph_host_call(PH_CALL_QUERY);
     ph_event *event = event_of(handle);

@@ -1,9 +1,9 @@
 /*
  * holders/: who holds device memory when most of it is allocated (holders), block by block, as PyTorch's allocator
  * reports them (allocator), in groups that are held for the same reason (groups), over the step that has the peak
- * (over_step), and how much is needed at least (least);
- * what blocks are for (purpose). Comes in: blocks that PyTorch's allocator gives out and takes back; which tensors
- * Python has; collectives. Goes out: the record MEMORY_HELD.
+ * (over_step), and how much is needed at least (least); what blocks are for (purpose).
+ * Comes in: blocks that PyTorch's allocator gives out and takes back; which tensors Python has; collectives.
+ * Goes out: the record MEMORY_HELD.
  */
 #ifndef PHANTORA_HOLDERS_H
 #define PHANTORA_HOLDERS_H

@@ -10,9 +10,10 @@
  *   - A collective becomes visible as done at a launch on the same communicator, if it ended so long before that the
  *     latest look has found it. The rank asks whether it had. So memory is what it is at most; holders/least.c tells
  *     what it is where looks come early.
- *   - Host time alone tells whether it can have ended so long ago, and waits of the host for the GPU, in which more
- * time may pass. But questions hold the rank up, so the latter counts only for collectives on blocks that no earlier
- * one was given: those of DistributedDataParallel's buckets are the same in each step, and nothing hangs on them.
+ *   - It asks only if the collective can have ended so long ago: so much host time has passed, or the host has waited
+ *     for the GPU meanwhile. Questions hold the rank up. So after a wait it asks only about collectives on blocks that
+ *     no earlier one was given. Those of DistributedDataParallel's buckets are the same in each step, and nothing
+ *     depends on when they are found.
  *   - The launch waits, in real time, until the watchdog has finished with those that became visible. This is not
  *     needed for collectives for whose end the program made a stream wait: PyTorch released their tensors then.
  *   - When the communicator is finalized, destroyed or aborted all its work counts as done.

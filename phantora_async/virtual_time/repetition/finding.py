@@ -43,14 +43,13 @@ def _repetition(stretch: Sequence[Any], at: int) -> RepeatedFact | None:
         if stretch[at] != stretch[at + length] or stretch[at + length - 1].kind != records.HOST_WAIT:
             continue
         facts = tuple(stretch[at : at + length])
-        end = at + length
-        while tuple(stretch[end : end + length]) == facts:
-            end += length
-        if end - at < FEWEST:
+        times = -(-FEWEST // length)
+        if tuple(stretch[at : at + times * length]) != facts * times:
             continue
         rhythm = rhythm_of(facts)
         if rhythm is not None:
+            while tuple(stretch[at + times * length : at + (times + 1) * length]) == facts:
+                times += 1
             first = facts[0]
-            times = (end - at) // length
             return RepeatedFact(REPEATED, first.site, first.nbytes, first.host_ns, facts, times, rhythm)
     return None

@@ -120,6 +120,11 @@ def change_launches(rows: np.ndarray[Any, Any]) -> None:
     rows["values"][rows["kind"] == records.SEGMENT, 0] = 1 << 40
 
 
+def change_question(rows: np.ndarray[Any, Any]) -> None:
+    rows["kind"][0] = records.QUERY
+    rows["values"][0, 2] = 1 << 63
+
+
 @pytest.mark.parametrize(
     ("header", "change", "message"),
     [
@@ -134,6 +139,7 @@ def change_launches(rows: np.ndarray[Any, Any]) -> None:
         ({}, change_kind, "unknown kind"),
         ({}, change_time, "host_ns"),
         ({}, change_launches, "launches"),
+        ({}, change_question, "must have been complete"),
     ],
 )
 def test_numbers_that_no_recorder_writes(

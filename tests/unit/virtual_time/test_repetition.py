@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from emu.contract import records
 from phantora_async.recording.rows import RankRows, Tables
 from phantora_async.virtual_time.entities.repetition import REPEATED, RepeatedFact, Spent, expanded, rhythm_of
-from phantora_async.virtual_time.repetition.finding import with_repetitions
+from phantora_async.virtual_time.repetition.finding import _shortened, with_repetitions
 
 from .scripted import Result, Script, new_fact_builder, play, scripts
 
@@ -50,6 +51,30 @@ def test_what_a_round_is_made_of() -> None:
     assert repeated.rhythm.total == Spent(compute_ns=100, host_bound_ns=30, idle_ns=60)
     assert repeated.rhythm.round_ns == 190
     assert repeated.rhythm.spent(2 * 190 + 80) == Spent(compute_ns=250, host_bound_ns=90, idle_ns=120)
+
+
+class Counted(list[object]):
+    """Counts the elements that are looked at."""
+
+    looked = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        self.looked += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+def test_looking_takes_as_long_as_there_are_records() -> None:
+    """Also where the same records come over and over, but nobody knows what a round takes: work is queued."""
+    looked = []
+    for times in (200, 2_000):
+        script = Script(0, 1)
+        for _ in range(times):
+            script.segment(100).segment(100).sync(stream=1)
+        stretch = Counted(arrived(script)[-3 * times :])
+        assert len(_shortened(stretch)) == 3 * times
+        looked.append(stretch.looked)
+    assert looked[1] < 11 * looked[0]
 
 
 def test_other_work_is_no_repetition() -> None:
