@@ -98,7 +98,7 @@ class Coordinator:
         )  # fmt: skip
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
-        run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses)
+        run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses, mirrored_ranks)
         restarts = Restarts(timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns)
         early_end = EarlyEnd(spec, timeline)
         reactions = Reactions(timeline, connections, spec.faults)

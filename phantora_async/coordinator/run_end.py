@@ -16,6 +16,7 @@ from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, NotFoldable, RankDied, RunFailure
 from phantora_async.faults import Death, begin_ns
+from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.memory_kills import MemoryKills
@@ -71,9 +72,13 @@ class RunEnd:
         network: NetsimNetworkModel,
         last_steps: LastSteps | None = None,
         witnesses: Witnesses | None = None,
+        mirrored_ranks: MirroredRanks | None = None,
     ) -> None:
-        """`last_steps`: what the report tells reasons by; None: it tells none. `witnesses`: of a folded run."""
+        """`last_steps`: what the report tells reasons by; None: it tells none. `witnesses`, `mirrored_ranks`: of a
+        folded run.
+        """
         self._witnesses = witnesses
+        self._mirrored_ranks = mirrored_ranks
         self._last_steps = last_steps
         self._spec = spec
         self._timeline = timeline
@@ -155,8 +160,13 @@ class RunEnd:
         """As complete as the run is now."""
         return whole_report(
             self._spec, self._timeline, self._fact_builder, self._network, usage, restarts, exit_code, failure,
-            self.stopped, reasons, self._witnesses.document() if self._witnesses is not None else None,
+            self.stopped, reasons, self._folding(),
         )  # fmt: skip
+
+    def _folding(self) -> Document | None:
+        if self._witnesses is None or self._mirrored_ranks is None:
+            return None
+        return self._witnesses.document() | {"answered_otherwise": self._mirrored_ranks.answers.differing.document()}
 
     def _reasons(self) -> Document | None:
         last_steps, results, spec = self._last_steps, self._timeline.output.results, self._spec

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from phantora_async.diagnosis.rank_states import RankState, states
-from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder, RankInfo
 from phantora_async.virtual_time import Snapshot
 from phantora_async.wording import named
 
@@ -31,21 +32,28 @@ class Progress:
     @classmethod
     def of(cls, snapshot: Snapshot, fact_builder: FactBuilder) -> Self:
         """As it is now. `snapshot` shows at least the ranks that ``examples`` names."""
-        starting = sum(rank_info.hello is None for rank_info in fact_builder.rank_info)
-        finished = sum(rank_info.bye is not None for rank_info in fact_builder.rank_info)
-        waiting = sum(rank_info.questions > 0 for rank_info in fact_builder.rank_info)
+        counts = Counter(map(_doing, fact_builder.rank_info))
         shown = examples(fact_builder)
         behind = next((state for state in states(snapshot, fact_builder) if state.rank in shown), None)
         return cls(
             virtual_ns=snapshot.now_ns,
             ahead_ns=snapshot.ahead_ns,
-            running=len(fact_builder.rank_info) - starting - finished - waiting,
-            waiting=waiting,
-            finished=finished,
-            starting=starting,
+            running=counts["running"],
+            waiting=counts["waiting"],
+            finished=counts["finished"],
+            starting=counts["starting"],
             steps=snapshot.steps,
             behind=behind,
         )
+
+
+def _doing(rank_info: RankInfo) -> str:
+    """Which of the counts the rank is in. One that has ended may have left questions: its watchdog's."""
+    if rank_info.bye is not None:
+        return "finished"
+    if rank_info.hello is None:
+        return "starting"
+    return "waiting" if rank_info.questions else "running"
 
 
 def examples(fact_builder: FactBuilder) -> list[int]:

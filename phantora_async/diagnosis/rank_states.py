@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,15 +53,22 @@ def states(
     signal has stopped.
     """
     incomplete = fact_builder.incomplete_collectives()
-    found = []
+    found: list[RankState] = []
+    known: dict[int, RankState] = {}  # of ranks that share a timeline: by what they have told, which they share, too
     for rank in snapshot.ranks:
+        told = id(fact_builder.rank_info[rank.rank])
+        state = known.get(told)
+        if state is not None:
+            found.append(replace(state, rank=rank.rank))
+            continue
         activity = _activity(rank, fact_builder, rank.rank in asleep)
         doing = activity.doing
         if rank.rank in stopped:
             doing = f"{STOPPED}; before that it {doing}" if activity.waiting else STOPPED
         if not activity.waiting and rank.rank in incomplete:
             doing += _incomplete(incomplete[rank.rank], rank.rank, fact_builder)
-        found.append(RankState(rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site))
+        state = known[told] = RankState(rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site)
+        found.append(state)
     return found
 
 

@@ -7,7 +7,7 @@ others' answers are compared with that. Where all ranks of a role are alike, the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from emu.contract import records
 from emu.contract.folding import Folding
@@ -23,6 +23,10 @@ class Differing:
     times: int = 0
     most_ns: int = 0
     """By how much the times differ at most."""
+
+    def document(self) -> dict[str, int]:
+        """For the report."""
+        return asdict(self)
 
 
 class RoleAnswers:

@@ -26,22 +26,21 @@ def activity_document(activity: Activity) -> Document:
     """``ranks``: ranks that did the same share a row; of many ranks neighbours do, which then has their mean.
     ``allocated`` and ``reserved`` are the peaks until then: [part, bytes] for each change.
     """
-    rows = [
-        {"ranks": [rank], **_row(accounts, max(devices, 1), activity.width_ns), **_memory(memory)}
-        for rank, (accounts, memory, devices) in enumerate(
-            zip(activity.accounts, activity.memory, activity.devices, strict=True)
-        )
-    ]
     alike: dict[str, Document] = {}
-    for row in rows:
-        known = alike.setdefault("".join(str(value) for key, value in row.items() if key != "ranks"), row)
-        if known is not row:
-            known["ranks"] += row["ranks"]
-    if len(alike) <= MOST_ROWS:
-        rows = list(alike.values())
-    else:
-        each = -(-len(rows) // MOST_ROWS)
-        rows = [_merged(activity, range(first, min(first + each, len(rows)))) for first in range(0, len(rows), each)]
+    known: dict[tuple[int, int, int], Document] = {}
+    for rank, its in enumerate(zip(activity.accounts, activity.memory, activity.devices, strict=True)):
+        accounts, memory, devices = its
+        row = known.get((id(accounts), id(memory), devices))
+        if row is None:
+            texts = _row(accounts, max(devices, 1), activity.width_ns) | _memory(memory)
+            row = alike.setdefault("".join(map(str, texts.values())), {"ranks": [], **texts})
+            known[id(accounts), id(memory), devices] = row
+        row["ranks"].append(rank)
+    rows = list(alike.values())
+    if len(rows) > MOST_ROWS:
+        ranks = len(activity.accounts)
+        each = -(-ranks // MOST_ROWS)
+        rows = [_merged(activity, range(first, min(first + each, ranks))) for first in range(0, ranks, each)]
     return {"part_ns": activity.width_ns, "until_ns": activity.until_ns, "ranks": rows}
 
 

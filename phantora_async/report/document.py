@@ -20,6 +20,7 @@ from phantora_async.report.kernels import (
     gpu_use_document,
     kernels_document,
     source_shares,
+    together,
     window_counts,
 )
 from phantora_async.report.loading import loading_document
@@ -226,13 +227,13 @@ def _energy(
     spec: RunSpec, step: Document, ranks: Sequence[Document], window: WindowCounts, costs: Costs
 ) -> Document | None:
     """What the GPUs draw; None if that is not known."""
-    launched = [
-        [
-            Launched(costs.priced(key).cost, count.launches, count.slowed_ns)
-            for key, count in sorted(rank.counts.items())
+    of_counts = {
+        id(counts): [
+            Launched(costs.priced(key).cost, count.launches, count.slowed_ns) for key, count in sorted(counts.items())
         ]
-        for rank in window.ranks
-    ]
+        for counts, _ in together(rank.counts for rank in window.ranks)
+    }
+    launched = [of_counts[id(rank.counts)] for rank in window.ranks]
     step_ns = None if step["source"].startswith(WHOLE_RUN) else int(step["median_ns"])
     return energy_document(spec.gpu, ranks, launched, step_ns)
 
@@ -325,12 +326,13 @@ def _unrecognised(costs: Costs, totals: Sequence[Counts]) -> Document:
     if not costs.unrecognised:
         return {}
     gpu_ns, by_reason = 0, dict.fromkeys(costs.unrecognised, 0)
-    for counts in totals:
+    for counts, ranks in together(totals):
         for key, (launches, slowed_ns) in counts.items():
             cost = costs.priced(key).cost
-            gpu_ns += cost.solo_ns * launches + slowed_ns
+            total_ns = (cost.solo_ns * launches + slowed_ns) * ranks
+            gpu_ns += total_ns
             if cost.source is Source.UNRECOGNISED:
-                by_reason[cost.unknown] += cost.solo_ns * launches + slowed_ns
+                by_reason[cost.unknown] += total_ns
     reasons = [
         {
             "reason": reason,

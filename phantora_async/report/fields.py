@@ -223,7 +223,10 @@ SHAPE = Fields(
                 | _fields(WHOLE, "ranks", "processes", "representatives", "mirrored", "timelines", "compared_calls")
                 | _fields(WHOLE, "host_apart_ns", "memory_apart_nbytes")
                 | {"apart": Each(WHOLE), "witnesses": Each(WHOLE), "warnings": Each(TEXT)},
-                {"differences": Each(_DIFFERENCE)},
+                {
+                    "differences": Each(_DIFFERENCE),
+                    "answered_otherwise": Fields(_fields(WHOLE, "states", "times", "most_ns")),
+                },
             )
         ),
     },

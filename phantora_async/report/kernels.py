@@ -5,7 +5,7 @@ source of its cost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from phantora_async.ingest.costs import Costs
@@ -36,14 +36,27 @@ class WindowCounts(NamedTuple):
 def window_counts(ranks: Sequence[RankSnapshot], launched: Sequence[LaunchCounts]) -> WindowCounts:
     """Of one window for all ranks: sums of a step of one rank and the whole run of another would mean nothing."""
     in_steps = []
+    known: dict[tuple[int, int, int], Counts | None] = {}
     for rank in ranks:
         counts = None
         if rank.window is not None:
-            counts = launched[rank.rank].between_steps(rank.window.first.number, rank.window.last.number)
+            its, first, last = launched[rank.rank], rank.window.first.number, rank.window.last.number
+            if (id(its), first, last) not in known:
+                known[id(its), first, last] = its.between_steps(first, last)
+            counts = known[id(its), first, last]
         if counts is None:
             return WindowCounts("run", [RankCounts(one.rank, launched[one.rank].total) for one in ranks])
         in_steps.append(RankCounts(rank.rank, counts))
     return WindowCounts("steps", in_steps)
+
+
+def together(of_ranks: Iterable[Counts]) -> list[tuple[Counts, int]]:
+    """Each once, and how many ranks have it: those that share a timeline share their counts, too."""
+    found: dict[int, tuple[Counts, int]] = {}
+    for counts in of_ranks:
+        _, ranks = found.get(id(counts), (counts, 0))
+        found[id(counts)] = counts, ranks + 1
+    return list(found.values())
 
 
 def kernels_document(window: WindowCounts, costs: Costs) -> Document:
@@ -52,10 +65,10 @@ def kernels_document(window: WindowCounts, costs: Costs) -> Document:
     """
     launches: Counter[int] = Counter()
     slowed_ns: Counter[int] = Counter()
-    for rank in window.ranks:
-        for key, counted in rank.counts.items():
-            launches[key] += counted.launches
-            slowed_ns[key] += counted.slowed_ns
+    for counts, ranks in together(rank.counts for rank in window.ranks):
+        for key, counted in counts.items():
+            launches[key] += counted.launches * ranks
+            slowed_ns[key] += counted.slowed_ns * ranks
     priced = [(key, costs.priced(key), count) for key, count in launches.items()]
     total_ns = {key: known.cost.solo_ns * count + slowed_ns[key] for key, known, count in priced}
     priced.sort(key=lambda one: (-total_ns[one[0]], one[1].signature))
@@ -90,8 +103,12 @@ def kernels_document(window: WindowCounts, costs: Costs) -> Document:
 def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]:
     """Ranks with equal counts share an entry: those of a data-parallel group usually do."""
     alike: dict[tuple[int, ...], list[int]] = {}
+    known: dict[int, list[int]] = {}
     for rank in ranks:
-        alike.setdefault(tuple(rank.counts.get(key, NONE).launches for key in order), []).append(rank.rank)
+        if id(rank.counts) not in known:
+            launches = tuple(rank.counts.get(key, NONE).launches for key in order)
+            known[id(rank.counts)] = alike.setdefault(launches, [])
+        known[id(rank.counts)].append(rank.rank)
     return [{"ranks": members, "launches": list(launches)} for launches, members in alike.items()]
 
 
@@ -113,10 +130,10 @@ def gpu_use_document(ranks: Sequence[RankSnapshot], told: Sequence[RankInfo]) ->
 def source_shares(totals: Sequence[Counts], costs: Costs) -> Document:
     """Shares of the GPU time of these launches, by where their cost comes from, and that time."""
     by_source = dict.fromkeys(Source, 0)
-    for counts in totals:
+    for counts, ranks in together(totals):
         for key, (launches, slowed_ns) in counts.items():
             cost = costs.priced(key).cost
-            by_source[cost.source] += cost.solo_ns * launches + slowed_ns
+            by_source[cost.source] += (cost.solo_ns * launches + slowed_ns) * ranks
     total_ns = sum(by_source.values())
     shown = [source for source in Source if source is not Source.UNRECOGNISED or by_source[source]]
     shares = {source.name.lower(): by_source[source] / total_ns if total_ns else 0.0 for source in shown}

@@ -53,6 +53,8 @@ def _folding(folding: Mapping[str, Any] | None) -> list[str]:
         f"{folding['mirrored']:,} were mirrored; {folding['timelines']:,} timelines"
     )
     warnings = [f"warning: {warning}" for warning in folding["warnings"]]
+    if "answered_otherwise" in folding:
+        warnings += _answered_otherwise(folding["answered_otherwise"])
     if folding.get("differences"):
         return [text, *map(_difference, folding["differences"]), *warnings]
     if not witnesses:
@@ -65,6 +67,18 @@ def _folding(folding: Mapping[str, Any] | None) -> list[str]:
     ]
     differing = " and ".join(filter(None, apart_by))
     return [text, f"{same}{f'; {differing} differ' if differing else ''}", *warnings]
+
+
+def _answered_otherwise(differing: Mapping[str, int]) -> list[str]:
+    """Mirrored ranks get the answers of the rank of their role that asked first."""
+    states, times = differing["states"], differing["times"]
+    parts = [
+        f"{states:,} times whether work is complete" * bool(states),
+        f"{times:,} times about the time, by up to {seconds(differing['most_ns'])}" * bool(times),
+    ]
+    if not any(parts):
+        return []
+    return [f"ranks of one role would have been answered otherwise: {' and '.join(filter(None, parts))}"]
 
 
 def _difference(one: Mapping[str, Any]) -> str:

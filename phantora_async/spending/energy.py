@@ -44,14 +44,15 @@ class _Sums:
 def energy_document(
     gpu: Gpu, ranks: Sequence[Mapping[str, Any]], launched: Sequence[Iterable[Launched]], step_ns: int | None
 ) -> Document | None:
-    """`ranks`: as the report has them, `launched` by each. `step_ns`: None if there are no steps. None for a GPU whose
-    power is not described, and if nothing has run.
+    """`ranks`: as the report has them, `launched` by each; several may have the same object. `step_ns`: None if there
+    are no steps. None for a GPU whose power is not described, and if nothing has run.
     """
     if gpu.power is None:
         return None
     sums = _Sums()
+    watts_of = {at: kernel_watts(gpu, works) for at, works in {id(works): works for works in launched}.items()}
     for rank, works in zip(ranks, launched, strict=True):
-        sums.computing += kernel_watts(gpu, works) * _seconds(rank, COMPUTING)
+        sums.computing += watts_of[id(works)] * _seconds(rank, COMPUTING)
         sums.communicating += gpu.power.nccl_w * _seconds(rank, COMMUNICATING)
         sums.waiting += gpu.power.idle_w * _seconds(rank, WAITING)
         sums.gpu_s += _seconds(rank, (*COMPUTING, *COMMUNICATING, *WAITING))

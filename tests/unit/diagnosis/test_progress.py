@@ -26,6 +26,13 @@ def test_the_line_counts_ranks_by_what_they_do() -> None:
     assert line(progress) == "virtual 0.000 s | 1 starting, 1 running, 1 waiting, 1 finished"
 
 
+def test_a_rank_that_ends_while_its_watchdog_waits_for_an_answer_is_counted_once() -> None:
+    fact_builder = new_fact_builder(2)
+    fact_builder.take(0, records.decode_up(b"".join(Script(0, 2).clock().bye().records))[0])
+    progress = Progress.of(Timeline(2, FixedNetwork(), 1024).snapshot([]), fact_builder)
+    assert (progress.starting, progress.running, progress.waiting, progress.finished) == (1, 0, 0, 1)
+
+
 def test_when_all_wait_the_line_says_for_what() -> None:
     timeline, fact_builder = Timeline(2, FixedNetwork(), 1024), new_fact_builder(2)
     for rank in range(2):

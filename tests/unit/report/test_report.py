@@ -17,7 +17,7 @@ from phantora_async.ingest.fact_builder import FactBuilder, WarningCount
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.over_time import LEAST_PARTS, LinkTraffic
 from phantora_async.report import Document, Seen, build, simulator, terminal_report, text, to_json
-from phantora_async.report.kernels import window_counts
+from phantora_async.report.kernels import together, window_counts
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import period, step_document
 from phantora_async.run_spec import RunSpec
@@ -126,6 +126,9 @@ def test_one_window_for_the_kernels_of_all_ranks() -> None:
 
     window, counted = window_counts(ranks, [launched(6), launched(6)])
     assert (window, [one.counts[1].launches for one in counted]) == ("steps", [30, 30])
+    shared = launched(6)
+    counted = window_counts(ranks, [shared, shared]).ranks
+    assert [(found[1].launches, times) for found, times in together(one.counts for one in counted)] == [(30, 2)]
     window, counted = window_counts(ranks, [launched(6), launched(7)])
     assert (window, [one.counts[1].launches for one in counted]) == ("run", [60, 70])
 
