@@ -5,6 +5,7 @@ import argparse, gc, json, os, time, torch, torch.nn as nn, torch.nn.functional 
 JOBS = dict(
     ds1b_z3=dict(d=2048, L=24, z=3, B=4, T=1024),
     r_ds1b_z3_b2_s1024=dict(d=2048, L=24, z=3, B=2, T=1024),  # on two GPUs: nothing was fitted to it
+    s_ds1b_z3_b4_s2048=dict(d=2048, L=24, z=3, B=4, T=2048),  # on four H100s: simulated before it was measured
 )
 R, W, LR = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
 

@@ -36,7 +36,27 @@ L8 = dict(
     activation_checkpoint__mode="selective",
     activation_checkpoint__selective_ac_option="op",
 )
-JOBS = dict(tt8b_fsdp4=L8, tt8b_fsdp4_compile=L8 | dict(compile__enable=True))
+SHORT = L8 | dict(model__flavor="8B_l8", training__seq_len=4096)
+JOBS = dict(
+    tt8b_fsdp4=L8,
+    tt8b_fsdp4_compile=L8 | dict(compile__enable=True),
+    # On four H100s: simulated before they were measured.
+    s_tt8b_l8_fsdp4=SHORT,
+    s_tt8b_l8_fsdp4_compile=SHORT | dict(compile__enable=True),
+    s_tt8b_l8_tp2_fsdp2=SHORT | dict(training__local_batch_size=2, parallelism__tensor_parallel_degree=2),
+    s_ttmoe_l6_ep4=SHORT
+    | dict(model__name="deepseek_v3", model__flavor="16B_l6", parallelism__expert_parallel_degree=4),
+)
+
+
+def short_models():
+    """Published models with fewer layers, so that 80 GB hold them and steps are short."""
+    from dataclasses import replace
+    from torchtitan.models.deepseek_v3 import deepseekv3_args
+    from torchtitan.models.llama3 import llama3_args
+
+    llama3_args["8B_l8"] = replace(llama3_args["8B"], n_layers=8)
+    deepseekv3_args["16B_l6"] = replace(deepseekv3_args["16B"], n_layers=6, attn_type="sdpa", attn_mask_type="causal")
 
 
 def tokenizer(path):
@@ -67,6 +87,7 @@ if __name__ == "__main__":
     import torch
     from torchtitan.train import Trainer, main
 
+    short_models()
     main(Trainer)
     if os.environ.get("RANK", "0") == "0":
         print(

@@ -232,6 +232,16 @@ job("r_llama7b_pp2_m4_s1024", 2, size="7b", B=1, T=1024, par="pp", pp=2, micro=4
 job("r_llama3b_cp2_b1_s8192", 2, size="3b", B=1, T=8192, par="cp")
 job("r_llama1b_ddp2_b2_s2048", 2, size="1b", B=2, T=2048, par="ddp")
 job("r_gpt2_ddp2_b12", 2, kind="gpt2", B=12, par="ddp")
+# On four H100s, simulated before they were measured.
+job("s_llama8b_l8_fsdp4_b1_s4096", 4, size="8b_l8", B=1, T=4096, par="fsdp")
+job("s_llama1b_fsdp4_b2_s4096", 4, size="1b", B=2, T=4096, par="fsdp")
+job("s_llama3b_hsdp22_b1_s2048", 4, size="3b", B=1, T=2048, par="hsdp", tp=2)
+job("s_llama8b_l8_tp4_b2_s4096", 4, size="8b_l8", B=2, T=4096, par="tp", tp=4)
+job("s_llama8b_l8_tp2fsdp2_b2_s4096", 4, size="8b_l8", B=2, T=4096, par="tp", tp=2)
+job("s_llama7b_pp4_m8_s2048", 4, size="7b", B=1, T=2048, par="pp", pp=4, micro=8)
+job("s_llama3b_cp4_b1_s16384", 4, size="3b", B=1, T=16384, par="cp")
+job("s_llama1b_ddp4_b2_s2048", 4, size="1b", B=2, T=2048, par="ddp")
+job("s_gpt2_ddp4_b20", 4, kind="gpt2", B=20, par="ddp")
 
 
 def log(*a):
