@@ -81,6 +81,16 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
+def try_to_write(path: Path) -> None:
+    """Raises the OSError that writing a whole file there would meet now; leaves nothing behind."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not path.is_symlink() and (path.is_file() or not path.exists()):
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.touch()
+        partial.unlink()
+
+
 def _kind(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 

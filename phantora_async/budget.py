@@ -41,6 +41,7 @@ class Budgeted:
     """From a report's ``simulated``; None: the report does not know it."""
     text: Callable[[float], str]
     example: str
+    most: float = math.inf
 
     def read(self, text: str) -> float:
         """Raises ValueError."""
@@ -50,6 +51,8 @@ class Budgeted:
         value = float(found[1]) * self.units[found[2]]
         if not value > 0:
             raise ValueError(f"expected a value above 0, such as {self.example}")
+        if value > self.most:
+            raise ValueError(f"expected at most {self.text(self.most)}, found {text!r}")
         return value
 
 
@@ -89,7 +92,7 @@ FIGURES = {
         Budgeted("memory", "memory reserved", UNITS_NBYTES, True, _peak("reserved_peak_nbytes"), _nbytes, "76GiB"),
         Budgeted("allocated", "memory allocated", UNITS_NBYTES, True, _peak("allocated_peak_nbytes"), _nbytes, "76GiB"),
         Budgeted("step", "step", _TIMES, True, _step, _seconds, "450ms"),
-        Budgeted("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%"),
+        Budgeted("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%", 1.0),
     )
 }
 """By name, in the order in which they are shown. Memory is that of PyTorch's allocator, on the fullest GPU."""
@@ -232,26 +235,26 @@ class Rules:
         return found
 
 
+RULES = "for example: step > +3%, memory > +1%, mfu < -2%"
 _RULE = re.compile(r"\s*([a-z]+)\s*([<>])\s*([+-])\s*" + _NUMBER + r"\s*([A-Za-z%]+)\s*")
 
 
 def _rule(text: str) -> Rule:
     found = _RULE.fullmatch(text)
-    example = "for example: step > +3%, memory > +1%, mfu < -2%"
     if found is None:
-        raise UsageError(f"rule {text.strip()!r}: expected FIGURE > +CHANGE or FIGURE < -CHANGE", example)
+        raise UsageError(f"rule {text.strip()!r}: expected FIGURE > +CHANGE or FIGURE < -CHANGE", RULES)
     figure = FIGURES.get(found[1])
     if figure is None:
         raise UsageError(
-            f"rule {text.strip()!r}: unknown figure {found[1]!r}; {meant_or_known(found[1], FIGURES)}", example
+            f"rule {text.strip()!r}: unknown figure {found[1]!r}; {meant_or_known(found[1], FIGURES)}", RULES
         )
     if (found[2] == ">") != (found[3] == "+"):
-        raise UsageError(f"rule {text.strip()!r}: {found[2]} goes with {'+' if found[2] == '>' else '-'}", example)
+        raise UsageError(f"rule {text.strip()!r}: {found[2]} goes with {'+' if found[2] == '>' else '-'}", RULES)
     if found[5] == "%":
         return Rule(figure, found[2] == ">", float(found[4]) / 100, relative=True)
     if found[5] not in figure.units:
         units = ", ".join(["%", *filter(None, figure.units)])
-        raise UsageError(f"rule {text.strip()!r}: unknown unit {found[5]!r}; known: {units}", example)
+        raise UsageError(f"rule {text.strip()!r}: unknown unit {found[5]!r}; known: {units}", RULES)
     return Rule(figure, found[2] == ">", float(found[4]) * figure.units[found[5]], relative=False)
 
 

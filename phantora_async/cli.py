@@ -78,7 +78,8 @@ class Parser(argparse.ArgumentParser):
         return self._actions
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"try: {self.prog} --help")
+        signed = "; a value that begins with - is given as --OPTION=VALUE" if "expected one argument" in message else ""
+        raise UsageError(message, f"try: {self.prog} --help{signed}")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from formats.files import try_to_write, write_whole
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.wording import short
 
@@ -54,7 +55,9 @@ def run(given: argparse.Namespace) -> int:
     if given.update:
         jobs = [job.without_rules() for job in jobs]
     _check_baseline(jobs, before, stored)
-    job_file.check_options(jobs)
+    job_file.check_options(jobs, given.file)
+    for path in filter(None, (given.junit, given.markdown, stored if given.update else None)):
+        _try_to_write(path)
     folder = given.run_dir or Path("phantora-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-check"
     _make(folder)
     width = max(len(job.name) for job in jobs)
@@ -99,10 +102,18 @@ def _make(folder: Path) -> None:
         raise UsageError(f"{short(folder)}: {error.strerror}") from None
 
 
+def _try_to_write(path: Path) -> None:
+    """Before anything starts. Raises NotWritten."""
+    try:
+        try_to_write(path)
+    except OSError as error:
+        raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
+
+
 def _write(path: Path | None, text: str) -> None:
     if path is None:
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode())
     except OSError as error:
         raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None

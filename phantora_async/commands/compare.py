@@ -20,9 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     from phantora_async.api.results import compare, load
-    from phantora_async.budget import Rules, broken_text, figures_of
+    from phantora_async.budget import RULES, Rules, broken_text, figures_of
+    from phantora_async.errors import UsageError
 
     rules = Rules.of(given.fail_if or "")
+    if given.fail_if is not None and not rules.rules:
+        raise UsageError(f"--fail-if {given.fail_if!r}: no rule", RULES)
     runs = [load(path) for path in given.runs]
     found = compare(*runs)
     print(json.dumps(found.document(), indent=1) if given.json else found)

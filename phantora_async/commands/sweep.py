@@ -51,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
     from phantora_async.study.outcome.files import check_files
     from phantora_async.study.sweeping import sweep
 
-    check_files(given.table, given.picture)
+    check_files(given.table, given.picture, given.html)
     swept = sweep(
         given.file, folder=given.dir, jobs=given.jobs, on=given.on, prices=given.prices, keep_going=given.keep_going,
         told=_told,

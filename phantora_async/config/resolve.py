@@ -68,7 +68,7 @@ def resolve(options: RunOptions) -> Config:
     python = find_python(_text(given.python))
     if given.launcher:
         launchers.check_environment([script, *given.arguments], python)
-    budget = Limits.of({name: getattr(given, name) for name in BUDGETS})
+    budget = _budget_of(given)
     (steps, all_steps), until_ns = steps_of(given.steps, given.real_steps), until_ns_of(given.until)
     cache, cache_remarks = compile_cache_of(_text(given.compile_cache))
     ui = ui_of(given.ui)
@@ -129,6 +129,15 @@ def resolve(options: RunOptions) -> Config:
         share_timelines=shared,
         each_if_they_differ=each_if_they_differ(given, folding, shared),
     )
+
+
+def _budget_of(given: RunOptions) -> Limits:
+    """Raises UsageError naming the option."""
+    try:
+        return Limits.of({name: getattr(given, name) for name in BUDGETS})
+    except UsageError as error:
+        name, _, fault = error.message.partition(":")
+        raise UsageError(f"--{name.replace('_', '-')}:{fault}") from None
 
 
 def _descriptions(given: RunOptions) -> tuple[Cluster, Gpu, HostModel]:

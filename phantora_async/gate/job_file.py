@@ -101,7 +101,7 @@ def read(path: Path) -> list[Job]:
 
 def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], defaults: FileTable) -> Job:
     if not re.fullmatch(r"[\w.-]{1,80}", name):
-        raise fields.error("", "a job's name has letters, digits and . _ - only")
+        raise fields.wrong(fields.name, "a job's name has letters, digits and . _ - only")
     own = fields.values()
     given = {**shared, **own}
     for key in given:
@@ -188,11 +188,11 @@ def _beside(folder: Path, text: str) -> str:
     return str(beside) if beside.exists() else text
 
 
-def check_options(jobs: list[Job]) -> None:
+def check_options(jobs: list[Job], path: Path) -> None:
     """Raises UsageError for the first job that could not start, before any does."""
     with TemporaryDirectory(prefix="phantora-check-") as folder:
         for number, job in enumerate(jobs):
             try:
                 resolve(dataclasses.replace(job.options, run_dir=os.path.join(folder, str(number))))
             except UsageError as error:
-                raise UsageError(f"job {job.name}: {error.message}", error.hint, error.details) from None
+                raise UsageError(f"{path}: job {job.name}: {error.message}", error.hint, error.details) from None

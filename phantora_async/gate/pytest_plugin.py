@@ -16,11 +16,16 @@ from typing import Any
 
 import pytest
 
-from phantora_async.errors import PhantoraError
+from formats.nearest import meant_or_known
+from phantora_async.errors import PhantoraError, UsageError
+from phantora_async.options import OPTIONS
 
 IN_RANK = "PHANTORA_ASYNC_GPU_TEST"
 """Set in ranks, to the test's id."""
 MARK = "gpus"
+MEMORY, MAX_MEMORY = "memory", "max_memory"
+OWN = ("world_size", "module", "launcher", "progress", "run_dir")
+"""Options that follow from the test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,7 +59,7 @@ class OnGpus(pytest.Item):
         from phantora_async.api import running
 
         options = self._options()
-        folder = Path(tempfile.mkdtemp(prefix="phantora-test-"))
+        folder, kept = Path(tempfile.mkdtemp(prefix="phantora-test-")), False
         arguments = [self.nodeid, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "--no-header"]
         os.environ[IN_RANK] = self.nodeid
         try:
@@ -68,20 +73,32 @@ class OnGpus(pytest.Item):
                     **options,
                 )
         except PhantoraError as error:
-            error.add_note(f"logs and report: {folder / 'run'}")
+            if not isinstance(error, UsageError):  # else nothing has begun
+                error.add_note(f"logs and report: {folder / 'run'}")
+                kept = True
             raise
         finally:
             del os.environ[IN_RANK]
-        shutil.rmtree(folder)
+            if not kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _options(self) -> dict[str, Any]:
+        """Raises UsageError."""
         mark = self.get_closest_marker(MARK)
         assert mark is not None, "only marked tests are stood in for"
         if len(mark.args) != 1:
-            raise pytest.UsageError(f"{self.nodeid}: @pytest.mark.gpus takes one number of GPUs")
+            raise UsageError(f"@pytest.mark.{MARK} takes one number of GPUs, as in @pytest.mark.{MARK}(8)")
         options = dict(mark.kwargs)
-        if "memory" in options:
-            options["max_memory"] = options.pop("memory")
+        for name in options:
+            if name in OWN:
+                raise UsageError(f"@pytest.mark.{MARK}: {name}: the test itself says it")
+            if name not in (MEMORY, *OPTIONS):
+                known = [MEMORY, *(one for one in OPTIONS if one not in OWN)]
+                raise UsageError(f"@pytest.mark.{MARK}: {name}: unknown option; {meant_or_known(name, known)}")
+        if MEMORY in options:
+            if MAX_MEMORY in options:
+                raise UsageError(f"@pytest.mark.{MARK}: {MEMORY} and {MAX_MEMORY} are the same limit: one of them")
+            options[MAX_MEMORY] = options.pop(MEMORY)
         return {"world_size": mark.args[0], **options}
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

@@ -39,6 +39,8 @@ class Sweep:
     """Why trials, by their keys, are no replays."""
     _unrecorded: set[str] = field(default_factory=set)
     """Programs whose run left no recording."""
+    _works: bool = False
+    """A trial of this sweep has figures."""
 
     def results(self, trials: Sequence[Trial]) -> Iterator[Result]:
         """Those that the store does not have, or that were pruned for a reason that is none now, each when it is known
@@ -50,7 +52,7 @@ class Sweep:
             if trial.key in known and not self.pruning.holds(trial, known[trial.key], known):
                 del known[trial.key]
         left = self._without_known(trials)
-        first = not any(result.good for result in self.store.results.values())  # nothing is known to work
+        first = not any(trial.key in known and known[trial.key].good for trial in trials) and not self._works
         while left:
             runs = self._runs(left)
             if first and not self.keep_going:
@@ -67,6 +69,7 @@ class Sweep:
 
     def _stored(self, result: Result) -> Result:
         self.store.add(result)
+        self._works |= result.good
         return result
 
     def _without_known(self, trials: Sequence[Trial]) -> list[Trial]:
@@ -121,11 +124,13 @@ class Sweep:
             raise
         except OverBudget as error:
             done = error.run
+        except NotWritten as error:
+            if not record or error.run is None:
+                raise  # a full disk is no fault of the trial's
+            done = error.run  # without a recording
         except PhantoraError as error:
-            if not (isinstance(error, NotWritten) and record and error.run is not None):
-                report, path = (None, "") if error.run is None else (error.run.report, str(error.run.path))
-                return failure_of(trial, RUN, error.text, report, path, time.monotonic() - began)
-            done = error.run
+            report, path = (None, "") if error.run is None else (error.run.report, str(error.run.path))
+            return failure_of(trial, RUN, error.text, report, path, time.monotonic() - began)
         assert done is not None, "a run that has ended well has a report"
         if record and not self._is_recorded(trial.program):
             self._unrecorded.add(trial.program)

@@ -112,7 +112,7 @@ def sweep(
     machines = _machines(on, jobs)
     wanted = read(study)
     listed = prices_of(prices)
-    check_options(wanted)
+    check_options(wanted, "study" if isinstance(study, Mapping) else str(study))
     name = "study" if isinstance(study, Mapping) else Path(study).stem
     if folder is None:
         folder = "phantora-sweep" if isinstance(study, Mapping) else Path(study).with_suffix(".sweep")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats.files import write_whole
+from formats.files import try_to_write, write_whole
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from phantora_async.study.outcome.front import Entry, Outcome
 from phantora_async.study.outcome.text import OF, rows
@@ -25,8 +25,8 @@ GIB = 2**30
 Rows = Sequence[Mapping[str, Any]]
 
 
-def check_files(table: Path | None, picture: Path | None) -> None:
-    """Before anything starts. Raises UsageError, and EnvironmentUnusable for a missing package."""
+def check_files(table: Path | None, picture: Path | None, page: Path | None = None) -> None:
+    """Before anything starts. Raises UsageError, NotWritten, and EnvironmentUnusable for a missing package."""
     for path, kinds, option in ((table, TABLES, "--table"), (picture, PICTURES, "--picture")):
         if path is not None and path.suffix not in kinds:
             raise UsageError(f"{option} {path}: expected a name that ends with {', '.join(kinds)}")
@@ -34,6 +34,11 @@ def check_files(table: Path | None, picture: Path | None) -> None:
         _pyarrow()
     if picture is not None:
         _pyplot()
+    for one in filter(None, (table, picture, page)):
+        try:
+            try_to_write(one)
+        except OSError as error:
+            raise NotWritten(f"cannot write {short(one)}: {error.strerror}") from None
 
 
 def _pyarrow() -> Any:

@@ -48,6 +48,7 @@ MOST_TRIALS = 100_000
 MOST_COUNTED = 500
 """Combinations of a search that are looked at beforehand."""
 EXAMPLE = "docs/sweep.md has an example"
+NO_TRIALS = "no trials: neither [grid] nor [[trial]] nor [search] has any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def read(study: str | os.PathLike[str] | Mapping[str, Any]) -> Study:
         if not any(key in one.chosen for one in kept) and (searching is None or key not in searching.search.ranges):
             raise top.error("more_memory", f"no trial chooses {key}")
     if not kept and searching is None:
-        raise fault(f"{source.path}: no trials{', for none of which `only` holds' if found else ''}")
+        raise fault(f"{source.path}: {f'`only` holds for none of {len(found)} trials' if found else NO_TRIALS}")
     return Study(list({one.key: one for one in kept}.values()), goal, searching)
 
 
@@ -124,7 +125,7 @@ def _combinations(grid: FileTable) -> Iterator[dict[str, Any]]:
     lists = grid.values()
     for key, choices in lists.items():
         if not isinstance(choices, list) or not choices:
-            raise grid.error(key, f"expected a list, found {shown(choices)}")
+            raise grid.error(key, f"expected a list of one value or more, found {shown(choices)}")
     if prod(map(len, lists.values())) > MOST_TRIALS:
         raise grid.wrong(grid.name, f"more than {MOST_TRIALS:,} combinations")
     if lists:
@@ -132,8 +133,8 @@ def _combinations(grid: FileTable) -> Iterator[dict[str, Any]]:
             yield dict(zip(lists, chosen, strict=True))
 
 
-def check_options(study: Study) -> None:
-    """Raises UsageError for the first trial that could not start, before any does."""
+def check_options(study: Study, where: str) -> None:
+    """Raises UsageError for the first trial that could not start, before any does. `where`: the study's file."""
     seen = set()
     with TemporaryDirectory(prefix="phantora-sweep-") as folder:
         possible = [*study.trials, *(study.searching.corners if study.searching is not None else ())]
@@ -145,4 +146,4 @@ def check_options(study: Study) -> None:
             try:
                 resolve(dataclasses.replace(options, run_dir=os.path.join(folder, str(number))))
             except UsageError as error:
-                raise UsageError(f"trial {trial.name}: {error.message}", error.hint, error.details) from None
+                raise UsageError(f"{where}: trial {trial.name}: {error.message}", error.hint, error.details) from None

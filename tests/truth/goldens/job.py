@@ -11,7 +11,8 @@ import types
 import typing
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "stand_ins"))
+sys.path[:0] = [str(Path(__file__).parent / "stand_ins"), str(Path(__file__).parent)]
+import words
 
 
 class SummaryWriter:
@@ -36,5 +37,9 @@ board = types.ModuleType("torch.utils.tensorboard")
 board.SummaryWriter = SummaryWriter
 sys.modules["torch.utils.tensorboard"] = board
 sys.path.insert(0, str(Path(SCRIPT).parent))
+if "BertWordPieceCase" in sys.argv:
+    from megatron.core.tokenizers.utils import build_tokenizer
+
+    build_tokenizer.MegatronTokenizer = types.SimpleNamespace(from_pretrained=lambda **_: words.Tokenizer())
 sys.argv = [SCRIPT, *sys.argv[3:]]
 runpy.run_path(SCRIPT, run_name="__main__")

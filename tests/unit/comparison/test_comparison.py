@@ -298,6 +298,7 @@ def test_rules_that_a_run_breaks_end_the_command(
     assert f"{two}/report.json breaks the rules: step" in capsys.readouterr().err
     assert cli.run(["compare", two, one, "--fail-if", "step > +3%"]) == 0
     assert cli.run(["compare", one, two, "--fail-if", "steps > +3%"]) == ExitCode.USAGE
+    assert cli.run(["compare", one, two, "--fail-if", ","]) == ExitCode.USAGE, "a gate without rules passes all"
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,12 @@ def test_other_texts_are_refused_with_an_example(text: str) -> None:
         Limits.of({"max_memory": text})
 
 
+def test_more_than_all_of_the_gpu_s_work_is_no_limit() -> None:
+    with pytest.raises(UsageError, match=r"min_mfu: expected at most 100.0 %, found '140%'"):
+        Limits.of({"min_mfu": "140%"})
+    assert Limits.of({"min_mfu": "100%"}).by_figure == {"mfu": 1.0}
+
+
 def test_a_figure_may_be_just_at_its_limit() -> None:
     limits = Limits.of({"max_memory": "76GiB", "max_step_time": "400ms", "min_mfu": "44%"})
     assert broken_text(limits.rows(report())) == ""

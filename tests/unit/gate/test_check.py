@@ -236,7 +236,19 @@ def test_no_job_starts_if_one_cannot(
 ) -> None:
     (tmp_path / "budgets.toml").write_text(f'[job.a]\nscript = "train.py"\n[job.b]\n{line}\n')
     assert cli.run(["check", "budgets.toml"]) == ExitCode.USAGE
-    assert "job b: " in capsys.readouterr().err
+    assert "budgets.toml: job b: " in capsys.readouterr().err
+    assert ran == []
+    assert sorted(os.listdir(tmp_path)) == ["budgets.toml", "train.py"], "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    "more", [["--junit", "no/x.xml"], ["--markdown", "."], ["--baseline", "no/b.json", "--update"]]
+)
+def test_what_cannot_be_written_is_told_before_anything_starts(
+    ran: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    assert cli.run(["check", "budgets.toml", *more]) == ExitCode.NOT_WRITTEN
+    assert f"cannot write {more[1]}: " in capsys.readouterr().err
     assert ran == []
     assert sorted(os.listdir(tmp_path)) == ["budgets.toml", "train.py"], "nothing is left behind"
 
@@ -263,4 +275,4 @@ def test_paths_are_those_of_the_file(
 def test_the_example_can_start() -> None:
     jobs = job_file.read(Path(__file__).parents[3] / "examples" / "budgets.toml")
     assert [job.options.steps for job in jobs] == [2, 5]
-    job_file.check_options(jobs)
+    job_file.check_options(jobs, Path("budgets.toml"))

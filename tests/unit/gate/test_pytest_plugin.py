@@ -77,6 +77,42 @@ def test_failures_show_the_reason_and_where_to_look(
     done.stdout.fnmatch_lines([reason, "logs and report: */run"])
 
 
+ODD = """
+import pytest
+
+@pytest.mark.gpus()
+def test_none(): pass
+
+@pytest.mark.gpus(2, memry="4GiB")
+def test_key(): pass
+
+@pytest.mark.gpus(2, run_dir="here")
+def test_own(): pass
+
+@pytest.mark.gpus(2, memory="4GiB", max_memory="4GiB")
+def test_both(): pass
+"""
+
+
+def test_marks_that_are_wrong_are_explained_and_leave_nothing(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(test_it=ODD)
+    done = pytester.runpytest_subprocess("-p", pytest_plugin.__name__, "-p", "no:cacheprovider")
+    done.assert_outcomes(failed=4)
+    done.stdout.fnmatch_lines(
+        [
+            "@pytest.mark.gpus takes one number of GPUs, as in @pytest.mark.gpus(8)",
+            "@pytest.mark.gpus: memry: unknown option; did you mean memory?",
+            "@pytest.mark.gpus: run_dir: the test itself says it",
+            "@pytest.mark.gpus: memory and max_memory are the same limit: one of them",
+        ]
+    )
+    assert not list(pytester.path.glob("temporary/phantora-test-*"))
+
+
 def test_in_a_rank_the_test_itself_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pytest_plugin.IN_RANK, "test_it.py::test_emulated[4]")
     _outcomes(pytester, monkeypatch).assert_outcomes(passed=1, errors=1)

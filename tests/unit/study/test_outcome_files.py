@@ -112,7 +112,11 @@ def test_files_are_named_by_what_they_hold(runs: Runs, capsys: pytest.CaptureFix
     assert cli.run(["sweep", "study.toml", "--table", "table.xls"]) == ExitCode.USAGE
     assert "expected a name that ends with .csv, .json, .parquet" in capsys.readouterr().err
     assert cli.run(["sweep", "study.toml", "--picture", "front.gif"]) == ExitCode.USAGE
+    for option, name in (("--table", "no/table.csv"), ("--html", "."), ("--picture", "no/front.png")):
+        assert cli.run(["sweep", "study.toml", option, name]) == ExitCode.NOT_WRITTEN
+        assert f"cannot write {name}: " in capsys.readouterr().err
     assert runs.asked == []
+    assert sorted(path.name for path in Path().iterdir()) == ["study.toml", "train.py"], "nothing is left behind"
     written = ["--table", "table.csv", "--html", "page.html", "--picture", "front.png"]
     assert cli.run(["sweep", "study.toml", *written]) == 0
     assert sorted(path.name for path in Path().iterdir()) == [

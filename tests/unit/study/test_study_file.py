@@ -90,14 +90,16 @@ def test_a_result_is_of_what_the_files_were(runs: Runs, tmp_path: Path) -> None:
         ({"run": {}, "trial": [{}]}, "expected script"),
         ({"run": RUN, "grid": {"gpus": ["h100"]}}, "grid.gpus: unknown key; did you mean gpu?"),
         ({"run": RUN, "grid": {"gpu": "h100"}}, "grid.gpu: expected a list"),
-        ({"run": RUN, "grid": {"gpu": []}}, "grid.gpu: expected a list"),
+        ({"run": RUN, "grid": {"gpu": []}}, "grid.gpu: expected a list of one value or more"),
+        ({"run": RUN | {"min_mfu": "140%"}, "trial": [{}]}, "run.min_mfu: expected at most 100.0 %, found '140%'"),
+        ({"run": RUN | {"max_memory": "-1GiB"}, "trial": [{}]}, "run.max_memory: expected a value such as"),
         ({"run": RUN, "grid": {"--a": list(range(400)), "--b": list(range(400))}}, "more than 100,000 combinations"),
         ({"run": RUN, "grid": {"record": ["x"]}}, "grid.record: not for a sweep"),
         ({"run": RUN, "grid": {"max_memory": ["1GiB"]}}, "belongs to \\[run\\]"),
         ({"run": RUN, "grid": {"world_size": ["two"]}}, "grid.world_size: expected a whole number"),
         ({"run": RUN | {"max_memory": "much"}, "trial": [{}]}, "run.max_memory: expected a value such as"),
         ({"run": RUN, "trial": [{}], "only": ["batch > 1"]}, "only: 'batch > 1': unknown name 'batch'"),
-        ({"run": RUN, "trial": [{}], "only": ["world_size > 2"]}, "for none of which `only` holds"),
+        ({"run": RUN, "trial": [{}], "only": ["world_size > 2"]}, "study: `only` holds for none of 1 trials"),
         ({"run": RUN, "trial": [{}], "tokens_per_step": "1 / 0"}, "tokens_per_step: '1 / 0'"),
         ({"run": RUN, "trial": [{}], "tokens_per_step": -5}, "expected a number above 0"),
         ({"run": RUN, "trial": [{}], "objectives": ["speed"]}, "unknown objective \"speed\"|unknown objective 'speed'"),
@@ -128,4 +130,4 @@ def test_names() -> None:
 def test_the_example_can_start() -> None:
     study = read(Path(__file__).parents[3] / "examples" / "sweep.toml")
     assert len(study.trials) > 4
-    check_options(study)
+    check_options(study, "study")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from phantora_async import cli
-from phantora_async.errors import EnvironmentUnusable, JobsFailed, PathChanged, RankDied, UsageError
+from phantora_async.errors import EnvironmentUnusable, JobsFailed, NotWritten, PathChanged, RankDied, UsageError
 from phantora_async.options import RunOptions
 from phantora_async.study import machines
 from phantora_async.study.sweeping import sweep
@@ -165,6 +165,24 @@ def test_the_first_trial_s_failure_ends_the_sweep(runs: Runs) -> None:
     assert len(runs.asked) == 1
     swept = sweep(study, folder="again", keep_going=True)
     assert [one.result.state for one in swept.trials] == ["failed", "failed", "done", "done"]
+
+
+def test_what_other_scripts_did_does_not_say_that_this_one_works(runs: Runs) -> None:
+    sweep(grid(**{"--other": [1]}), folder="both")
+    runs.change = fails
+    with pytest.raises(JobsFailed, match="the first trial failed: fast=true "):
+        sweep(grid(**{"--fast": [True], "--other": [1, 2]}), folder="both")
+
+
+def test_a_full_disk_ends_the_sweep_and_is_no_trial_s_result(runs: Runs) -> None:
+    def full(options: RunOptions, simulated: dict[str, Any]) -> None:
+        raise NotWritten("cannot write the report report.json: No space left on device")
+
+    study, runs.change = grid(**{"--other": [1, 2]}), full
+    with pytest.raises(NotWritten, match="No space left on device"):
+        sweep(study, keep_going=True)
+    runs.change = lambda options, simulated: None
+    assert [one.result.state for one in sweep(study).trials] == ["done", "done"], "both are tried again"
 
 
 def test_a_limit_that_is_broken_is_a_reason(runs: Runs) -> None:
