@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from phantora_async.api.running import run
     from phantora_async.comparison import Comparison
     from phantora_async.errors import PhantoraError, RunFailure, UsageError
+    from phantora_async.gate.checked import Checked, check
     from phantora_async.options import RunOptions
+    from phantora_async.study.advice import Advice, advise
     from phantora_async.study.sweeping import Swept, sweep
 
 _PLACES = {
+    "Advice": "phantora_async.study.advice",
+    "Checked": "phantora_async.gate.checked",
     "Comparison": "phantora_async.comparison",
     "Kernel": "phantora_async.api.results",
     "PhantoraError": "phantora_async.errors",
@@ -34,6 +38,8 @@ _PLACES = {
     "Step": "phantora_async.api.results",
     "Swept": "phantora_async.study.sweeping",
     "UsageError": "phantora_async.errors",
+    "advise": "phantora_async.study.advice",
+    "check": "phantora_async.gate.checked",
     "compare": "phantora_async.api.results",
     "load": "phantora_async.api.results",
     "replay": "phantora_async.api.replays",
@@ -43,6 +49,8 @@ _PLACES = {
 """Where each name is: it is imported when it is first used, so that `import phantora_async` takes no time."""
 
 __all__ = [
+    "Advice",
+    "Checked",
     "Comparison",
     "Kernel",
     "PhantoraError",
@@ -53,6 +61,8 @@ __all__ = [
     "Step",
     "Swept",
     "UsageError",
+    "advise",
+    "check",
     "compare",
     "load",
     "replay",

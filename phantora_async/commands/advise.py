@@ -21,9 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.api import running
-    from phantora_async.study.advice import advise, text
+    from phantora_async.study.advice import advise
 
-    told = advise(given.recording, given.arguments, running.run_with)
-    print(json.dumps(told, indent=1) if given.json else text(told))
+    told = advise(given.recording, given.arguments)
+    print(json.dumps(told.document, indent=1) if given.json else told)
     return 0

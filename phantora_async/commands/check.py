@@ -6,23 +6,9 @@ The exit code is 0 if all do and 1 if one does not.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from formats.files import try_to_write, write_whole
-from phantora_async.errors import NotWritten, UsageError
-from phantora_async.wording import short
-
-if TYPE_CHECKING:
-    from phantora_async.gate.checking import Judged
-    from phantora_async.gate.job_file import Job
-
-MOST_PARALLEL = 1024
-"""Runs at a time, each of which has processes for its ranks."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,77 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.api import running
-    from phantora_async.gate import baseline, forms, job_file
-    from phantora_async.gate.checking import check
+    from phantora_async.gate import forms
+    from phantora_async.gate.checked import check, check_writable
 
-    jobs = _chosen(job_file.read(given.file), given.job, given.file)
-    if not 1 <= given.parallel <= MOST_PARALLEL:
-        raise UsageError(f"--parallel {given.parallel}: expected 1 to {MOST_PARALLEL:,}")
-    stored = given.baseline or baseline.path_beside(given.file)
-    before = baseline.read(stored)
-    if given.update:
-        jobs = [job.without_rules() for job in jobs]
-    _check_baseline(jobs, before, stored)
-    job_file.check_options(jobs, given.file)
-    for path in filter(None, (given.junit, given.markdown, stored if given.update else None)):
-        _try_to_write(path)
-    folder = given.run_dir or Path("phantora-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-check"
-    _make(folder)
-    width = max(len(job.name) for job in jobs)
-    judged: list[Judged] = []
-    for one in check(jobs, before, folder.absolute(), running.run, given.parallel):
-        judged.append(one)
-        print(forms.line(one, width), file=sys.stderr if given.json else sys.stdout, flush=True)
-    if given.update:
-        baseline.write(stored, before | {one.job.name: dict(one.figures) for one in judged if one.figures})
-    _write(given.junit, forms.as_junit(judged, given.file.name))
-    _write(given.markdown, forms.as_markdown(judged))
-    if given.json:
-        print(forms.as_json(judged), end="")
-    else:
-        for text in (*forms.report_lines(judged), forms.summary(judged)):
-            print(text)
-        if given.update:
-            print(f"baseline: {short(stored)}")
-    return 0 if all(one.good for one in judged) else 1
-
-
-def _chosen(jobs: list[Job], names: Sequence[str], path: Path) -> list[Job]:
-    known = [job.name for job in jobs]
-    if unknown := [name for name in names if name not in known]:
-        raise UsageError(f"--job {unknown[0]}: {path} has no such job", f"its jobs: {', '.join(known)}")
-    return [job for job in jobs if not names or job.name in names]
-
-
-def _check_baseline(jobs: Sequence[Job], before: dict[str, dict[str, float]], path: Path) -> None:
-    missing = [job.name for job in jobs if job.rules.rules and job.name not in before]
-    if missing:
-        raise UsageError(
-            f"{short(path)} has no figures of job {missing[0]}, whose fail_if compares with them",
-            "--update stores those of this version",
-        )
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{short(folder)}: {error.strerror}") from None
-
-
-def _try_to_write(path: Path) -> None:
-    """Before anything starts. Raises NotWritten."""
-    try:
-        try_to_write(path)
-    except OSError as error:
-        raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
-
-
-def _write(path: Path | None, text: str) -> None:
-    if path is None:
-        return
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
+    check_writable(filter(None, (given.junit, given.markdown)))
+    checked = check(
+        given.file, jobs=given.job, baseline=given.baseline, update=given.update, parallel=given.parallel,
+        run_dir=given.run_dir, told=partial(print, file=sys.stderr if given.json else sys.stdout, flush=True),
+    )  # fmt: skip
+    if given.junit is not None:
+        checked.write_junit(given.junit)
+    if given.markdown is not None:
+        checked.write_markdown(given.markdown)
+    print(forms.as_json(checked.jobs) if given.json else checked.closing)
+    return 0 if checked.good else 1

@@ -83,7 +83,7 @@ class Judged:
         }
 
 
-def check(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, parallel: int = 1) -> Iterator[Judged]:
+def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, parallel: int = 1) -> Iterator[Judged]:
     """Verdicts in the jobs' order, each as soon as it and those before it are known. `folder`: each job's run directory
     will be in it. KeyboardInterrupt ends the runs.
     """

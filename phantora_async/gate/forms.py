@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 from phantora_async.budget import FIGURES, Row
@@ -28,9 +29,12 @@ def summary(judged: Sequence[Judged]) -> str:
     return f"{len(judged)} jobs: {len(judged) - bad} within their budgets, {bad} not"
 
 
+def as_document(judged: Sequence[Judged]) -> dict[str, Any]:
+    return {"format": 1, "good": all(one.good for one in judged), "jobs": [one.document() for one in judged]}
+
+
 def as_json(judged: Sequence[Judged]) -> str:
-    document = {"format": 1, "good": all(one.good for one in judged), "jobs": [one.document() for one in judged]}
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+    return json.dumps(as_document(judged), indent=1, allow_nan=False)
 
 
 def as_junit(judged: Sequence[Judged], name: str) -> str:

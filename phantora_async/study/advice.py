@@ -6,12 +6,14 @@ sizes) only its arguments can say: these are runs of it, of arguments that the u
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from phantora_async.api import running
 from phantora_async.api.results import Run
 from phantora_async.errors import PhantoraError, UsageError
 from phantora_async.options import OPTIONS, RunOptions
@@ -50,9 +52,23 @@ class Try:
     """Why nothing is known."""
 
 
-def advise(folder: Path, arguments: Sequence[str], run: Runner) -> Document:
-    """`arguments`: texts of further arguments of the script, each for a run of it, or FOUND. Raises UsageError."""
-    recording = load(folder)
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What tries have given. ``print(advice)`` shows it as the command line does."""
+
+    document: Document
+
+    def __str__(self) -> str:
+        return text(self.document)
+
+
+def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: Runner = running.run_with) -> Advice:
+    """What to try with a recorded run, as `phantora-async advise` says it. `arguments`: texts of further arguments of
+    the script, ``"--batch 2"``, each for a run of it; ``"auto"`` finds them. Raises UsageError.
+    """
+    if isinstance(arguments, str):
+        raise UsageError(f"arguments: expected a list of texts, found {arguments!r}", '["--batch 2"]')
+    recording = load(Path(folder))
     player = Player(recording, frozenset())
     with uncollected():
         base = player.play(Variant("", Changes()))
@@ -62,13 +78,15 @@ def advise(folder: Path, arguments: Sequence[str], run: Runner) -> Document:
     wanted = [one for text in arguments for one in (_found(recording) if text == FOUND else [Worth(text, 1.0)])]
     tries += [_run(recording, one, base.step_ns, run) for one in wanted]
     known = [one for one in tries if one.change is not None]
-    return {
-        "gpus": recording.world_size,
-        "gpu": recording.setup.gpu.name,
-        "step_s": base.step_ns / 1e9,
-        "tries": [asdict(one) for one in sorted(known, key=lambda one: one.change or 0.0)],
-        "unknown": [asdict(one) for one in tries if one.change is None],
-    }
+    return Advice(
+        {
+            "gpus": recording.world_size,
+            "gpu": recording.setup.gpu.name,
+            "step_s": base.step_ns / 1e9,
+            "tries": [asdict(one) for one in sorted(known, key=lambda one: one.change or 0.0)],
+            "unknown": [asdict(one) for one in tries if one.change is None],
+        }
+    )
 
 
 def _settings(recording: Recording) -> Iterator[tuple[str, Changes]]:

@@ -171,7 +171,7 @@ MAY_IMPORT = {
     "phantora_async": ["formats", "emu.contract", "emu.contract.policies", "netsim", "profiles", "phantora_async.api",
                        "phantora_async.comparison", "phantora_async.config", "phantora_async.coordinator",
                        "phantora_async.gpu_profile", "phantora_async.launch", "phantora_async.liveness",
-                       "phantora_async.pages", "phantora_async.remote", "phantora_async.study",
+                       "phantora_async.gate", "phantora_async.pages", "phantora_async.remote", "phantora_async.study",
                        "phantora_async.virtual_time", "phantora_async.virtual_time.speculation.policy",
                        "phantora_async.faults"],
     "phantora_async.launch": ["emu.contract", "phantora_async.compile_cache", "phantora_async.config",

@@ -31,7 +31,7 @@ LEFT_OUT = (
 )  # fmt: skip
 INSTEAD = ["--tensorboard-dir", "board"]
 GPT = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "50256"]
-T5 = ["--tokenizer-type", "BertWordPieceCase", "--data-path", "text", "--data-cache-path", "cache"]
+T5 = ["--tokenizer-type", "BertWordPieceCase", "--split", "90,5,5", "--data-path", "text", "--data-cache-path", "cache"]
 SET = {
     "NCCL_PROTO": "simple", "NCCL_ALGO": "Ring", "NCCL_COLLNET_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
     "NCCL_BUFFSIZE": "4194304", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1",

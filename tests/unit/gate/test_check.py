@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import phantora_async
 from phantora_async import cli
 from phantora_async.api import running
 from phantora_async.api.results import Run
@@ -239,6 +241,23 @@ def test_no_job_starts_if_one_cannot(
     assert "budgets.toml: job b: " in capsys.readouterr().err
     assert ran == []
     assert sorted(os.listdir(tmp_path)) == ["budgets.toml", "train.py"], "nothing is left behind"
+
+
+def test_from_python_also_within_an_event_loop(ran: list[dict[str, Any]], tmp_path: Path) -> None:
+    lines: list[str] = []
+
+    async def in_a_notebook() -> phantora_async.Checked:
+        return phantora_async.check("budgets.toml", jobs=["roomy"], told=lines.append)
+
+    checked = asyncio.run(in_a_notebook())
+    assert checked.good
+    assert [one["job"] for one in checked.document()["jobs"]] == ["roomy"]
+    assert str(checked) == f"{lines[0]}\n1 jobs: 1 within their budgets, 0 not"
+    checked.write_junit("x.xml")
+    assert ElementTree.parse("x.xml").getroot().get("tests") == "1"
+    with pytest.raises(UsageError, match=r"--job no: budgets.toml has no such job"):
+        phantora_async.check("budgets.toml", jobs=["no"])
+    assert len(ran) == 1
 
 
 @pytest.mark.parametrize(

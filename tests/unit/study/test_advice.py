@@ -31,7 +31,7 @@ def rec(runs: Runs) -> Path:
 
 
 def test_each_line_is_a_replay(rec: Path, runs: Runs) -> None:
-    told = advise(rec, [], runs.run)
+    told = advise(rec, [], runs.run).document
     player = Player(load(rec), frozenset())
     base = player.play(Variant("", Changes())).step_ns
     simple = player.play(Variant("", Changes(nccl=("NCCL_PROTO=Simple",)))).step_ns
@@ -54,7 +54,7 @@ def test_arguments_are_runs_compared_by_tokens_where_these_are_known(rec: Path, 
         simulated["step"]["median_ns"] = 10_000_000
 
     runs.change = change
-    told = advise(rec, ["--batch 2", "--bad"], runs.run)
+    told = advise(rec, ["--batch 2", "--bad"], runs.run).document
     assert list(runs.asked[0].arguments) == ["--layers", "2", "--batch", "2"]
     assert (runs.asked[0].world_size, runs.asked[0].record) == (2, None)
     (batch,) = [one for one in told["tries"] if one["what"] == "--batch 2"]
@@ -95,9 +95,9 @@ def test_a_batch_that_is_found_is_compared_by_its_work(rec: Path, runs: Runs) ->
     def change(options: RunOptions, simulated: dict[str, Any]) -> None:
         simulated["step"]["median_ns"] = round(1.5e9 * base_s)
 
-    base_s = advise(rec, [], runs.run)["step_s"]
+    base_s = advise(rec, [], runs.run).document["step_s"]
     runs.change = change
-    told = advise(rec, ["auto"], runs.run)
+    told = advise(rec, ["auto"], runs.run).document
     assert len(runs.asked) == 4
     changes = {one["what"]: one["change"] for one in told["tries"] if one["what"].startswith("--")}
     assert changes["--micro-batch-size 8 (steps of 2 times the work)"] == pytest.approx(-0.25, abs=1e-6)
@@ -150,3 +150,6 @@ def test_the_command(rec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["advise", "rec", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gpus"] == 2
     assert cli.run(["advise", "nowhere"]) == ExitCode.USAGE
+    assert str(advise("rec")).startswith("2 x h200, a step takes")
+    with pytest.raises(UsageError, match="arguments: expected a list of texts"):
+        advise("rec", "auto")

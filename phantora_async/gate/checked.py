@@ -1,0 +1,136 @@
+"""A check in one call, for the command and for `phantora_async.check`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from formats.files import try_to_write, write_whole
+from phantora_async.api import running
+from phantora_async.errors import NotWritten, UsageError
+from phantora_async.gate import baseline as baselines
+from phantora_async.gate import forms, job_file
+from phantora_async.gate.baseline import Baseline
+from phantora_async.gate.checking import Judged, verdicts
+from phantora_async.gate.job_file import Job
+from phantora_async.wording import short
+
+MOST_PARALLEL = 1024
+"""Runs at a time, each of which has processes for its ranks."""
+PathText = str | os.PathLike[str]
+
+
+class Checked:
+    """What came of the jobs of a file. ``print(checked)`` shows it as the command line does."""
+
+    def __init__(self, name: str, jobs: Sequence[Judged], stored: Path | None) -> None:
+        self.name = name
+        self.jobs = jobs
+        self._stored = stored
+
+    @property
+    def good(self) -> bool:
+        """Each job keeps within its budget."""
+        return all(one.good for one in self.jobs)
+
+    def document(self) -> dict[str, Any]:
+        return forms.as_document(self.jobs)
+
+    def write_junit(self, path: PathText) -> None:
+        """Raises NotWritten."""
+        _write(Path(path), forms.as_junit(self.jobs, self.name))
+
+    def write_markdown(self, path: PathText) -> None:
+        """Raises NotWritten."""
+        _write(Path(path), forms.as_markdown(self.jobs))
+
+    @property
+    def closing(self) -> str:
+        """What follows the jobs' lines."""
+        lines = [*forms.report_lines(self.jobs), forms.summary(self.jobs)]
+        return "\n".join([*lines, f"baseline: {short(self._stored)}"] if self._stored else lines)
+
+    def __str__(self) -> str:
+        width = max(len(one.job.name) for one in self.jobs)
+        return "\n".join([*(forms.line(one, width) for one in self.jobs), self.closing])
+
+
+def check(
+    file: PathText,
+    *,
+    jobs: Sequence[str] = (),
+    baseline: PathText | None = None,
+    update: bool = False,
+    parallel: int = 1,
+    run_dir: PathText | None = None,
+    told: Callable[[str], None] | None = None,
+) -> Checked:
+    """Runs the jobs of a file and judges them, as `phantora-async check` does. `jobs`: these alone. `baseline`: figures
+    to compare with (default: FILE.baseline.json), which `update` stores anew. `parallel`: jobs at a time. `told` is
+    called with a line for each job. A job that fails or breaks a limit is no error; those of ``phantora_async.errors``
+    are raised for what is wrong with the file, before anything starts.
+    """
+    path = Path(file)
+    chosen = _chosen(job_file.read(path), jobs, path)
+    if not 1 <= parallel <= MOST_PARALLEL:
+        raise UsageError(f"--parallel {parallel}: expected 1 to {MOST_PARALLEL:,}")
+    stored = Path(baseline) if baseline is not None else baselines.path_beside(path)
+    before = baselines.read(stored)
+    if update:
+        chosen = [job.without_rules() for job in chosen]
+        check_writable([stored])
+    _check_baseline(chosen, before, stored)
+    job_file.check_options(chosen, path)
+    folder = Path(run_dir or Path("phantora-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-check")
+    _make(folder)
+    width = max(len(job.name) for job in chosen)
+    judged = []
+    for one in verdicts(chosen, before, folder.absolute(), running.run, parallel):
+        judged.append(one)
+        if told is not None:
+            told(forms.line(one, width))
+    if update:
+        baselines.write(stored, before | {one.job.name: dict(one.figures) for one in judged if one.figures})
+    return Checked(path.name, judged, stored if update else None)
+
+
+def check_writable(paths: Iterable[Path]) -> None:
+    """Before anything starts. Raises NotWritten."""
+    for path in paths:
+        try:
+            try_to_write(path)
+        except OSError as error:
+            raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
+
+
+def _chosen(jobs: list[Job], names: Sequence[str], path: Path) -> list[Job]:
+    known = [job.name for job in jobs]
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"--job {unknown[0]}: {path} has no such job", f"its jobs: {', '.join(known)}")
+    return [job for job in jobs if not names or job.name in names]
+
+
+def _check_baseline(jobs: Sequence[Job], before: Baseline, path: Path) -> None:
+    missing = [job.name for job in jobs if job.rules.rules and job.name not in before]
+    if missing:
+        raise UsageError(
+            f"{short(path)} has no figures of job {missing[0]}, whose fail_if compares with them",
+            "--update stores those of this version",
+        )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{short(folder)}: {error.strerror}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
