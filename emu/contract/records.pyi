@@ -1005,6 +1005,10 @@ class TraceKind(IntEnum):
     RANGE_END = 4
     NCCL = 5
     MEMORY = 6
+    STREAM_WAIT = 7
+    EVENT_SYNC = 8
+    STREAM_SYNC = 9
+    DEVICE_SYNC = 10
 
 class TracedKind(IntEnum):
     KERNEL = 1

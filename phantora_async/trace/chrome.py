@@ -13,7 +13,7 @@ import orjson
 from netsim.collectives import Plan
 from phantora_async.run_spec import RunSpec
 from phantora_async.trace import names
-from phantora_async.trace.spans import Call, Kernel, MemoryUse, Nccl, Op, Span, Step, StreamWait
+from phantora_async.trace.spans import Call, Kernel, MemoryUse, Nccl, Op, Span, Step, StreamWait, Sync
 from phantora_async.trace.writing import Context, StreamedFile
 from profiles import KERNEL, activity
 
@@ -87,6 +87,8 @@ class ChromeFile:
                 self._nccl(span)
             case Call():
                 self._call(span)
+            case Sync():
+                self._sync(span)
             case Op():
                 self._op(span)
             case Step():
@@ -139,12 +141,29 @@ class ChromeFile:
 
     def _call(self, span: Call) -> None:
         driver = names.is_driver(span.name)
-        arguments = {
+        arguments: dict[str, Any] = {
             "External id": span.external,
             "cbid": _DRIVER_ID if driver else _CUDART_ID,
             "correlation": span.correlation,
         }
-        self._on_thread(span.thread, span, "cuda_driver" if driver else "cuda_runtime", span.name, arguments)
+        known = names.KNOWN_NAMES.get(span.name)
+        if known is not None:
+            arguments["call"] = span.name
+        category = "cuda_driver" if driver else "cuda_runtime"
+        self._on_thread(span.thread, span, category, known or span.name, arguments)
+
+    def _sync(self, span: Sync) -> None:
+        kind = names.SYNC_NAMES[span.kind]
+        arguments: dict[str, Any] = {"cuda_sync_kind": kind}
+        if span.recording:
+            arguments |= {
+                "wait_on_stream": span.recorded_on,
+                "wait_on_cuda_event_record_corr_id": span.recorded_by,
+                "wait_on_cuda_event_id": span.recording,
+            }
+        arguments |= {"stream": span.stream, "correlation": span.correlation, "device": span.device, "context": 1}
+        self._on_gpu(span.device, span.stream)
+        self._complete(span.device, span.stream, span, "cuda_sync", kind, arguments)
 
     def _op(self, span: Op) -> None:
         annotation = not span.sizes and not span.name.startswith("autograd::engine::evaluate_function")
@@ -174,12 +193,16 @@ class ChromeFile:
 
     # ---- events ----------------------------------------------------------------------------------------------------
 
+    def _on_gpu(self, device: int, stream: int) -> None:
+        """An event of a stream, or with -1 of none, follows."""
+        if (device, stream) not in self._streams:
+            if all(other != device for other, _ in self._streams):
+                self._process(device, f"GPU {device}", _GPU_SORTED_AFTER + device)
+            self._streams.add((device, stream))
+            self._thread(device, stream, f"stream {stream} ")
+
     def _on_stream(self, span: Kernel | Nccl, category: str, name: str, arguments: dict[str, Any]) -> None:
-        if (span.device, span.stream) not in self._streams:
-            if all(device != span.device for device, _ in self._streams):
-                self._process(span.device, f"GPU {span.device}", _GPU_SORTED_AFTER + span.device)
-            self._streams.add((span.device, span.stream))
-            self._thread(span.device, span.stream, f"stream {span.stream} ")
+        self._on_gpu(span.device, span.stream)
         self._complete(span.device, span.stream, span, category, name, arguments)
         if span.correlation:
             self._flow("f", span.device, span.stream, span.start_ns, span.correlation)

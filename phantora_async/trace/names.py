@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.contract.records import NcclKind
+from emu.contract.records import NcclKind, TraceKind
 from netsim.collectives import Plan
 from phantora_async.virtual_time.facts import DTYPE_NAMES, PAIRWISE, REDOP_NAMES, REDUCING, Collective
 from profiles import CALL_KINDS
@@ -54,6 +54,17 @@ _CALL_NAMES = {
     "nccl": "cuLaunchKernelEx",
     "hot_nccl": "cuLaunchKernelEx",
 }
+
+
+KNOWN_NAMES = {"cudaEventRecordWithFlags": "cudaEventRecord", "cuLaunchKernelEx": "cuLaunchKernel"}
+"""Calls that HolisticTraceAnalysis 0.5 does not know, and its name for such a call: it looks for launches before it."""
+SYNC_NAMES: dict[int, str] = {
+    TraceKind.DEVICE_SYNC: "Context Sync",
+    TraceKind.EVENT_SYNC: "Event Sync",
+    TraceKind.STREAM_SYNC: "Stream Sync",
+    TraceKind.STREAM_WAIT: "Stream Wait Event",
+}
+"""As CUPTI and Kineto call them."""
 
 
 def call_name(caller: str, kind: int) -> str:

@@ -14,7 +14,7 @@ from phantora_async.run_spec import RunSpec
 from phantora_async.trace import names
 from phantora_async.trace.chrome import describe_collective
 from phantora_async.trace.link_use import CollectiveKey, LinkUse, key_of
-from phantora_async.trace.spans import Call, Kernel, MemoryUse, Nccl, Op, Span, Step, StreamWait
+from phantora_async.trace.spans import Call, Kernel, MemoryUse, Nccl, Op, Span, Step, StreamWait, Sync
 from phantora_async.trace.writing import Context, StreamedFile
 from phantora_async.virtual_time import Collective
 from profiles import KERNEL, activity
@@ -79,6 +79,8 @@ class PerfettoFile:
             case Step():
                 track = self._track(("steps", rank), self._process(rank), "steps")
                 self._slice(track, span.start_ns, span.end_ns, f"ProfilerStep#{span.number}", "user_annotation", {})
+            case Sync():
+                pass  # StreamWait shows the wait itself, and a call how long the host waited
             case StreamWait():
                 track = self._stream(rank, span.device, span.stream)
                 name = f"waits for stream {span.awaited}"

@@ -13,8 +13,10 @@ from phantora_async.errors import ProtocolError
 from phantora_async.ingest.costs import Costs
 from phantora_async.trace.names import call_name
 from phantora_async.trace.placement import Launch, Rate, place
-from phantora_async.trace.spans import Call, Kernel, MemoryUse, Moved, Nccl, Op, Span, Step, StreamWait
+from phantora_async.trace.spans import Call, Kernel, MemoryUse, Moved, Nccl, Op, Span, Step, StreamWait, Sync
 from phantora_async.virtual_time import events
+
+_SYNCS = (TraceKind.STREAM_WAIT, TraceKind.EVENT_SYNC, TraceKind.STREAM_SYNC, TraceKind.DEVICE_SYNC)
 
 
 @dataclass(slots=True)
@@ -119,11 +121,14 @@ class RankTrace:
         self._held: Call | None = None
         self._held_number = 0
         """The last call. If the host waits now, it ends later."""
+        self._held_sync: Sync | None = None
+        """What it waits for, or has a stream wait for."""
         self._host_blocked_ns = -1
         self._steps = 0
         self._step_from_ns = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.TraceSaid: self._entries,
+            events.StreamCreated: self._stream_created,
             events.SegmentLaunched: self._segment_launched,
             events.SegmentBegan: self._segment_started,
             events.SegmentRate: self._segment_rate,
@@ -199,7 +204,9 @@ class RankTrace:
             return
         for entry, around, number in batch.todo:
             at_ns = batch.instant(entry.at_ns)
-            if self._held is not None and self._held.thread == entry.thread:
+            if entry.what in _SYNCS:
+                self._sync(entry, at_ns)
+            elif self._held is not None and self._held.thread == entry.thread:
                 self._release_call()  # the thread has gone on: the call has ended
             if self._profiled and entry.what != TraceKind.CALL:
                 self._place(Placed(number, at_ns, at_ns))
@@ -222,18 +229,43 @@ class RankTrace:
         name, _, sizes = ended.text.partition("\n")
         self._emit(Op(thread, ended.start_ns, at_ns, name, sizes, ended.external, not ended.depth))
 
+    def _sync(self, entry: records.TraceEntry, at_ns: int) -> None:
+        """Of the last call: known as a whole when that has ended."""
+        kind, stream, recorded = TraceKind(entry.what), entry.number, entry.key > 0
+        device = stream if kind == TraceKind.DEVICE_SYNC else self._devices.get(stream, 0)
+        sync = Sync(
+            kind,
+            device,
+            stream if kind in (TraceKind.STREAM_WAIT, TraceKind.STREAM_SYNC) else -1,
+            at_ns,
+            at_ns,
+            entry.correlation,
+            entry.key,
+            entry.value & 0xFFFFFFFF if recorded else -1,
+            entry.value >> 32 or -1,
+        )
+        if self._held is not None and self._held.correlation == entry.correlation:
+            self._held_sync = sync
+        else:
+            self._emit(sync)
+
     def _release_call(self) -> None:
         if self._held is not None:
             self._emit(self._held)
+            if self._held_sync is not None:
+                self._emit(self._held_sync._replace(start_ns=self._held.start_ns, end_ns=self._held.end_ns))
+                self._held_sync = None
             if self._profiled:
                 self._place(Placed(self._held_number, self._held.start_ns, self._held.end_ns))
             self._held = None
+
+    def _stream_created(self, event: events.StreamCreated) -> None:
+        self._devices[event.stream] = event.device
 
     # ---- segments --------------------------------------------------------------------------------------------------
 
     def _segment_launched(self, event: events.SegmentLaunched) -> None:
         launched = self._launched.pop(event.stream, [])
-        self._devices[event.stream] = event.device
         self._segments.setdefault(event.stream, deque()).append(_Segment(event.device, launched, event.at_ns))
         batch = self._batch
         if batch is None or not launched:
@@ -296,7 +328,6 @@ class RankTrace:
         if entries:
             entry, external, number = entries.popleft()
             correlation = entry.correlation
-        self._devices[event.stream] = event.device
         self._nccl.setdefault(event.stream, deque()).append(_NcclKernel(event.device, correlation, external, number))
 
     def _nccl_started(self, event: events.NcclBegan) -> None:

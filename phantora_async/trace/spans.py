@@ -55,6 +55,26 @@ class Call(NamedTuple):
     external: int
 
 
+class Sync(NamedTuple):
+    """A call had the host or a stream wait for GPU work."""
+
+    kind: int
+    """A ``TraceKind``: STREAM_WAIT, EVENT_SYNC, STREAM_SYNC or DEVICE_SYNC."""
+    device: int
+    stream: int
+    """That waits, or that the host waits for; -1: a device or a recording of an event."""
+    start_ns: int
+    end_ns: int
+    """Of the call."""
+    correlation: int
+    recording: int
+    """Of an event; 0: none."""
+    recorded_on: int
+    """Stream of that recording; -1: none."""
+    recorded_by: int
+    """Correlation of the call that recorded it; -1: none that was traced."""
+
+
 class Op(NamedTuple):
     """An op, an autograd node or a range of the program's."""
 
@@ -95,4 +115,4 @@ class MemoryUse(NamedTuple):
     reserved: int
 
 
-Span = Kernel | Nccl | Call | Op | Step | StreamWait | MemoryUse
+Span = Kernel | Nccl | Call | Sync | Op | Step | StreamWait | MemoryUse

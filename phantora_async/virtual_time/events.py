@@ -101,6 +101,13 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamCreated:
+    at_ns: int
+    device: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentLaunched:
     at_ns: int
     device: int
@@ -194,6 +201,7 @@ Event = (
     | StepMarked
     | StepDone
     | Restarted
+    | StreamCreated
     | SegmentLaunched
     | SegmentBegan
     | SegmentRate

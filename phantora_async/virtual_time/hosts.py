@@ -250,6 +250,7 @@ class Hosts:
         host.streams[record.stream] = Stream(device, record.stream, host.rank)
         if self._log.undo is not None:
             self._log.undo.append((_uncreate_stream, (host, record.stream)))
+        self._announcer.tell(host, events.StreamCreated(self._event_queue.now_ns, device.number, record.stream))
         return True
 
     def _stream_destroy(self, host: Host, record: records.StreamDestroy) -> bool:

@@ -67,6 +67,30 @@ def test_a_trace_agrees_with_the_report_and_changes_nothing(run: Run, tmp_path: 
             assert op["from_ns"] <= call["from_ns"]
             assert call["to_ns"] <= op["to_ns"]
 
+    # A stream waits for what the other one had been given, the host for what the stream had been given.
+    launched = {e["args"]["correlation"]: e for e in on_gpu}
+    synced = [event for event in events if event["cat"] == "cuda_sync"]
+    waits = [event for event in synced if event["name"] == "Stream Wait Event"]
+    assert len([event for event in waits if event["args"]["wait_on_stream"] == event["tid"]]) == 0
+    assert {"Stream Wait Event", "Stream Sync"} <= {event["name"] for event in synced}
+    side = {event["tid"] for event in on_gpu if "pow_tensor_scalar" in event["name"]} - {1}
+    assert [event["args"]["wait_on_stream"] for event in waits if event["tid"] in side] == [1] * 4
+    assert len([event for event in waits if event["args"]["wait_on_stream"] in side]) == 4
+    for event in synced:
+        call = calls[event["args"]["correlation"]]
+        assert (event["from_ns"], event["to_ns"]) == (call["from_ns"], call["to_ns"])
+        recorded = calls.get(event["args"].get("wait_on_cuda_event_record_corr_id", -1), call)
+        stream = event["args"].get("wait_on_stream", event["tid"])
+        until = recorded["args"]["correlation"]
+        before = [e for number, e in launched.items() if e["tid"] == stream and number < until]
+        if event["name"] == "Stream Wait Event":
+            assert recorded["name"] == "cudaEventRecord"
+            number = event["args"]["correlation"]
+            behind = [e for other, e in launched.items() if e["tid"] == event["tid"] and other > number]
+        else:
+            behind = [{"from_ns": event["to_ns"]}]
+        assert max((e["to_ns"] for e in before), default=0) <= min((e["from_ns"] for e in behind), default=1 << 62)
+
     # Kernels of one stream do not overlap.
     for stream in {event["tid"] for event in on_gpu}:
         for before, after in pairwise(event for event in on_gpu if event["tid"] == stream):
@@ -200,6 +224,29 @@ def test_chosen_ranks_and_steps_in_both_forms(run: Run, tmp_path: Path) -> None:
             correlated.setdefault(event["args"]["correlation"], []).append((event["from_ns"], event["name"]))
     assert sorted(map(sorted, arrows.values())) == sorted(map(sorted, correlated.values()))
     assert sum(len(joined) > 1 for joined in arrows.values()) > 20
+
+
+def test_holistic_trace_analysis_finds_the_critical_path(run: Run, tmp_path: Path) -> None:
+    """By hand: the host launches the long kernel, it runs, then the kernel behind both. HTA drops the last step."""
+    analysis = pytest.importorskip("hta.trace_analysis", reason="pip install HolisticTraceAnalysis")
+    pandas = pytest.importorskip("pandas")
+    if int(pandas.__version__.partition(".")[0]) > 2:
+        pytest.skip("HolisticTraceAnalysis 0.5 needs pandas 2 for critical paths")
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    traced = run("two_streams.py", n=1, options=("--trace", str(folder)))
+    assert traced.exit_code == 0, traced.output
+    found = analysis.TraceAnalysis(trace_dir=str(folder))
+    events = found.t.get_trace(0)
+    names = [found.t.symbol_table.get_sym_table()[name] for name in events["name"]]
+    for step, long in ((1, "cos"), (2, "sin")):
+        graph, complete = found.critical_path_analysis(rank=0, annotation="ProfilerStep", instance_id=step)
+        assert complete
+        path = [graph.node_list[number].ev_idx for number in graph.critical_path_nodes]
+        on_gpu = [events.index.get_loc(number) for number in dict.fromkeys(path) if events.stream[number] != -1]
+        assert len(on_gpu) == 2
+        assert f"{long}_kernel" in names[on_gpu[0]]
+        assert "AbsFunctor" in names[on_gpu[1]] or "abs_kernel" in names[on_gpu[1]]
 
 
 def test_holistic_trace_analysis_finds_the_report_s_figures(run: Run, tmp_path: Path) -> None:

@@ -89,6 +89,19 @@ void ph_trace_launch(uint32_t stream, uint64_t key, uint64_t at_ns, uint64_t for
     it->value = for_ns;
 }
 
+void ph_trace_sync(uint32_t what, uint32_t number, uint64_t recording, uint64_t recorded) {
+    if (ph_uncounted()) return;
+    struct ph_TRACE_ENTRY *it = entry(what, ph_host_clock_now());
+    it->number = number;
+    it->key = recording;
+    it->value = recorded;
+}
+
+uint64_t ph_trace_recorded(uint32_t stream) {
+    ph_lock_needed(PH_LOCK_RECORDS);
+    return stream | (ph_tracing && !ph_uncounted() ? (uint64_t)ph_self()->correlation << 32 : 0);
+}
+
 /* ---- for everyone else ------------------------------------------------------------------------------------------- */
 
 static void call(uint32_t kind, const char *name, uint64_t start_ns, uint64_t end_ns) {

@@ -19,6 +19,10 @@ void ph_trace_range(bool begins, uint64_t key, const char *name, const char *siz
 void ph_trace_memory(int device, uint64_t allocated, uint64_t reserved);
 /* A kernel of NCCL: its NCCL_LAUNCH record follows. */
 void ph_trace_nccl(uint32_t stream);
+/* Under the record lock: what the calling thread's call waits for, before its record. number, recording, recorded: as
+ * in TRACE entries; ph_trace_recorded: the last of them, of a recording made now. */
+void ph_trace_sync(uint32_t what, uint32_t number, uint64_t recording, uint64_t recorded);
+uint64_t ph_trace_recorded(uint32_t stream);
 /* Under the record lock: a kernel or copy was folded into the stream's open segment, at that instant and for that time;
  * key 0: the stream is merely occupied. */
 void ph_trace_launch(uint32_t stream, uint64_t key, uint64_t at_ns, uint64_t for_ns);

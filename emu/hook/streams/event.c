@@ -5,6 +5,7 @@
 #include "streams/event.h"
 #include "op_stream/clock.h"
 #include "op_stream/emit.h"
+#include "op_stream/trace.h"
 #include "cuda/types.h"
 #include "threads/host.h"
 #include "device/device.h"
@@ -91,6 +92,7 @@ int ph_event_record(ph_event *event, ph_stream *stream) {
     event->recorded = true;
     event->capture = NULL;
     event->stream_id = stream->id;
+    event->traced = ph_trace_recorded(stream->id);
     event->host_ns = ph_host_clock();
     event->clock_ns = ph_clock_estimate();
     ph_watch_recorded(event, stream);
@@ -106,8 +108,11 @@ int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
     ph_watch_waited(event);
     ph_record_lock();
     if (ph_run.started) {
+        bool waits = event->stream_id != stream->id;
+        if (waits && UNLIKELY(ph_tracing))
+            ph_trace_sync(PH_TRACE_STREAM_WAIT, stream->id, event->recording, event->traced);
         ph_order_default(stream); /* also if the event is the stream's own, which needs no wait */
-        if (event->stream_id != stream->id) ph_recording_wait(stream, event->recording);
+        if (waits) ph_recording_wait(stream, event->recording);
     }
     ph_record_unlock();
     return CUDA_OK;
@@ -138,7 +143,7 @@ int ph_event_query_late(ph_event *event) {
 int ph_event_synchronize(ph_event *event) {
     int status = observable(event);
     if (status || !event->recording) return status;
-    ph_wait_recording(event->recording);
+    ph_recording_synchronize(event);
     return CUDA_OK;
 }
 

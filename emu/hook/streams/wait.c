@@ -6,6 +6,7 @@
 #include "streams/wait.h"
 #include "op_stream/clock.h"
 #include "op_stream/emit.h"
+#include "op_stream/trace.h"
 #include "threads/host.h"
 #include "cuda/types.h"
 #include "costs/power.h"
@@ -32,6 +33,14 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     ph_host_functions_wait();
 }
 
+/* What the call waits for, before its record. */
+static void trace(uint32_t what, uint32_t number, uint64_t recording, uint64_t recorded) {
+    if (LIKELY(!ph_tracing) || !ph_run.started || ph_thread_is_watcher()) return;
+    ph_record_lock();
+    ph_trace_sync(what, number, recording, recorded);
+    ph_record_unlock();
+}
+
 /* May the host query the stream, or wait for it? */
 static int observable(ph_stream *stream) {
     int status = ph_stream_usable(stream);
@@ -56,8 +65,10 @@ void ph_stream_wait(ph_stream *stream) {
 
 int ph_stream_synchronize(ph_stream *stream) {
     int status = observable(stream);
-    if (status == CUDA_OK) ph_stream_wait(stream);
-    return status;
+    if (status != CUDA_OK) return status;
+    trace(PH_TRACE_STREAM_SYNC, stream->id, 0, 0);
+    ph_stream_wait(stream);
+    return CUDA_OK;
 }
 
 void ph_device_wait(int device) {
@@ -68,11 +79,16 @@ void ph_device_wait(int device) {
 int ph_device_synchronize(int device) {
     int status = ph_device_usable();
     if (status == CUDA_OK && UNLIKELY(ph_captured_streams)) status = ph_capture_encompassed(device);
-    if (status == CUDA_OK) ph_device_wait(device);
-    return status;
+    if (status != CUDA_OK) return status;
+    trace(PH_TRACE_DEVICE_SYNC, (uint32_t)device, 0, 0);
+    ph_device_wait(device);
+    return CUDA_OK;
 }
 
-void ph_wait_recording(uint64_t recording) { wait_for(PH_SCOPE_EVENT, 0, recording); }
+void ph_recording_synchronize(const ph_event *event) {
+    trace(PH_TRACE_EVENT_SYNC, event->stream_id, event->recording, event->traced);
+    wait_for(PH_SCOPE_EVENT, 0, event->recording);
+}
 
 int ph_query(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t since_ns) {
     if (ph_thread_is_watcher()) return CUDA_OK;

@@ -10,7 +10,8 @@ int ph_device_synchronize(int device);
 /* These two ignore captures: for calls that wait as a part of what they do. */
 void ph_stream_wait(ph_stream *stream);
 void ph_device_wait(int device);
-void ph_wait_recording(uint64_t recording);
+/* What the event has recorded last. */
+void ph_recording_synchronize(const ph_event *event);
 int ph_stream_query(ph_stream *stream);
 /* Is the work of a stream, or up to a recording, done? CUDA_OK or CUDA_NOT_READY. */
 int ph_query(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t since_ns);
