@@ -267,11 +267,10 @@ class Hosts:
         if stream.launches + launches > self._queue_depth and not self._fits(host, stream, launches):
             return False
         stream.launches += launches
-        solo_ns, contended_ns = record.solo_ns, record.contended_ns
+        solo_ns, contended_ns = record.solo_ns, max(record.contended_ns, record.solo_ns)
         floor_ns = self._event_queue.now_ns + record.tail_ns
         if host.pace is not None or stream.device.pace is not None:
             floor_ns = paced_floor_ns(self._event_queue.now_ns, host, stream.device, record)
-        contended_ns = max(contended_ns, solo_ns)
         segment = Segment(launches, solo_ns, contended_ns, floor_ns, fill_of(solo_ns, contended_ns))
         if self._heard and host.rank in self._heard:
             launched = events.SegmentLaunched(self._event_queue.now_ns, stream.device.number, stream.id, record)

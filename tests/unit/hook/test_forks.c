@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include "sanitized_malloc.h"
 
 #include <pthread.h>
 #include <signal.h>
