@@ -16,7 +16,7 @@ class Router(NamedTuple):
     line: str
     """`file:line` of the script; "" if unknown."""
     module: str
-    """The class of the module that chooses; "" if unknown."""
+    """The class of the module that chooses; "" if the script does so while no module is called."""
     operation: str
     chosen: int
     """By each row, in each call."""

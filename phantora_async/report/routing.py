@@ -1,4 +1,4 @@
-"""Routing that follows the policy of `--moe`: the load of each expert."""
+"""Routing that follows the policy of `--moe`: the load of each expert; and what a script chooses by itself."""
 
 from __future__ import annotations
 
@@ -36,11 +36,27 @@ def routing_notes(routing: Mapping[str, Any]) -> list[str]:
     places = routing["places"]
     if not places:
         return []
-    notes = [f"routing: scores are not computed; what they choose follows the policy {routing['policy']} (--moe)"]
-    notes += [_note(place) for place in places[:PLACES]]
-    if len(places) > PLACES:
-        notes.append(f"  {len(places) - PLACES} more places in the JSON report")
+    routers = [place for place in places if place["module"] or place["operation"] in COUNTS]
+    others = [place for place in places if place not in routers]
+    follows = f"scores are not computed; what they choose follows the policy {routing['policy']} (--moe)"
+    notes = []
+    if routers:
+        notes += [f"routing: {follows}", *_listed([_note(place) for place in routers])]
+    if others:
+        heading = f"choices of the script itself, such as a class or the next token: {follows}"
+        notes += [heading, *_listed([_choice(place) for place in others])]
     return notes
+
+
+def _listed(places: Sequence[str]) -> list[str]:
+    more = len(places) - PLACES
+    return [*places[:PLACES], *([f"  {more} more places in the JSON report"] if more > 0 else [])]
+
+
+def _choice(place: Mapping[str, Any]) -> str:
+    """Of the script itself, while no module is called."""
+    where = place["line"] or "an unknown line"
+    return f"  {where}: {place['operation']} chooses {place['chosen']} of {place['candidates']}"
 
 
 def _note(place: Mapping[str, Any]) -> str:

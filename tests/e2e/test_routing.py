@@ -50,6 +50,8 @@ def test_balanced(run: Run) -> None:
     assert "policy balanced (--moe)" in done.output
     routing = done.simulated["routing"]
     (router,) = (place for place in routing["places"] if place["module"] == "Router")
+    assert {place["module"] for place in routing["places"] if place["operation"] == "argmax"} == {""}
+    assert "choices of the script itself" in done.output
     assert (router["operation"], router["chosen"], router["candidates"]) == ("topk", 2, 16)
     assert [layer["loads"] for layer in router["layers"]] == [[128 * 8] * 16] * 2, "four calls on each of two ranks"
 

@@ -12,7 +12,7 @@ class RouterLayer(NamedTuple):
     """What chooses among candidates by scores, such as a router of a mixture of experts, in one layer."""
 
     module: str
-    """The class of the module that chooses; "" if unknown."""
+    """The class of the module that chooses; "" if the program does so while no module is called."""
     operation: str
     layer: int
     chosen: int

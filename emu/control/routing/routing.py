@@ -6,8 +6,8 @@ offsets, permutations, sizes of collectives) is computed like all integers.
 
 Which calls are a choice: an operation of CHOICES over a matrix (two dimensions or more) of floating-point numbers that
 are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (score_masks.py). A class
-in a metric is chosen in the same way: the report names every place. A router written in Triton chooses unseen: its
-indices are chosen where an operation of COUNTS counts them.
+in a metric and the next token of a text are chosen in the same way: the report names every place. A router written in
+Triton chooses unseen: its indices are chosen where an operation of COUNTS counts them.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_CANDIDATES = 1024
 _MODULE_CALLS = ("_call_impl", "_wrapped_call_impl")
+_RECOMPUTED = "torch/utils/checkpoint.py"
 _STEPS = ("_step", "compute", "update")
 """Ends of names of methods by which frameworks have a module train, or a metric (a module, too) count."""
 _CACHED = 256
@@ -205,7 +206,8 @@ class Routing:
         view = control.unrecorded(lambda: control.find_view(indices))
         if view is None:
             return None
-        router = RouterLayer(module, verb, layer, chosen_by_row, candidates)
+        counts = f"aten::{verb}" in COUNTS
+        router = RouterLayer(module if routes or counts else "", verb, layer, chosen_by_row, candidates)
         counted = CountedChoice(self.loads, router, control.hook.line())
 
         def fill(_: bool) -> None:
@@ -284,6 +286,8 @@ class Routing:
             code = frame.f_code
             if owner_of(code.co_filename) is Owner.GENERATED or code.co_name in _MODULE_CALLS:
                 return True
+            if code.co_filename.endswith(_RECOMPUTED):
+                return True  # a method of a module, which was called before
             if code.co_varnames[:1] == ("self",) and code.co_name.endswith(_STEPS):
                 owner = frame.f_locals.get("self")
                 if isinstance(owner, self._module):

@@ -46,6 +46,14 @@ def test_the_text_names_policy_place_and_loads() -> None:
     assert line.endswith("75.0% 25.0% 0.0% 0.0%")
 
 
+def test_what_a_script_chooses_itself_is_no_routing() -> None:
+    loads = RoutingLoads()
+    loads.take(0, record([1, 1, 1, 1], text=b"sample.py:9\n\ntopk"))
+    heading, line = routing_notes(routing_document("balanced", loads))
+    assert heading.startswith("choices of the script itself, such as a class or the next token: ")
+    assert line == "  sample.py:9: topk chooses 2 of 4"
+
+
 def test_the_text_of_many_experts_is_short() -> None:
     loads = RoutingLoads()
     loads.take(0, record([100] + [10] * 200 + [0] * 54 + [400]))
