@@ -30,6 +30,10 @@ decides which time it gets: `socket` and `selectors`, which wait in C, do not. A
 """
 LAST_KNOWN_MODULES = frozenset({"logging"})
 """Modules whose time stamps need no exact time, so that a log line does not make the rank wait for the other ranks."""
+PROGRESS_MODULES = frozenset({"rich", "tqdm"})
+"""Modules that show how fast a loop gets on, and look at the clock in each turn. Turns that use no GPU, such as over
+files of a data set, need not wait for ranks that wait for a lock of this one.
+"""
 
 
 class TimeSource(enum.Enum):
@@ -39,6 +43,8 @@ class TimeSource(enum.Enum):
     """The machine's clock."""
     LAST_KNOWN = enum.auto()
     """The virtual time that this process has learned last; nobody is asked."""
+    PROGRESS = enum.auto()
+    """The same, unless the rank has called something since."""
     VIRTUAL = enum.auto()
     """The coordinator: virtual time now."""
 
@@ -51,6 +57,8 @@ def time_source_of(module: str | None) -> TimeSource:
             return TimeSource.REAL
         if name in LAST_KNOWN_MODULES:
             return TimeSource.LAST_KNOWN
+        if name in PROGRESS_MODULES:
+            return TimeSource.PROGRESS
         name = name.rpartition(".")[0]
     return TimeSource.VIRTUAL
 

@@ -131,6 +131,8 @@ class VirtualClock:
             return self._daemon_thread_ns()
         if thread != self._main_thread and self._hook.looks_on():
             return max(self._daemon_thread_ns(), self._hook.clock_ns())
+        if source is TimeSource.PROGRESS and self._hook.activity() + self._passed == self._activity_at_read:
+            return self._last_known_ns
         return self._ask()
 
     def _source_of(self, caller: types.FrameType) -> TimeSource:

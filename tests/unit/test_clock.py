@@ -263,6 +263,27 @@ def test_log_records_carry_the_last_known_time() -> None:
     )
 
 
+def test_a_progress_bar_asks_only_after_the_rank_has_called_something() -> None:
+    """Ranks that prepare a data set in turn, under a file lock, would wait for each other at each file."""
+    check(
+        """
+        calls = 0
+        Host.activity = lambda self: calls
+        bar = {'__name__': 'tqdm.std', 'time': time}
+        exec('def now(): return time.time_ns()', bar)
+        host.now = 5
+        time.time()
+        asked = host.asked
+        host.now = 9
+        assert [bar['now']() for _ in range(100)] == [1_700_000_000_000_000_005] * 100
+        assert host.asked == asked
+        calls = 1
+        assert bar['now']() == 1_700_000_000_000_000_009
+        assert host.asked == asked + 1
+        """
+    )
+
+
 def test_a_package_stands_for_all_of_its_modules() -> None:
     assert time_source_of("torch.distributed.elastic.timer") is TimeSource.REAL
     assert time_source_of("torch.utils.benchmark") is TimeSource.VIRTUAL
