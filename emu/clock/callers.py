@@ -30,7 +30,7 @@ decides which time it gets: `socket` and `selectors`, which wait in C, do not. A
 """
 LAST_KNOWN_MODULES = frozenset({"logging"})
 """Modules whose time stamps need no exact time, so that a log line does not make the rank wait for the other ranks."""
-PROGRESS_MODULES = frozenset({"rich", "tqdm"})
+PROGRESS_MODULES = frozenset({"datasets", "rich", "tqdm"})
 """Modules that show how fast a loop gets on, and look at the clock in each turn. Turns that use no GPU, such as over
 files of a data set, need not wait for ranks that wait for a lock of this one.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.errors import Deadlock
 from phantora_async.folding.mirrored_ranks import MirroredRanks
-from phantora_async.liveness.blocked_ranks import BlockedRanks
+from phantora_async.liveness.blocked_ranks import BlockedRanks, Verdict
 from phantora_async.virtual_time import Timeline
 from phantora_async.wording import named
 
@@ -16,6 +16,10 @@ MOST_PIDS = 8
 PATIENCE_S = 30.0
 """All asleep for so long, with nothing to simulate: a deadlock. A shorter sleep may be a slow download or disk. A user
 who sets a shorter ``--stall-timeout`` knows that there is none.
+"""
+READER_S = 600.0
+"""The same, while ranks ask for the time and less virtual time than that has passed: a rank may get on, slowly, since
+each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
 """
 
 
@@ -50,12 +54,16 @@ class Standstill:
         verdict = self._blocked_ranks.look()
         if not verdict.asleep or self._connections.resume_all():
             return verdict.again_s
-        if verdict.stuck_s > self._patience_s:
+        if verdict.stuck_s > self._patience_with(verdict):
             raise Deadlock(
                 f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {self._why(verdict.asleep)}"
             )
         self._pass_over(verdict.asleep)
         return None
+
+    def _patience_with(self, verdict: Verdict) -> float:
+        reads = verdict.read_ns is not None and verdict.read_ns < self._patience_s * 1e9
+        return READER_S if reads and self._patience_s == PATIENCE_S else self._patience_s
 
     def told(self) -> None:
         """A process has been told something, which may wake others."""

@@ -35,6 +35,11 @@ def is_news(arrived: Sequence[Any]) -> bool:
     return any(record.kind not in POLLS for record in arrived)
 
 
+def reads_clock(arrived: Sequence[Any]) -> bool:
+    """Do these records of a rank ask for the time?"""
+    return any(record.kind == records.CLOCK_READ for record in arrived)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     asleep: list[int]
@@ -43,6 +48,8 @@ class Verdict:
     """For how long all have been asleep, apart from polling, and made no visible progress."""
     again_s: float
     """In how many seconds to look again."""
+    read_ns: int | None = None
+    """Virtual time that has passed in `stuck_s`; None if no rank has asked for the time."""
 
 
 class BlockedRanks:
@@ -67,12 +74,16 @@ class BlockedRanks:
         """Ranks whose process has ended and may be started again."""
         self._delay_s = FIRST_S
         self._stuck_since: float | None = None
+        self._stuck_from_ns = 0
+        """Virtual time at that moment."""
+        self._clock_was_read = False
         self._used_ns: dict[int, int] = {}
         """Processor time of the main threads of all ranks with processes at that moment."""
 
-    def rank_spoke(self, rank: int, news: bool) -> None:
-        """Records of the rank have arrived; `news`: see ``is_news``."""
+    def rank_spoke(self, rank: int, news: bool, reads: bool = False) -> None:
+        """Records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``."""
         self.spoken += 1
+        self._clock_was_read = self._clock_was_read or reads
         self._sleep_detector.forget(rank)
         if news:
             self._stuck_since = None
@@ -115,7 +126,9 @@ class BlockedRanks:
         if sleeping is None:
             return self._not_yet()
         self._delay_s = min(self._delay_s * 2, SLOWEST_S)
-        return Verdict(sleeping, self._stuck_s(), self._delay_s)
+        stuck_s = self._stuck_s()
+        read_ns = self._timeline.now_ns - self._stuck_from_ns if self._clock_was_read else None
+        return Verdict(sleeping, stuck_s, self._delay_s, read_ns)
 
     def all_wait(self) -> bool:
         """Does every rank that runs sleep, or wait for an answer?"""
@@ -149,6 +162,7 @@ class BlockedRanks:
         worked_ns = max(ns - since[rank] for rank, ns in used_ns.items())
         if self._stuck_since is None or worked_ns > (now_s - self._stuck_since) * 1e9 * POLLING_SHARE + FIRST_S * 1e9:
             self._stuck_since, self._used_ns = now_s, used_ns
+            self._stuck_from_ns, self._clock_was_read = self._timeline.now_ns, False
         else:
             self._used_ns = since
         return now_s - self._stuck_since

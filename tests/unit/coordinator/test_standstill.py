@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from phantora_async.coordinator.standstill import Standstill
+from phantora_async.errors import Deadlock
 from phantora_async.liveness.blocked_ranks import Verdict
 
 
@@ -20,10 +23,11 @@ class Machine:
         timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
         connections: Any = SimpleNamespace(resume_all=lambda: False)
         self.standstill = Standstill(timeline, connections, self.blocked_ranks, 0.0)
+        self.verdict = Verdict([0], 0.0, 0.1)
 
     def look(self) -> Verdict:
         self.looks += 1
-        return Verdict([0], 0.0, 0.1)
+        return self.verdict
 
 
 def test_answers_to_ranks_without_processes_wake_nobody() -> None:
@@ -48,3 +52,26 @@ def test_who_was_told_something_or_has_spoken_may_have_woken_others() -> None:
     machine.output.answers_sent += 1
     machine.blocked_ranks.spoken += 1
     assert not machine.standstill.goes_on()
+
+
+@pytest.mark.parametrize(
+    ("stuck_s", "read_ns", "dead"),
+    [
+        (29.0, None, False),
+        (31.0, None, True),
+        (31.0, 1_000_000, False),
+        (599.0, 1_000_000, False),
+        (601.0, 1_000_000, True),
+        (31.0, 31_000_000_000, True),
+    ],
+    ids=["soon", "silent", "a loop with a progress bar", "a long one", "too long", "polls in virtual time"],
+)
+def test_a_rank_that_asks_for_the_time_may_get_on(stuck_s: float, read_ns: int | None, dead: bool) -> None:
+    machine = Machine()
+    machine.verdict = Verdict([0], stuck_s, 0.1, read_ns)
+    machine.blocked_ranks.stopped = lambda rank: False
+    if dead:
+        with pytest.raises(Deadlock, match=f"for {stuck_s:.0f} s"):
+            machine.standstill.look()
+    else:
+        assert machine.standstill.look() is None

@@ -83,6 +83,15 @@ def test_a_little_work_does_not(machine: Machine) -> None:
     assert machine.stuck_s() > 100
 
 
+def test_a_verdict_tells_whether_ranks_asked_for_the_time(machine: Machine) -> None:
+    machine.blocked_ranks.rank_spoke(0, news=False, reads=True)
+    machine.stuck_s()
+    assert machine.blocked_ranks.look().read_ns is None, "nobody has asked since all were asleep"
+    machine.blocked_ranks.rank_spoke(0, news=False, reads=True)
+    machine.stuck_s()
+    assert machine.blocked_ranks.look().read_ns == 0, "no virtual time has passed"
+
+
 @pytest.mark.parametrize(
     ("arrived", "news"),
     [
