@@ -78,6 +78,9 @@ def test_each_event_is_told_when_it_happens() -> None:
     one.sync(stream=2).step().bye()
     record, other = (fact for fact in facts(one) if fact.kind == records.SEGMENT)
     assert told_of(one) == [
+        events.StreamCreated(0, 0, 1),
+        events.StreamCreated(0, 0, 2),
+        events.StreamCreated(0, 0, 3),
         events.SegmentLaunched(5, 0, 1, record),
         events.SegmentBegan(5, 1, record.solo_ns * record.contended_ns * WORK_UNIT),
         events.SegmentRate(5, 1, record.contended_ns * WORK_UNIT),
