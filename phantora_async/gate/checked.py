@@ -74,8 +74,10 @@ def check(
     are raised for what is wrong with the file, before anything starts.
     """
     path = Path(file)
+    if isinstance(jobs, str):
+        raise UsageError(f"jobs: expected a list of names, found {jobs!r}")
     chosen = _chosen(job_file.read(path), jobs, path)
-    if not 1 <= parallel <= MOST_PARALLEL:
+    if not isinstance(parallel, int) or not 1 <= parallel <= MOST_PARALLEL:
         raise UsageError(f"--parallel {parallel}: expected 1 to {MOST_PARALLEL:,}")
     stored = Path(baseline) if baseline is not None else baselines.path_beside(path)
     before = baselines.read(stored)

@@ -96,5 +96,5 @@ def share_of(option: str, text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)(%?)", text)
     value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
     if not 0 < value <= 1:
-        raise UsageError(f"{option} {text}: expected a share above 0, such as 0.93 or 93%")
+        raise UsageError(f"{option} {text}: expected a share above 0 and at most 1, such as 0.93 or 93%")
     return value

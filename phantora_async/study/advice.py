@@ -68,6 +68,8 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
     """
     if isinstance(arguments, str):
         raise UsageError(f"arguments: expected a list of texts, found {arguments!r}", '["--batch 2"]')
+    for one in arguments:
+        _words(one)
     recording = load(Path(folder))
     player = Player(recording, frozenset())
     with uncollected():
@@ -87,6 +89,17 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
             "unknown": [asdict(one) for one in tries if one.change is None],
         }
     )
+
+
+def _words(text: str) -> list[str]:
+    """Raises UsageError, before anything is simulated."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--try {text!r}: not words as a shell reads them: {error}") from None
+    if not words:
+        raise UsageError(f"--try {text!r}: no arguments", "as in --try '--batch 2'")
+    return words
 
 
 def _settings(recording: Recording) -> Iterator[tuple[str, Changes]]:
@@ -131,7 +144,7 @@ def _found(recording: Recording) -> list[Worth]:
 def _run(recording: Recording, wanted: Worth, base_ns: int, run: Runner) -> Try:
     text = wanted.text
     try:
-        done = run(_options(recording, shlex.split(text)), {})
+        done = run(_options(recording, _words(text)), {})
     except PhantoraError as error:
         return Try(text, None, None, reason=error.message.splitlines()[0])
     job = job_of(done.report)

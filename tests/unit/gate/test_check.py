@@ -257,6 +257,8 @@ def test_from_python_also_within_an_event_loop(ran: list[dict[str, Any]], tmp_pa
     assert ElementTree.parse("x.xml").getroot().get("tests") == "1"
     with pytest.raises(UsageError, match=r"--job no: budgets.toml has no such job"):
         phantora_async.check("budgets.toml", jobs=["no"])
+    with pytest.raises(UsageError, match="jobs: expected a list of names, found 'roomy'"):
+        phantora_async.check("budgets.toml", jobs="roomy")
     assert len(ran) == 1
 
 

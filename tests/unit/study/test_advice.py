@@ -153,3 +153,6 @@ def test_the_command(rec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(advise("rec")).startswith("2 x h200, a step takes")
     with pytest.raises(UsageError, match="arguments: expected a list of texts"):
         advise("rec", "auto")
+    for words, fault in (("", "no arguments"), ("'--batch 2", "not words as a shell reads them: No closing quotation")):
+        assert cli.run(["advise", "rec", "--try", words]) == ExitCode.USAGE
+        assert fault in capsys.readouterr().err
