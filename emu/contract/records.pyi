@@ -14,9 +14,9 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | StallClock | UnusedGpu | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
-Down = Stop | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
+Down = Stop | Flush | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
 HELLO: Final = 1
 BYE: Final = 2
@@ -37,6 +37,8 @@ MARKER: Final = 6
 SITE: Final = 7
 STEPS_DONE: Final = 12
 STOP: Final = 103
+FLUSH: Final = 107
+FLUSHED: Final = 42
 STALLED: Final = 106
 STALL_CLOCK: Final = 41
 UNUSED_GPU: Final = 28
@@ -362,6 +364,24 @@ class Stop(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Flush(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Flushed(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Stalled(NamedTuple):
     kind: int

@@ -75,14 +75,16 @@ class RankProcesses:
             self._begin_again_soon()
 
     def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
+        arrived, flushed = self._connections.flushed(channel, arrived)
         if self._restarts.keep(channel, arrived, nbytes):
             self._restart_if_complete()
-        else:
-            self._take_in(channel.rank, arrived, nbytes)
+        elif arrived:
+            self._take_in(channel.rank, arrived, nbytes, flushed)
 
-    def _take_in(self, rank: int, arrived: list[Any], nbytes: int) -> None:
+    def _take_in(self, rank: int, arrived: list[Any], nbytes: int, flushed: bool = False) -> None:
+        """`flushed`: the rank was asked to send what it had, and may sleep on."""
         news = is_news(arrived)
-        self._blocked_ranks.rank_spoke(rank, news, reads_clock(arrived))
+        self._blocked_ranks.rank_spoke(rank, news, reads_clock(arrived), flushed)
         if news:
             self._stall_watch.heard(rank)
             self._restarts.news()

@@ -22,6 +22,9 @@ READER_S = 600.0
 each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
 """
 
+FLUSH_S = 0.01
+"""Ranks have been asked for the work that nothing follows: when to look again."""
+
 
 class Standstill:
     def __init__(
@@ -58,6 +61,9 @@ class Standstill:
             raise Deadlock(
                 f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {self._why(verdict.asleep)}"
             )
+        answering = [rank for rank in verdict.asleep + verdict.waiting if not self._blocked_ranks.stopped(rank)]
+        if self._connections.flush(answering):
+            return FLUSH_S
         self._pass_over(verdict.asleep)
         return None
 

@@ -44,6 +44,8 @@ def reads_clock(arrived: Sequence[Any]) -> bool:
 class Verdict:
     asleep: list[int]
     """Ranks to pass over; empty if some rank can still run."""
+    waiting: list[int]
+    """Ranks that wait for answers."""
     stuck_s: float
     """For how long all have been asleep, apart from polling, and made no visible progress."""
     again_s: float
@@ -80,11 +82,14 @@ class BlockedRanks:
         self._used_ns: dict[int, int] = {}
         """Processor time of the main threads of all ranks with processes at that moment."""
 
-    def rank_spoke(self, rank: int, news: bool, reads: bool = False) -> None:
-        """Records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``."""
+    def rank_spoke(self, rank: int, news: bool, reads: bool = False, flushed: bool = False) -> None:
+        """Records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``; `flushed`: it was asked
+        for them while it slept, and its sleep goes on unless its threads have run.
+        """
         self.spoken += 1
         self._clock_was_read = self._clock_was_read or reads
-        self._sleep_detector.forget(rank)
+        if not flushed:
+            self._sleep_detector.forget(rank)
         if news:
             self._stuck_since = None
 
@@ -122,20 +127,22 @@ class BlockedRanks:
         assert starved is not None, "virtual time waits for no rank"
         if not self._asleep(starved):
             return self._not_yet()
-        sleeping = self._sleeping(starved)
-        if sleeping is None:
+        quiet = self._quiet(starved)
+        if quiet is None:
             return self._not_yet()
         self._delay_s = min(self._delay_s * 2, SLOWEST_S)
         stuck_s = self._stuck_s()
         read_ns = self._timeline.now_ns - self._stuck_from_ns if self._clock_was_read else None
-        return Verdict(sleeping, stuck_s, self._delay_s, read_ns)
+        return Verdict(*quiet, stuck_s, self._delay_s, read_ns)
 
     def all_wait(self) -> bool:
         """Does every rank that runs sleep, or wait for an answer?"""
-        return self._sleeping(None) is not None
+        return self._quiet(None) is not None
 
-    def _sleeping(self, starved: int | None) -> list[int] | None:
-        """Ranks that sleep; None if some rank can still run. `starved` is known to sleep."""
+    def _quiet(self, starved: int | None) -> tuple[list[int], list[int]] | None:
+        """Ranks that sleep and ranks that wait for answers; None if some rank can still run. `starved` is known to
+        sleep.
+        """
         sleeping: list[int] = []
         waiting: list[int] = []
         quiet = True
@@ -150,7 +157,7 @@ class BlockedRanks:
             else:
                 quiet = False
         quiet = quiet and self._sleep_detector.asleep_at_once({rank: self._pids[rank] for rank in sleeping + waiting})
-        return sleeping if quiet else None
+        return (sleeping, waiting) if quiet else None
 
     def _stuck_s(self) -> float:
         """How long all have been asleep, or waited for an answer. It starts from zero if any has worked between looks:
@@ -178,4 +185,4 @@ class BlockedRanks:
     def _not_yet(self) -> Verdict:
         again_s = self._delay_s
         self._delay_s = min(self._delay_s * 1.5, SLOWEST_S)
-        return Verdict([], 0.0, again_s)
+        return Verdict([], [], 0.0, again_s)

@@ -34,7 +34,7 @@ SIDE = frozenset(
 """Records that the report needs beside what virtual time finds."""
 LEFT_OUT = frozenset(
     {
-        records.STALL_CLOCK,
+        records.STALL_CLOCK, records.FLUSHED,
         records.WARNING, records.COST, records.LOOP, records.KEPT, records.USAGE, records.LOGGED, records.TRACE,
         records.TRACE_NAME, records.SEGMENT_CONTENT, records.NCCL_DATA, records.NCCL_SOURCES, records.SOURCES_OF,
         records.RECORDING_DROP, records.HOST_ADVANCE, records.HISTORY, records.HISTORY_LIST, records.HISTORY_WORK,

@@ -64,7 +64,6 @@ def test_four_nodes_give_the_result_of_one_machine(cluster: Any, tmp_path: Path,
     one = shared_run("determinism.py", n=NODES, options=("--nproc-per-node", "1", "--isolation", "none"))
     assert one.exit_code == 0, one.output
     differing = {part for part, value in one.simulated.items() if several.simulated.get(part) != value}
-    differing.discard("activity")  # docs/limitations.md
     assert not differing, {part: (several.simulated[part], one.simulated[part]) for part in differing}
 
 

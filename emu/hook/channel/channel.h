@@ -55,18 +55,10 @@ void ph_questions_number_from(uint64_t first);
 void ph_on_record(uint16_t kind, void (*take)(const unsigned char *body, size_t nbytes));
 
 /* ---- the reader -------------------------------------------------------------------------------------------------- */
-enum { PH_FOREVER = -1 };
 /* What is done on the reader's thread besides; set by op_stream/. */
 extern struct ph_reader_functions {
     void (*begins)(void);
-    /* Nothing has happened for so long. */
-    void (*idle)(int waited_ms);
-    /* Under the record lock: for how many milliseconds the reader may sleep before it is idle; PH_FOREVER: until a
-     * record is appended or it is woken. */
-    int (*patience_ms)(void);
 } ph_reader_functions;
-/* Under the record lock: the reader is to become idle within 2 ms. */
-void ph_reader_look(void);
 uint64_t ph_reader_cpu_ns(void); /* processor time of the thread that receives */
 
 /* ---- the connection ---------------------------------------------------------------------------------------------- */

@@ -40,8 +40,8 @@ extern struct ph_channel {
 extern __thread bool ph_on_reader __attribute__((tls_model("initial-exec")));
 
 /* ---- sending.c --------------------------------------------------------------------------------------------------- */
-/* Sends the gathered records. On the reader: only as many as the socket takes at once. */
-void ph_send_now(void);
+/* Sends the gathered records. On the reader: only as many as the socket takes at once; true if it has to send more. */
+bool ph_send_now(void);
 /* Sends if a batch is full. While another thread sends, records gather on, up to PH_BACKLOG_NBYTES. */
 void ph_send_if_full(size_t gathered_nbytes);
 /* The coordinator has closed the connection, so the run is over: ends this process. */

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LATE_AFTER_MS = 2 };
+enum { LATE_AFTER_MS = 2, FOREVER = -1 };
 
 struct ph_reader_functions ph_reader_functions;
 
@@ -30,10 +30,6 @@ void ph_reader_wake(void) {
     ph_channel.armed = true;
     uint64_t one = 1;
     while (write(ph_channel.wake, &one, sizeof one) < 0 && errno == EINTR) continue;
-}
-
-void ph_reader_look(void) {
-    if (ph_channel.open && !ph_channel.armed) ph_reader_wake();
 }
 
 /* ---- from the coordinator ---------------------------------------------------------------------------------------- */
@@ -65,18 +61,13 @@ static void receive(ph_buffer *in) {
 /* ---- to the coordinator ------------------------------------------------------------------------------------------ */
 
 /* Returns for how many milliseconds to sleep then. */
-static int late_work(int waited_ms) {
+static int late_work(void) {
+    bool left = ph_send_now();
     ph_record_lock();
-    bool gathered = ph_channel.gathering.n > 0;
-    ph_unlock(PH_LOCK_RECORDS);
-    if (gathered) ph_send_now();
-    ph_reader_functions.idle(waited_ms);
-    ph_record_lock();
-    bool unsent = ph_channel.gathering.n > 0;
+    bool unsent = left || ph_channel.gathering.n > 0;
     ph_channel.armed = unsent; /* if not, the next record that is appended wakes the reader again */
-    int patience_ms = ph_reader_functions.patience_ms();
     ph_unlock(PH_LOCK_RECORDS);
-    return unsent ? LATE_AFTER_MS : patience_ms;
+    return unsent ? LATE_AFTER_MS : FOREVER;
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
@@ -87,7 +78,7 @@ static void *reader(void *unused) {
     ph_reader_functions.begins();
     pthread_setname_np(pthread_self(), ph_name_READER);
     ph_buffer in = {0};
-    int timeout_ms = PH_FOREVER;
+    int timeout_ms = FOREVER;
     for (;;) {
         struct pollfd files[2] = {{.fd = ph_channel.fd, .events = POLLIN}, {.fd = ph_channel.wake, .events = POLLIN}};
         int n = poll(files, 2, timeout_ms);
@@ -97,7 +88,7 @@ static void *reader(void *unused) {
             uint64_t wakes;
             if (read(ph_channel.wake, &wakes, sizeof wakes) == sizeof wakes) timeout_ms = LATE_AFTER_MS;
         } else if (n == 0)
-            timeout_ms = late_work(timeout_ms);
+            timeout_ms = late_work();
     }
     return NULL;
 }

@@ -27,33 +27,34 @@ static void take_batch(void) {
     ph_channel.left = 0;
 }
 
-/* Under the send lock: sends until nothing is left or, without blocking, as much as the socket takes. */
-static void send_gathered(bool may_block) {
+/* Under the send lock: sends until nothing is left or, without blocking, as much as the socket takes. Returns whether
+ * something is left of a batch. */
+static bool send_gathered(bool may_block) {
     while (ph_channel.open) {
         if (ph_channel.left == ph_channel.leaving.n) take_batch();
-        if (ph_channel.leaving.n == 0) return;
+        if (ph_channel.leaving.n == 0) return false;
         ssize_t sent = send(ph_channel.fd, ph_channel.leaving.bytes + ph_channel.left,
                             ph_channel.leaving.n - ph_channel.left, MSG_NOSIGNAL | (may_block ? 0 : MSG_DONTWAIT));
         if (sent >= 0)
             ph_channel.left += (size_t)sent;
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
-            return;
+            return true;
         else if (errno != EINTR && !ph_run.finished)
             ph_coordinator_is_gone();
         else if (errno != EINTR)
-            return;
+            return false;
     }
+    return false;
 }
 
-void ph_send_now(void) {
-    if (ph_on_reader) {
-        if (!ph_trylock(PH_LOCK_SEND)) return;
-        send_gathered(false);
-    } else {
+bool ph_send_now(void) {
+    if (!ph_on_reader)
         ph_lock(PH_LOCK_SEND);
-        send_gathered(true);
-    }
+    else if (!ph_trylock(PH_LOCK_SEND))
+        return false; /* who has the lock sends all */
+    bool left = send_gathered(!ph_on_reader);
     ph_unlock(PH_LOCK_SEND);
+    return left;
 }
 
 void ph_send_if_full(size_t gathered_nbytes) {

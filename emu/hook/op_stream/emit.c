@@ -1,9 +1,8 @@
 /*
  * See emit.h.
  *
- * The channel's reader closes open segments of a rank that sleeps, so that the coordinator learns of work that nothing
- * follows. Only if the whole process sleeps: a rank that merely waits for a processor will launch more, and where its
- * segments end must not depend on this machine's load.
+ * The coordinator must learn of work that nothing follows before virtual time passes over a rank that sleeps. It asks
+ * for it once it has found that no rank runs, so where segments end does not depend on this machine's load.
  */
 #include "op_stream/emit.h"
 #include "core/config.h"
@@ -20,8 +19,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static uint64_t last_instant;         /* under the record lock */
-static atomic_int asking_out_of_band; /* threads that are blocked in such a question */
+static uint64_t last_instant; /* under the record lock */
 
 /* Under the record lock. */
 static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *fields, size_t fields_nbytes,
@@ -125,47 +123,24 @@ void ph_ask_out_of_band(uint16_t kind, void *fields, size_t fields_nbytes, const
     memcpy(fields, &qid, sizeof qid);
     ph_record_lock();
     ph_append_out_of_band(kind, fields, fields_nbytes, payload, payload_nbytes);
-    atomic_fetch_add(&asking_out_of_band, 1);
     wait_for_answer(&waiter);
-    atomic_fetch_sub(&asking_out_of_band, 1);
 }
 
 /* ---- on the channel's reader ------------------------------------------------------------------------------------- */
 
-enum { LEAST_PATIENCE_MS = 20, MOST_PATIENCE_MS = 320 };
-
-/* How long open segments may stay open without a new launch. Grows while the process is found awake. */
-static int patience_ms = LEAST_PATIENCE_MS;
-
-/* Closes and sends the open segments if the rank sleeps. */
-static void idle(int waited_ms) {
-    static uint64_t launches_seen;
+/* The coordinator has asked for it, when it found that no rank runs. */
+static void flush_and_say_so(const unsigned char *body, size_t nbytes) {
+    (void)body, (void)nbytes;
     ph_record_lock();
-    bool segments = ph_segments_open();
-    uint64_t launches = ph_counts.launches;
-    ph_record_unlock();
-    if (!segments) return;
-    bool launched = launches != launches_seen;
-    launches_seen = launches;
-    if (launched) {
-        patience_ms = LEAST_PATIENCE_MS;
-    } else if (waited_ms >= patience_ms) {
-        /* What is not counted as the program's work waits for other ranks' such work, in locks of files for example. */
-        if (!atomic_load(&asking_out_of_band) && !ph_uncounted_threads() && ph_other_threads_sleep()) {
-            ph_flush();
-            patience_ms = LEAST_PATIENCE_MS;
-        } else if (patience_ms < MOST_PATIENCE_MS)
-            patience_ms *= 2;
-    }
+    ph_close_segments();
+    ph_append_out_of_band(PH_KIND_FLUSHED, NULL, 0, NULL, 0);
+    ph_record_unlock_and_send();
 }
-
-static int patience(void) { return ph_segments_open() ? patience_ms : PH_FOREVER; }
 
 /* It never asks and never moves the host clock. */
 static void begins(void) { ph_self()->kind = PH_THREAD_WATCHES; }
 
 void ph_op_stream_connect(void) {
     PH_CONNECT(ph_reader_functions.begins, begins);
-    PH_CONNECT(ph_reader_functions.idle, idle);
-    PH_CONNECT(ph_reader_functions.patience_ms, patience);
+    ph_on_record(PH_KIND_FLUSH, flush_and_say_so);
 }

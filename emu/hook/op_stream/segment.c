@@ -36,7 +36,8 @@ void ph_close_segments(void) {
     open.first = open.last = NULL;
 }
 
-/* For waits whose real length is none of the program's: what the reader would close meanwhile is closed before. */
+/* For waits whose real length is none of the program's: what the coordinator might ask for meanwhile is closed before.
+ */
 PH_EXPORT void phantora_close_segments(void) {
     ph_record_lock();
     ph_close_segments();
@@ -54,7 +55,6 @@ static void open_segment(ph_segment *it, uint32_t stream, uint64_t now) {
     else
         open.first = it;
     open.last = it;
-    ph_reader_look();
 }
 
 void ph_fold(ph_segment *it, uint32_t stream, uint64_t key, uint64_t solo_ns, uint64_t contended_ns, bool queued) {

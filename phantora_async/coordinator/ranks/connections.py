@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,6 +53,9 @@ class Connections:
         its GPU."""
         self._ended: set[int] = set()
         """Ranks whose process has ended with an error."""
+        self._asked_to_flush: set[Channel] = set()
+        self._flushed: set[Channel] = set()
+        """Processes that have said FLUSHED and nothing since."""
         self.pids: dict[int, int] = {}
         """Process ids, as this process sees them, of the ranks that have connected."""
 
@@ -71,6 +74,28 @@ class Connections:
         channel.of_rank = processes
         self._channels[hello.rank] = channel
         self.pids[hello.rank] = channel.pid
+
+    def flush(self, ranks: Iterable[int]) -> bool:
+        """Asks processes of sleeping ranks for the work that nothing follows, unless they have told. Says whether there
+        are any that have not answered yet.
+        """
+        of_ranks = (channel for rank in ranks for channel in self._processes.get(rank, ()))
+        unflushed = {channel for channel in of_ranks if channel.open and not channel.said_bye} - self._flushed
+        for channel in unflushed - self._asked_to_flush:
+            channel.send(records.Flush.encode(0))
+        self._asked_to_flush |= unflushed
+        return bool(unflushed)
+
+    def flushed(self, channel: Channel, arrived: list[Any]) -> tuple[list[Any], bool]:
+        """Records of a process without FLUSHED, and whether nothing followed that."""
+        self._flushed.discard(channel)
+        if channel not in self._asked_to_flush or all(record.kind != records.FLUSHED for record in arrived):
+            return arrived, False
+        self._asked_to_flush.discard(channel)
+        last = bool(arrived[-1].kind == records.FLUSHED)
+        if last:
+            self._flushed.add(channel)
+        return [record for record in arrived if record.kind != records.FLUSHED], last
 
     def disconnected(self, rank: int) -> None:
         """One of the rank's processes has gone: an older one goes on, if there is one."""
@@ -168,7 +193,7 @@ class Connections:
 
     def restart(self, dropped: int) -> None:
         """All processes have ended; so many facts of theirs will not be executed. Ranks may connect again."""
-        for known in (self._channels, self._processes, self._ended, self.pids):
+        for known in (self._channels, self._processes, self._ended, self.pids, self._asked_to_flush, self._flushed):
             known.clear()
         self._backpressure.restart(dropped)
         if self._last_steps is not None:

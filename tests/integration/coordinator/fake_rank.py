@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,14 +19,16 @@ class FakeRank:
         self.rank = rank
         self._hello = records.Hello.encode(0, version, rank, world_size, 0, rank, 1, 0, 0, payload=b"node000")
         self._questions = 0
-        self._rest = b""
         self._got: list[Any] = []
+        self._news = asyncio.Event()
+        self._gone = False
         self.world_size = world_size
         self.comm = 0
         self._calls = 0
 
     async def __aenter__(self) -> Self:
         self._reader, self._writer = await asyncio.open_unix_connection(str(self._path))
+        self._listening = asyncio.create_task(self._listen())
         self.say(self._hello)
         for stream in (1, 2):
             self.say(records.StreamCreate.encode(0, stream, 0, 0, 0))
@@ -34,14 +37,28 @@ class FakeRank:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()
+        self.close()
 
     def close(self) -> None:
-        """Says nothing more."""
+        """Says nothing more, and hears nothing."""
+        self._listening.cancel()
         self._writer.close()
 
     def say(self, *encoded: bytes) -> None:
         self._writer.write(b"".join(encoded))
+
+    async def _listen(self) -> None:
+        """What a rank's reader does: takes what comes, and answers FLUSH even while the program sleeps."""
+        rest = b""
+        with suppress(ConnectionError):
+            while data := await self._reader.read(1 << 16):
+                found, used = records.decode_down(rest + data)
+                rest = (rest + data)[used:]
+                self.say(*(records.Flushed.encode(0) for record in found if record.kind == records.FLUSH))
+                self._got += (record for record in found if record.kind != records.FLUSH)
+                self._news.set()
+        self._gone = True
+        self._news.set()
 
     async def hear(self, kind: int) -> Any:
         """The next record of that kind; others are kept for later calls. EOFError if the coordinator has gone."""
@@ -49,12 +66,10 @@ class FakeRank:
             for place, record in enumerate(self._got):
                 if record.kind == kind:
                     return self._got.pop(place)
-            data = await self._reader.read(1 << 16)
-            if not data:
+            if self._gone:
                 raise EOFError
-            found, used = records.decode_down(self._rest + data)
-            self._rest = (self._rest + data)[used:]
-            self._got += found
+            self._news.clear()
+            await self._news.wait()
 
     def launched(self, **launches: int) -> None:
         """``launched(k7=2)``: the signature of key 7 has been launched twice since the last call."""

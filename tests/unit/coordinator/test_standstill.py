@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phantora_async.coordinator.standstill import Standstill
+from phantora_async.coordinator.standstill import FLUSH_S, Standstill
 from phantora_async.errors import Deadlock
 from phantora_async.liveness.blocked_ranks import Verdict
 
@@ -17,13 +17,17 @@ class Machine:
 
     def __init__(self) -> None:
         self.looks = 0
+        self.stopped: set[int] = set()
+        self.unflushed: set[int] = set()
         self.passed: list[list[int]] = []
         self.output = SimpleNamespace(answers_sent=0)
-        self.blocked_ranks: Any = SimpleNamespace(look=self.look, spoken=0)
+        self.blocked_ranks: Any = SimpleNamespace(look=self.look, spoken=0, stopped=lambda rank: rank in self.stopped)
         timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
-        connections: Any = SimpleNamespace(resume_all=lambda: False)
+        connections: Any = SimpleNamespace(
+            resume_all=lambda: False, flush=lambda ranks: bool(self.unflushed & set(ranks))
+        )
         self.standstill = Standstill(timeline, connections, self.blocked_ranks, 0.0)
-        self.verdict = Verdict([0], 0.0, 0.1)
+        self.verdict = Verdict([0], [1], 0.0, 0.1)
 
     def look(self) -> Verdict:
         self.looks += 1
@@ -68,10 +72,25 @@ def test_who_was_told_something_or_has_spoken_may_have_woken_others() -> None:
 )
 def test_a_rank_that_asks_for_the_time_may_get_on(stuck_s: float, read_ns: int | None, dead: bool) -> None:
     machine = Machine()
-    machine.verdict = Verdict([0], stuck_s, 0.1, read_ns)
-    machine.blocked_ranks.stopped = lambda rank: False
+    machine.verdict = Verdict([0], [1], stuck_s, 0.1, read_ns)
     if dead:
         with pytest.raises(Deadlock, match=f"for {stuck_s:.0f} s"):
             machine.standstill.look()
     else:
         assert machine.standstill.look() is None
+
+
+def test_no_rank_is_passed_over_before_all_have_sent_the_work_that_nothing_follows() -> None:
+    machine = Machine()
+    machine.unflushed = {1}
+    assert machine.standstill.look() == FLUSH_S
+    assert machine.passed == []
+    machine.unflushed = set()
+    assert machine.standstill.look() is None
+    assert machine.passed == [[0]]
+
+
+def test_a_stopped_rank_cannot_answer_and_is_not_asked() -> None:
+    machine = Machine()
+    machine.unflushed = machine.stopped = {1}
+    assert machine.standstill.look() is None

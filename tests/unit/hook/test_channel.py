@@ -1,4 +1,4 @@
-"""The channel: batches, back-pressure, idle ranks, forks, ends."""
+"""The channel: batches, back-pressure, sleeping ranks, forks, ends."""
 
 import ctypes
 import os
@@ -20,32 +20,51 @@ def until(condition):
         time.sleep(0.002)
 
 
-def test_an_idle_rank_tells_its_open_segments_by_itself(running):
+def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
+    """And not before: where segments end must not depend on how long it sleeps, or on how busy the machine is."""
     read, write = os.pipe()
-
-    def program(rank):
-        rank.launch(rank.kernel("k"))
-        os.read(read, 1)
-
-    def watch(coordinator, child):
-        until(lambda: coordinator.of(records.SEGMENT))
-        os.write(write, b"x")
-
-    assert len(running(program, watch=watch).of(records.SEGMENT)) == 1
-
-
-def test_a_rank_that_computes_keeps_its_segment_open(running):
-    """Only a sleeping process is idle: the fold must not depend on how busy the machine is."""
 
     def program(rank):
         kernel = rank.kernel("k")
         rank.launch(kernel)
-        end = time.monotonic() + 0.3
-        while time.monotonic() < end:
-            pass
+        time.sleep(0.5)
+        rank.launch(kernel)
+        rank.c.phantora_marker(MARKERS, b"launched")
+        rank.launch(kernel)
+        os.read(read, 1)
         rank.launch(kernel)
 
-    assert [r.launches for r in running(program).of(records.SEGMENT)] == [2]
+    def watch(coordinator, child):
+        until(lambda: coordinator.of(records.MARKER))
+        coordinator.tell(records.Flush.encode(0))
+        until(lambda: coordinator.of(records.FLUSHED))
+        coordinator.tell(records.Flush.encode(0))  # nothing is open
+        until(lambda: len(coordinator.of(records.FLUSHED)) == 2)
+        os.write(write, b"x")
+
+    told = running(program, watch=watch).of(records.SEGMENT, records.FLUSHED)
+    assert [r.launches if r.kind == records.SEGMENT else r.host_ns for r in told] == [2, 1, 0, 0, 1]
+
+
+def test_what_the_socket_does_not_take_at_once_leaves_later(running):
+    """The rank's own thread sleeps, so that only the reader can send the rest."""
+    read, write = os.pipe()
+
+    def program(rank):
+        threading.Thread(target=rank.c.phantora_marker, args=(MARKERS, b"x" * 1_500_000)).start()
+        os.read(read, 1)
+
+    def watch(coordinator, child):
+        until(lambda: coordinator.connection)
+        coordinator.paused.clear()
+        time.sleep(0.2)
+        coordinator.tell(records.Flush.encode(0))
+        time.sleep(0.2)
+        coordinator.paused.set()
+        until(lambda: coordinator.of(records.FLUSHED))
+        os.write(write, b"x")
+
+    assert len(running(program, watch=watch).of(records.MARKER)) == 1
 
 
 def test_records_of_many_threads_arrive_whole(running):
