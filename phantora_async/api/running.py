@@ -72,11 +72,48 @@ def run_with(options: RunOptions, environment: Mapping[str, str]) -> Run:
     return found
 
 
+class Together:
+    """Runs of the threads of one pool: what ends the thread that waits for them ends them."""
+
+    _of_thread = threading.local()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: set[_Child] = set()
+        self._ended = False
+
+    def join(self) -> None:
+        """The calling thread is one of the pool, for good."""
+        self._of_thread.together = self
+
+    @classmethod
+    def of_this_thread(cls) -> Together | None:
+        return getattr(cls._of_thread, "together", None)
+
+    def add(self, child: _Child) -> None:
+        with self._lock:
+            self._children.add(child)
+            if self._ended:
+                child.interrupt()
+
+    def discard(self, child: _Child) -> None:
+        with self._lock:
+            self._children.discard(child)
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does, also those that begin after this."""
+        with self._lock:
+            self._ended = True
+            for child in self._children:
+                child.interrupt()
+
+
 class _Child:
     """The process. Its output is copied on the calling thread: notebooks show it below the cell that waits."""
 
     def __init__(self, options: RunOptions, environment: Mapping[str, str]) -> None:
         self._interrupts = 0
+        self._together = Together.of_this_thread()
         self._result = bytearray()
         read, write = os.pipe()
         inherits = [_is_own(sys.stdout, sys.__stdout__, 1), _is_own(sys.stderr, sys.__stderr__, 2)]
@@ -88,8 +125,8 @@ class _Child:
                 stderr=None if inherits[1] else subprocess.PIPE,
                 pass_fds=[write],
                 env={**os.environ, **environment},
-                # Ctrl-C reaches the main thread, which passes it on. To another thread's run it must go by itself.
-                start_new_session=threading.current_thread() is threading.main_thread(),
+                # Ctrl-C reaches the main thread, which passes it on. To runs of a user's threads it must go by itself.
+                start_new_session=self._together is not None or threading.current_thread() is threading.main_thread(),
             )
         except BaseException:
             os.close(read)
@@ -98,6 +135,8 @@ class _Child:
             os.close(write)
         self._read = read
         self._options = options
+        if self._together is not None:
+            self._together.add(self)
 
     def wait(self) -> Ended:
         """Returns when the process has ended. Raises KeyboardInterrupt if that was why."""
@@ -113,6 +152,9 @@ class _Child:
             self._process.kill()
             self._process.wait()
             raise
+        finally:
+            if self._together is not None:
+                self._together.discard(self)
         ended = self._ended()
         if self._interrupts:
             interrupt = KeyboardInterrupt()
@@ -120,6 +162,11 @@ class _Child:
                 interrupt.add_note("\n".join(filter(None, [ended.error.text, ended.error.hint])))
             raise interrupt
         return ended
+
+    def interrupt(self) -> None:
+        """The first one ends the run with its report, a second one at once."""
+        self._interrupts += 1
+        self._process.send_signal(signal.SIGINT)
 
     def _ended(self) -> Ended:
         if not self._result:
@@ -151,7 +198,7 @@ class _Child:
                     pipe.close()
 
     def _copy_all(self, sources: selectors.BaseSelector) -> None:
-        """Until all pipes are closed. The first interrupt ends the run with its report, a second one at once."""
+        """Until all pipes are closed."""
         while sources.get_map():
             try:
                 for key, _ in sources.select():
@@ -161,8 +208,7 @@ class _Child:
                     else:
                         sources.unregister(key.fileobj)
             except KeyboardInterrupt:
-                self._interrupts += 1
-                self._process.send_signal(signal.SIGINT)
+                self.interrupt()
 
 
 class _Copy:

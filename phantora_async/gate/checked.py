@@ -128,7 +128,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{short(folder)}: {error.strerror}") from None
+        raise NotWritten(f"{short(folder)}: {error.strerror}", "name another: --run-dir DIR") from None
 
 
 def _write(path: Path, text: str) -> None:

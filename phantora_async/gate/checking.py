@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from phantora_async.api.results import Run
+from phantora_async.api.running import Together
 from phantora_async.budget import OF_MEMORY, OF_TIME, OPTIONS, Row, broken_text, ended_over_budget, figures_of
-from phantora_async.errors import NotFoldable, OverBudget, PhantoraError, UsageError
+from phantora_async.errors import NotFoldable, NotWritten, OverBudget, PhantoraError, UsageError
 from phantora_async.gate.baseline import Baseline
 from phantora_async.gate.job_file import STEPS_FOR_TIME, Job
 from phantora_async.wording import gib
@@ -113,6 +114,8 @@ def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner,
                 print(f"phantora-async: {job.name}: again with a process for each rank", file=sys.stderr)
                 return tried(job.unfolded())
             failure, done = error.text, error.run
+        except NotWritten:
+            raise  # a full disk is no fault of the job's
         except PhantoraError as error:
             failure, done = error.text, error.run
             if isinstance(error, UsageError):
@@ -122,10 +125,12 @@ def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner,
     if parallel <= 1:
         yield from map(one, jobs)
         return
-    with ThreadPoolExecutor(parallel) as pool:
+    together = Together()
+    with ThreadPoolExecutor(parallel, initializer=together.join) as pool:
         try:
             yield from pool.map(one, jobs)
         except BaseException:
+            together.interrupt()
             pool.shutdown(cancel_futures=True)
             raise
 

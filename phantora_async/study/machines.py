@@ -79,7 +79,7 @@ class Here:
         return running.run_with(options, environment)
 
     def stop(self) -> None:
-        """Ctrl-C reaches the processes of runs by itself."""
+        """Runs end together."""
 
     def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int:
         if isinstance(self.jobs, int):
@@ -146,8 +146,14 @@ def in_threads(
     if count <= 1 or len(tasks) < 2:
         yield from map(work, tasks)
         return
-    with ThreadPoolExecutor(count) as pool:
-        yield from as_they_end(pool, work, tasks, stop)
+    together = running.Together()
+
+    def stop_all() -> None:
+        together.interrupt()
+        stop()
+
+    with ThreadPoolExecutor(count, initializer=together.join) as pool:
+        yield from as_they_end(pool, work, tasks, stop_all)
 
 
 def as_they_end(

@@ -15,7 +15,7 @@ import phantora_async
 from phantora_async import cli
 from phantora_async.api import running
 from phantora_async.api.results import Run
-from phantora_async.errors import ExitCode, NotFoldable, OverBudget, RankDied, UsageError
+from phantora_async.errors import ExitCode, NotFoldable, NotWritten, OverBudget, RankDied, UsageError
 from phantora_async.gate import baseline, job_file
 
 from .test_budget import ended_early, report
@@ -241,6 +241,15 @@ def test_no_job_starts_if_one_cannot(
     assert "budgets.toml: job b: " in capsys.readouterr().err
     assert ran == []
     assert sorted(os.listdir(tmp_path)) == ["budgets.toml", "train.py"], "nothing is left behind"
+
+
+def test_a_full_disk_is_no_job_s_fault(ran: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Run:
+        raise NotWritten("cannot write the report report.json: No space left on device")
+
+    monkeypatch.setattr(running, "run", full)
+    assert cli.run(["check", "budgets.toml"]) == ExitCode.NOT_WRITTEN
+    assert cli.run(["check", "budgets.toml", "--run-dir", "train.py/runs"]) == ExitCode.NOT_WRITTEN
 
 
 def test_from_python_also_within_an_event_loop(ran: list[dict[str, Any]], tmp_path: Path) -> None:

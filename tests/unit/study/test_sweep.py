@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from phantora_async import cli
+from phantora_async.api import running
 from phantora_async.errors import EnvironmentUnusable, JobsFailed, NotWritten, PathChanged, RankDied, UsageError
 from phantora_async.options import RunOptions
 from phantora_async.study import machines
@@ -263,6 +264,25 @@ def test_a_process_that_is_ended_is_told(runs: Runs, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(machines, "replay", dies)
     with pytest.raises(EnvironmentUnusable, match="a process that replays was ended"):
         sweep(grid(nccl=["", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"]), jobs=2)
+
+
+def test_runs_at_a_time_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ends the thread that waits for them, a signal to this process alone too."""
+    waits = 'import os, time; open(os.environ["PLACE"], "w").close(); time.sleep(1000)'
+    monkeypatch.setattr(running, "BOOTSTRAP", waits)
+    places = [tmp_path / name for name in "ab"]
+    for place in places:
+        os.mkfifo(place)
+
+    def work(place: Path | None) -> None:
+        if place is None:
+            for one in places:
+                one.open().close()  # when its run has begun
+            raise JobsFailed("one of them fails")
+        running.run_with(RunOptions("train.py"), {"PLACE": str(place)})
+
+    with pytest.raises(JobsFailed):
+        list(machines.in_threads(3, work, [*places, None], lambda: None))
 
 
 def test_two_sweeps_do_not_write_to_one_file(runs: Runs) -> None:
