@@ -82,6 +82,15 @@ def _sustained(found: Document) -> Document:
     }
 
 
+def loading_binds(found: Mapping[str, Any] | None) -> bool:
+    """Does a step wait for loading most of all? In the main process that is no part of the rest of a step."""
+    if found is None:
+        return False
+    if found["policy"] != loading_policy.FREE:
+        return bool(found["waits"])
+    return bool(found["binds"] and (found["workers"] or found["batch_ns"] > found["asked_ns"]))
+
+
 def binding_note(found: Mapping[str, Any] | None) -> str:
     """What belongs beside the step time; "" if loading does not bind."""
     if found is None:
@@ -98,8 +107,9 @@ def binding_note(found: Mapping[str, Any] | None) -> str:
         return ""
     if not found["workers"]:
         takes_ns = round(found["step_ns"] + found["batch_ns"] * found["batches_per_step"])
+        what = "loading binds" if loading_binds(found) else "loading takes a part of each step"
         return (
-            f"loading binds: the main process loads, {seconds(found['batch_ns'])} of CPU time a batch, of which the "
+            f"{what}: the main process loads, {seconds(found['batch_ns'])} of CPU time a batch, of which the "
             f"step has Python functions and operators only; with all of it a step takes up to {seconds(takes_ns)}"
         )
     takes_ns = round(found["batch_ns"] * found["batches_per_step"])

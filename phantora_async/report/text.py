@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phantora_async.report.loading import binding_note
+from phantora_async.report.loading import binding_note, loading_binds
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reasons import reasons_notes
@@ -120,7 +120,7 @@ def _printable(document: Any) -> Any:
 def _verdict(document: Mapping[str, Any]) -> list[str]:
     """Of a run that used GPUs: does it fit, how long does a step take, what binds it and how sure is that?"""
     simulated = document["simulated"]
-    return [_memory(simulated), _step(simulated), _bound(simulated, bool(binding_note(document.get("loading"))))]
+    return [_memory(simulated), _step(simulated), _bound(simulated, loading_binds(document.get("loading")))]
 
 
 def share(rank: Rank, key: str) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from emu.contract import records
 from emu.contract.policies import loading_policy
-from phantora_async.report.loading import binding_note, loading_document, loading_notes
+from phantora_async.report.loading import binding_note, loading_binds, loading_document, loading_notes
 
 from .test_report import spec
 
@@ -66,6 +66,14 @@ def test_it_is_said_in_words() -> None:
     )
 
 
+@pytest.mark.parametrize(("cpu_ms", "binds"), [(1, False), (11, True)])
+def test_loading_in_the_main_process_binds_if_it_takes_more_than_the_rest(cpu_ms: float, binds: bool) -> None:
+    found = told(loader(0, cpu_ms), step_ms=10)
+    assert loading_binds(found) is binds
+    start = "loading binds" if binds else "loading takes a part of each step"
+    assert binding_note(found).startswith(f"{start}: the main process loads, ")
+
+
 def test_where_it_takes_time_the_waits_are_told() -> None:
     assert "8 of 800 batches, 8.00 ms in all" in binding_note(told(loader(4, 12, waits=1), step_ms=3, policy="12ms"))
     assert binding_note(told(loader(4, 12), step_ms=30, policy="modelled")) == ""
@@ -75,4 +83,4 @@ def test_without_steps_or_loaders_nothing_is_compared() -> None:
     found = told(loader(4, 12), step_ms=3, steps=0)
     assert (found["binds"], found["asked_ns"]) == (False, None)
     assert loading_document(spec(2), [{}, {}], [1, 1], {}) is None
-    assert (binding_note(None), loading_notes(None)) == ("", [])
+    assert (binding_note(None), loading_binds(None), loading_notes(None)) == ("", False, [])
