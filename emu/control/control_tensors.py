@@ -61,6 +61,7 @@ class ControlTensors:
         self.limit_numel = limit_numel
         self.float_limit_numel = float_limit_numel
         self.tensor_type = torch.Tensor
+        self._strided = torch.strided
         self.integers = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
         self.marks_checks = False
         """Has any place been marked as a check for overflow?"""
@@ -113,11 +114,13 @@ class ControlTensors:
         return found
 
     def all_tensors(self, values: Iterable[Any]) -> list[Tensor]:
-        """All CUDA tensors among the values and in lists of them, whatever their size."""
+        """All CUDA tensors among the values and in lists of them, whatever their size; of sparse ones operations on
+        their indices and values tell.
+        """
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
-                if value.is_cuda:
+                if value.is_cuda and value.layout is self._strided:
                     found.append(value)
             elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
                 found += self.all_tensors(value)
