@@ -50,11 +50,21 @@ def meant_or_known(name: str, known: Iterable[str]) -> str:
 
 
 def meant_file(path: str) -> str:
-    """``did you mean train.py?`` if a name beside the file that is missing is like its name; else empty."""
+    """``did you mean train.py?`` if a name beside the file that is missing, or its folder's, is like its name; else
+    empty.
+    """
     folder, name = os.path.split(path)
+    if folder and not os.path.isdir(folder):
+        above, folder_name = os.path.split(folder)
+        paths = (os.path.join(above, one, name) for one in nearest(folder_name, _beside(above)))
+        found = [one for one in paths if os.path.exists(one)]
+        return f"did you mean {found[0]}?" if found else ""
+    return meant(name, _beside(folder))
+
+
+def _beside(folder: str) -> list[str]:
     try:
         with os.scandir(folder or ".") as entries:
-            beside = [entry.name for entry in itertools.islice(entries, MOST_BESIDE)]
+            return [entry.name for entry in itertools.islice(entries, MOST_BESIDE)]
     except OSError:
-        return ""
-    return meant(name, beside)
+        return []

@@ -38,7 +38,11 @@ def _policy(option: str, text: str, trace: str, parse: Callable[[str], _Policy],
     except OSError as error:
         raise UsageError(f"{option} {text}: {error.strerror or error}", "name a file that can be read") from None
     except ValueError as error:
-        raise UsageError(f"{option} {text}: {error}", f"forms: {option} {forms}") from None
+        raise UsageError(f"{option} {text}: {error}", _hint(option, forms, error)) from None
+
+
+def _hint(option: str, forms: str, error: Exception) -> str:
+    return "" if forms in str(error) else f"forms: {option} {forms}"
 
 
 def loading_of(text: str) -> LoadingPolicy:
@@ -53,7 +57,7 @@ def stated_value_of(text: str, script: str) -> StatedValue:
     try:
         value = stated_values.parse(text)
     except stated_values.ValueProblem as problem:
-        raise UsageError(f"--value {text}: {problem}", f"forms: --value {stated_values.FORMS}") from None
+        raise UsageError(f"--value {text}: {problem}", _hint("--value", stated_values.FORMS, problem)) from None
     if not value.file and not script:
         raise UsageError(f"--value {text}: which file?", "name it: --value FILE:LINE=EXPRESSION")
     value = value.for_script(str(Path(script).absolute()))

@@ -59,6 +59,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["run", "--cluster", "pcie-l4s", __file__], "did you mean pcie-l40s?"),
         (["profiles", "show", "xeonh200"], "did you mean xeon-h200?"),
         (["run", __file__.replace("cli", "clli")], "did you mean test_cli.py?"),
+        (["run", __file__.replace("/unit/", "/untis/")], f"did you mean {__file__}?"),
         (["run", "--gpu", f"{Path(__file__).parents[2]}/pyprojet.toml", __file__], "did you mean pyproject.toml?"),
         (["report", __file__.replace("cli", "clli")], "did you mean test_cli.py?"),
     ],
