@@ -100,7 +100,8 @@ class ProcFs:
                 if number == process and name.startswith(STANDS_FOR):
                     forked = _forked_by_parent(pid, name.removeprefix(STANDS_FOR).lstrip())
                     todo += forked
-                    sleeping = sleeping and bool(forked)  # else it is about to be told that the other has ended
+                    # Else it is about to be told that the other has ended; or it was, and waits for the rank's look.
+                    sleeping = sleeping and (bool(forked) or state == "Z")
                 found[number] = Thread(name, main, sleeping, used_ns, state in "Tt")
         return found
 

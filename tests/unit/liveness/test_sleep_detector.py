@@ -246,6 +246,27 @@ def test_what_a_server_forks_for_a_rank_s_program_counts_as_the_rank_s() -> None
             process.communicate()
 
 
+def test_what_stood_for_a_program_and_has_ended_is_no_longer_awake() -> None:
+    """The rank has yet to wait for it, and may first ask for the time, which must then go on."""
+    code = (
+        "import ctypes, os, time\n"
+        "child = os.fork()\n"
+        f"if not child: ctypes.CDLL(None).prctl(15, b'{STANDS_FOR} 4000000'); os._exit(0)\n"
+        "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT); print(child, flush=True); input()"
+    )
+    rank = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert rank.stdout is not None
+    try:
+        ended = int(rank.stdout.readline())
+        threads = ProcFs().threads(rank.pid)
+        assert threads is not None
+        assert threads[ended].name.startswith(STANDS_FOR)
+        assert threads[ended].sleeping
+    finally:
+        rank.kill()
+        rank.communicate()
+
+
 def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:
     """As the hook library marks it."""
     code = (
