@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 32
 """Shown if nobody chooses."""
-LANES = {"compute": "tab:blue", "communication": "tab:orange", "copies": "tab:green"}
-PARTS = {
-    "compute": "tab:blue", "transfer": "tab:orange", "peers": "tab:red", "host_bound": "tab:grey", "idle": "lightgrey",
+COLOURS = {
+    "compute": "#2f7ed8", "transfer": "#e69f00", "peers": "#d55e00", "host": "#a05fb5", "idle": "#c9d0d8",
+    "good": "#1c7c4a",
 }  # fmt: skip
+"""Those of the page's style sheet (pages/page.css), on a bright ground."""
+LANES = {"compute": COLOURS["compute"], "communication": COLOURS["transfer"], "copies": COLOURS["good"]}
+PARTS = {part: COLOURS[part.removesuffix("_bound")] for part in ("compute", "transfer", "peers", "host_bound", "idle")}
 STEP = re.compile("ProfilerStep#([0-9]{1,18})")
 Span = tuple[float, float]
 """Begin and length, ms."""
@@ -64,6 +67,9 @@ def timeline(run: Run, path: str | os.PathLike[str] | None, ranks: Sequence[int]
         _draw_trace(axes, {rank: files[rank] for rank in shown}, step)
     else:
         _draw_shares(axes, run, shown)
+    left_out = len(files or run.ranks) - len(shown) if ranks is None else 0
+    if left_out > 0:
+        axes.set_title(f"{axes.get_title()}; {left_out} more ranks: ranks=[...]", fontsize="medium")
     axes.set_yticks(range(len(shown)), [str(rank) for rank in shown])
     axes.set_ylabel("rank")
     axes.set_xlabel("ms")

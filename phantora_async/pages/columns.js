@@ -84,7 +84,7 @@ class Columns extends Picture {
     }
     context.fillStyle = colour('--faint');
     context.textAlign = 'center';
-    const apart = Math.max(1, Math.ceil(columns / Math.max(1, Math.floor((width - LEFT) / 90))));
+    const fitting = Math.max(1, Math.floor((width - LEFT) / 90)), apart = 2 ** Math.max(0, Math.ceil(Math.log2(columns / fitting)));
     for (let column = 0; column < columns; column += apart) {
       const text = labels(column * each), half = context.measureText(text).width / 2;
       context.fillText(text, Math.min(LEFT + (column + 0.5) * wide, width - half), height - BOTTOM / 2);
