@@ -8,6 +8,7 @@ import json
 import pickle
 import random
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 SPECIAL = ("<|begin_of_text|>", "<|end_of_text|>")
@@ -57,6 +58,9 @@ def make(folder: Path) -> None:
     write_folders_of_images(folder / "images")
     write_tokens(folder / "data" / "fineweb10B")
     write_documents(folder / "base_data_climbmix")
+    write_texts(folder / "documents")
+    write_chats(folder / "chat")
+    write_chat_model(folder / "chat_model")
 
 
 def text(n_words: int, seed: int) -> str:
@@ -168,3 +172,53 @@ def write_documents(folder: Path) -> None:
     for shard in (0, 1, 6542):
         table = pyarrow.table({"text": [text(300, seed) for seed in range(shard, shard + 600)]})
         pyarrow.parquet.write_table(table, folder / f"shard_{shard:05d}.parquet", row_group_size=128)
+
+
+def write_texts(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for number in range(4):
+        (folder / f"{number}.txt").write_text(text(20_000, number))
+
+
+def write_chats(folder: Path) -> None:
+    """Data sets of TRL's forms: to imitate, to prefer, to answer."""
+    forms: dict[str, Callable[[int], object]] = {
+        "sft": lambda i: {"messages": [_said("user", i), _said("assistant", i + 1)]},
+        "dpo": lambda i: {"prompt": text(20, i), "chosen": text(20, i + 1), "rejected": text(20, i + 2)},
+        "grpo": lambda i: {"prompt": [_said("user", i)]},
+    }
+    for name, row in forms.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "train.jsonl").write_text("".join(json.dumps(row(i)) + "\n" for i in range(128)))
+
+
+def _said(role: str, seed: int) -> dict[str, str]:
+    return {"role": role, "content": text(20, seed)}
+
+
+def write_chat_model(folder: Path) -> None:
+    """A small Llama with random weights, as Hugging Face's libraries load it, whose tokenizer knows chats."""
+    try:
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM
+    except ImportError:  # only jobs that need them read it
+        return
+    write_tokenizer(folder)
+    path = folder / "tokenizer_config.json"
+    said = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{{ eos_token }}{% endfor %}"
+    asked = "{% if add_generation_prompt %}assistant: {% endif %}"
+    more = {"pad_token": SPECIAL[1], "chat_template": said + asked}
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    config = LlamaConfig(
+        vocab_size=97,
+        hidden_size=256,
+        intermediate_size=512,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=1,
+    )
+    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ..job import UPDATED, Framework, Job
 
+OFFLINE = (("HF_HUB_OFFLINE", "1"),)
+"""All that these read is here: without it they ask Hugging Face's server first."""
 OPEN_CLIP = Framework(
     "open_clip",
     ("open_clip_torch", "torchvision"),
@@ -44,6 +46,75 @@ NANOCHAT = Framework(
     "92d63d4",
     environment=(("NANOCHAT_BASE_DIR", "."),),
 )
+MINGPT = Framework(
+    "minGPT",
+    (),
+    (),
+    ("projects/adder/adder.py",),
+    "karpathy/minGPT",
+    "37baab7",
+    environment=(("PYTHONPATH", "."),),
+)
+DIFFUSERS = Framework(
+    "diffusers",
+    ("diffusers", "accelerate", "datasets", "torchvision"),
+    ("diffusers", "accelerate", "datasets", "torchvision"),
+    (
+        *("examples/unconditional_image_generation/train_unconditional.py", "--train_data_dir", "images"),
+        *("--resolution", "64", "--num_epochs", "1", "--output_dir", "out"),
+    ),
+    "huggingface/diffusers",
+    "58eb52c080",
+    environment=OFFLINE,
+)
+LITGPT = Framework(
+    "litgpt",
+    ("litgpt", "litdata", "lightning"),
+    ("litgpt", "litdata"),
+    (
+        *("-m", "litgpt", "pretrain", "--config", "config_hub/pretrain/debug.yaml", "--data", "TextFiles"),
+        *("--data.train_data_path", "documents", "--tokenizer_dir", "tests/assets/tokenizer", "--devices", "2"),
+    ),
+    "Lightning-AI/litgpt",
+    "26857050",
+)
+TRL = Framework(
+    "TRL's own scripts",
+    ("trl", "transformers", "accelerate", "datasets"),
+    ("trl", "datasets"),
+    ("-m",),
+    environment=OFFLINE,
+)
+LLAMA_FACTORY = Framework(
+    "LLaMA-Factory",
+    ("transformers", "accelerate", "peft", "trl", "datasets"),
+    ("fire", "trl", "peft", "datasets"),
+    ("src/train.py",),
+    "hiyouga/LLaMA-Factory",
+    "ff6d4d12e",
+    environment=OFFLINE,
+)
+DLRM = Framework(
+    "DLRM",
+    (),
+    ("sklearn",),
+    (
+        *("dlrm_s_pytorch.py", "--arch-sparse-feature-size=16", "--arch-embedding-size=1000-1000-1000-1000"),
+        *("--arch-mlp-bot=13-64-16", "--arch-mlp-top=64-1", "--data-generation=random", "--mini-batch-size=128"),
+        *("--num-batches=6", "--print-freq=1", "--use-gpu", "--dist-backend=nccl"),
+    ),
+    "facebookresearch/dlrm",
+    "090956e",
+)
+NO_TORCHAUDIO = "it imports torchaudio, whose newest version on PyPI, 2.11.0, refuses PyTorch 2.15"
+TRL_FLAGS = (
+    *("--model_name_or_path", "chat_model", "--max_steps", "4", "--logging_steps", "1", "--output_dir", "out"),
+    *("--per_device_train_batch_size", "4", "--report_to", "none", "--bf16", "True"),
+)
+FACTORY_FLAGS = (
+    *("model_name_or_path=chat_model", "max_steps=4", "logging_steps=1", "template=default", "max_samples=64"),
+    *("cutoff_len=256", "preprocessing_num_workers=1"),
+)
 JOBS = (
     Job(OPEN_CLIP, "open-clip", "ViT-B/32, DDP, mixed precision", ("--precision", "amp", "--batch-size", "32"),
         options=("--steps", "4"), shows=(r"Train Epoch: 0 \[192/512",), warns=UPDATED),
@@ -54,4 +125,30 @@ JOBS = (
     Job(NANOCHAT, "nanochat", "tokenizer, then base training of depth 4 (Muon, compiled)", options=(
         "--launcher", "--", "sh", "nanochat.sh"),
         shows=(r"step 00004/00005", "Saved model parameters"), steps=4, warns=UPDATED),
+    Job(MINGPT, "mingpt", "adds numbers, one GPU", ("--trainer.max_iters=6",), ranks=1, options=("--steps", "5"),
+        shows=(r"iter 0: train loss", "final score"), warns=UPDATED),
+    Job(DIFFUSERS, "diffusers-unconditional", "DDPM of 64 x 64 images, DDP, bf16",
+        ("--train_batch_size", "4", "--mixed_precision", "bf16", "--save_images_epochs", "99",
+         "--save_model_epochs", "99"),
+        options=("--steps", "4"), shows=("Running training",)),
+    Job(LITGPT, "litgpt-pretrain", "Pythia 14M, compiled, FSDP",
+        ("--train.max_seq_length", "256", "--train.global_batch_size", "8", "--train.micro_batch_size", "4",
+         "--train.max_tokens", "16384"),
+        options=("--steps", "4"), shows=("iter 4 step 4",), steps=4),
+    Job(TRL, "trl-script-sft", "supervised fine-tuning", ("trl.scripts.sft", *TRL_FLAGS, "--dataset_name", "chat/sft"),
+        shows=("100%.* 4/4", "Training completed"), steps=4, warns=UPDATED),
+    Job(TRL, "trl-script-grpo", "GRPO: completions, rewards and updates", (
+        "trl.scripts.grpo", *TRL_FLAGS, "--dataset_name", "chat/grpo", "--reward_funcs", "think_format_reward",
+        "--num_generations", "4", "--max_completion_length", "32"),
+        shows=("100%.* 4/4", "Training completed"), steps=4, warns=UPDATED),
+    Job(TRL, "trl-script-dpo", "DPO", ("trl.scripts.dpo", *TRL_FLAGS, "--dataset_name", "chat/dpo"),
+        shows=("100%.* 4/4", "Training completed"), steps=4, warns=UPDATED),
+    Job(LLAMA_FACTORY, "llama-factory-lora", "supervised fine-tuning with LoRA, DDP",
+        ("examples/train_lora/qwen3_lora_sft.yaml", *FACTORY_FLAGS), shows=("100%.* 4/4",), steps=4, warns=UPDATED,
+        fails=NO_TORCHAUDIO),
+    Job(LLAMA_FACTORY, "llama-factory-full", "supervised fine-tuning, ZeRO 3",
+        ("examples/train_full/qwen3_full_sft.yaml", *FACTORY_FLAGS), shows=("100%.* 4/4",), steps=4, warns=UPDATED,
+        modules=("deepspeed",), fails=NO_TORCHAUDIO),
+    Job(DLRM, "dlrm", "embeddings spread over ranks, all-to-all", shows=("Finished training it 4/6",), steps=4,
+        options=("--steps", "4"), warns=(r"Triton [0-9.]+ has no triton\.runtime\.build",)),
 )  # fmt: skip
