@@ -1,4 +1,4 @@
-"""NCCL's own times on two GPUs, and of two communicators at once.   torchrun --nproc-per-node 2 nccl_on_gpus.py OUT.jsonl
+"""NCCL's own times on GPUs of one server, and of two communicators at once.   torchrun --nproc-per-node N nccl_on_gpus.py OUT.jsonl
 
 The host is far ahead (a sleeping kernel holds the streams), so that intervals between events are the device's alone."""
 
