@@ -44,7 +44,7 @@ class TimeSource(enum.Enum):
     LAST_KNOWN = enum.auto()
     """The virtual time that this process has learned last; nobody is asked."""
     PROGRESS = enum.auto()
-    """The same, unless the rank has called something since."""
+    """The virtual time that this process has learned last, unless the rank has called something since."""
     VIRTUAL = enum.auto()
     """The coordinator: virtual time now."""
 

@@ -18,8 +18,8 @@ PATIENCE_S = 30.0
 who sets a shorter ``--stall-timeout`` knows that there is none.
 """
 READER_S = 600.0
-"""The same, while ranks ask for the time and less virtual time than that has passed: a rank may get on, slowly, since
-each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
+"""All asleep for so long, while ranks ask for the time and less virtual time than that has passed: a rank may get on,
+slowly, since each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
 """
 
 FLUSH_S = 0.01
