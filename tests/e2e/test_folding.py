@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from .conftest import Finished, Run, needs
+from .folded_jobs import JOBS, compare
 
 pytestmark = pytest.mark.torch
 MEGATRON = Path(__file__).parents[2] / "examples" / "megatron_tp_pp.py"
@@ -136,3 +138,16 @@ def test_a_group_of_part_of_an_axis_is_refused(run: Run) -> None:
     folded = run("tensor_parallel.py", n=4, options=("--fold", "dp=4", "--fold-apart", "none"))
     assert folded.exit_code == 80, folded.output
     assert "has 2 of the 4 coordinates of the folded axis dp" in folded.output
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "network"), [("hsdp", "leaf-spine"), ("ddp", "rail"), ("zero3", "rail")])
+def test_jobs_of_the_differential_driver(
+    name: str, network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tests/e2e/folded_jobs.py` runs others, larger ones and more networks."""
+    monkeypatch.chdir(tmp_path)
+    if name == "zero3":
+        needs("deepspeed")
+    found = compare(JOBS[name], 16, network, [sys.executable, "-m", "phantora_async"])
+    assert (found.failed, found.differing) == ("", ())
