@@ -53,10 +53,13 @@ def memory_document(
     has told, by device. `ended_well`: the script did, so what failed it has done without."""
     total, usable = capacity
     devices = [max(of.values(), key=lambda one: one.allocated, default=None) for of in held]
-    parts = [
-        _parts(rank["memory"], device, total - usable, _site_of(rank["rank"], sites))
-        for rank, device in zip(ranks, devices, strict=True)
-    ]
+    parts: list[dict[str, int]] = []
+    known: dict[tuple[int, ...], dict[str, int]] = {}  # ranks that share a timeline have told one thing
+    for rank, device in zip(ranks, devices, strict=True):
+        peaks = (id(device), *(rank["memory"][f"{what}_peak_nbytes"] for what in ("allocated", "reserved", "device")))
+        if device is None or peaks not in known:
+            known[peaks] = _parts(rank["memory"], device, total - usable, _site_of(rank["rank"], sites))
+        parts.append(known[peaks])
     for rank, of, device in zip(ranks, parts, devices, strict=True):
         rank["memory"]["parts"] = of
         rank["memory"]["allocated_least_nbytes"] = _least(rank["memory"]["allocated_peak_nbytes"], device)
