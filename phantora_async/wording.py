@@ -10,6 +10,10 @@ from signal import Signals
 from typing import Any
 
 
+MOST_PARTS = 16
+"""Of a text that names ranks."""
+
+
 def compact(ranks: Iterable[int]) -> str:
     """``0-7,16`` for any set of ranks; ``0-56:8`` where they differ by equal steps."""
     numbers = sorted(set(ranks))
@@ -27,8 +31,9 @@ def compact(ranks: Iterable[int]) -> str:
 
 
 def named(ranks: Iterable[int]) -> str:
-    """``rank 3`` or ``ranks 0-7``"""
-    text = compact(ranks)
+    """``rank 3`` or ``ranks 0-7``; of many parts the first ones and the last: ``ranks 0,3,4-9,...,4095``."""
+    parts = compact(ranks).split(",")
+    text = ",".join(parts if len(parts) <= MOST_PARTS else [*parts[: MOST_PARTS - 2], "...", parts[-1]])
     return f"rank {text}" if text.isdecimal() else f"ranks {text}"
 
 

@@ -24,6 +24,7 @@ def test_numbers_of_ranks_read_well() -> None:
     assert compact([0, 8]) == "0,8"
     assert named([5]) == "rank 5"
     assert named(range(4)) == "ranks 0-3"
+    assert named([*range(3), *range(10, 41, 2)]) == "ranks 0-2,10,12,14,16,18,20,22,24,26,28,30,32,34,...,40"
 
 
 def test_bytes_are_told_in_a_unit_of_which_there_is_one() -> None:

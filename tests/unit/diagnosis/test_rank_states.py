@@ -1,0 +1,39 @@
+"""What ranks are doing, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emu.contract import records
+from phantora_async.diagnosis import rank_states
+from phantora_async.folding import Folding, mesh_of
+from phantora_async.virtual_time import RankSnapshot, Timeline, Timelines
+
+from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
+
+RANKS = 512
+
+
+def test_ranks_that_share_a_timeline_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Described one by one, ranks that are in a collective of all took time with the square of their number."""
+    timelines = Timelines(RANKS, Folding(mesh_of(f"dp={RANKS}", RANKS), frozenset((0,))), (RANKS,))
+    timeline = Timeline(RANKS, FixedNetwork(), 1024, timelines=timelines)
+    fact_builder = new_fact_builder(RANKS, timelines)
+    for rank in timelines.own:
+        script = Script(rank, RANKS).clock(after=rank)
+        timeline.feed(rank, fact_builder.take(rank, records.decode_up(b"".join(script.records))[0]))
+    timeline.run(100)
+    described: list[int] = []
+    activity = rank_states._activity
+
+    def noted(rank: RankSnapshot, *others: Any) -> Any:
+        described.append(rank.rank)
+        return activity(rank, *others)
+
+    monkeypatch.setattr(rank_states, "_activity", noted)
+    found = rank_states.states(timeline.snapshot(), fact_builder)
+    assert described == list(timelines.own) == [0, 1]
+    assert [state.rank for state in found] == list(range(RANKS))
+    assert {state.doing for state in found[1:]} == {"waits for the time, which depends on slower ranks"}
