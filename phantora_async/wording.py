@@ -9,7 +9,6 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-
 MOST_PARTS = 16
 """Of a text that names ranks."""
 

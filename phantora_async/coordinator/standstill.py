@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emu.contract import records
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.errors import Deadlock
 from phantora_async.folding.mirrored_ranks import MirroredRanks
+from phantora_async.ingest.communicators import Answers
 from phantora_async.liveness.blocked_ranks import BlockedRanks, Verdict
 from phantora_async.virtual_time import Timeline
 from phantora_async.wording import named
@@ -71,9 +73,16 @@ class Standstill:
         reads = verdict.read_ns is not None and verdict.read_ns < self._patience_s * 1e9
         return READER_S if reads and self._patience_s == PATIENCE_S else self._patience_s
 
-    def told(self) -> None:
-        """A process has been told something, which may wake others."""
+    def told(self, answers: Answers) -> None:
+        """Processes have been told something, which may wake others. That work is complete is progress: PyTorch lets go
+        of much memory by questions alone.
+        """
         self._asleep = []
+        for _, encoded in answers:
+            (answer,), _ = records.decode_down(encoded)
+            if isinstance(answer, records.Done) and answer.done:
+                self._blocked_ranks.progressed()
+                break
 
     def goes_on(self) -> bool:
         """Virtual time has come to a standstill again. Ranks that were asleep before still are if only ranks without

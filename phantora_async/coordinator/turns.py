@@ -90,7 +90,7 @@ class Turns:
                 answers = self._trace.take_answers() + answers
             self._connections.send(answers)
             if answers:
-                self._standstill.told()
+                self._standstill.told(answers)
             self._connections.resume()
             if self._early_end.reached(self._stop):
                 self._run_end.stop(self._early_end.document())

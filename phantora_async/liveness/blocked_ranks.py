@@ -91,7 +91,11 @@ class BlockedRanks:
         if not flushed:
             self._sleep_detector.forget(rank)
         if news:
-            self._stuck_since = None
+            self.progressed()
+
+    def progressed(self) -> None:
+        """Not all are stuck."""
+        self._stuck_since = None
 
     @property
     def starved(self) -> int | None:

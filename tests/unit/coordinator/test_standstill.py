@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from emu.contract import records
 from phantora_async.coordinator.standstill import FLUSH_S, Standstill
 from phantora_async.errors import Deadlock
 from phantora_async.liveness.blocked_ranks import Verdict
@@ -16,18 +17,23 @@ class Machine:
     """Rank 0 sleeps; virtual time has answered others."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.looks = self.progress = 0
         self.stopped: set[int] = set()
         self.unflushed: set[int] = set()
         self.passed: list[list[int]] = []
         self.output = SimpleNamespace(answers_sent=0)
-        self.blocked_ranks: Any = SimpleNamespace(look=self.look, spoken=0, stopped=lambda rank: rank in self.stopped)
+        self.blocked_ranks: Any = SimpleNamespace(
+            look=self.look, spoken=0, stopped=lambda rank: rank in self.stopped, progressed=self.progressed
+        )
         timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
         connections: Any = SimpleNamespace(
             resume_all=lambda: False, flush=lambda ranks: bool(self.unflushed & set(ranks))
         )
         self.standstill = Standstill(timeline, connections, self.blocked_ranks, 0.0)
         self.verdict = Verdict([0], [1], 0.0, 0.1)
+
+    def progressed(self) -> None:
+        self.progress += 1
 
     def look(self) -> Verdict:
         self.looks += 1
@@ -50,7 +56,7 @@ def test_who_was_told_something_or_has_spoken_may_have_woken_others() -> None:
     machine = Machine()
     assert machine.standstill.look() is None
     machine.output.answers_sent += 1
-    machine.standstill.told()
+    machine.standstill.told([(1, records.Clock.encode(1, 5))])
     assert not machine.standstill.goes_on()
     assert machine.standstill.look() is None
     machine.output.answers_sent += 1
@@ -94,3 +100,12 @@ def test_a_stopped_rank_cannot_answer_and_is_not_asked() -> None:
     machine = Machine()
     machine.unflushed = machine.stopped = {1}
     assert machine.standstill.look() is None
+
+
+def test_to_learn_that_work_is_complete_is_progress() -> None:
+    """A rank may ask of hundreds of events in one call; to ask again and again of one that is not complete is none."""
+    machine = Machine()
+    machine.standstill.told([(1, records.Done.encode(1, 0, 0)), (2, records.Clock.encode(1, 5))])
+    assert machine.progress == 0
+    machine.standstill.told([(1, records.Done.encode(1, 0, 0)), (2, records.Done.encode(1, 1, 0))])
+    assert machine.progress == 1
