@@ -10,6 +10,7 @@ import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import load_params
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.errors import NotFoldable
 from phantora_async.virtual_time import Collective
 from phantora_async.virtual_time.facts import Comm
 from profiles import load_cluster
@@ -87,3 +88,20 @@ def test_links_carry_what_all_replicas_send(monkeypatch: pytest.MonkeyPatch) -> 
     traffic = [machine.network.traffic() for machine in (alone, together)]
     carried = [dict(zip(of.links, of.nbytes.sum(0), strict=True)) for of in traffic]
     assert carried[0] == carried[1]
+
+
+def test_what_else_moves_on_the_links_of_one_replica_sets_it_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where replicas must be alike, each is a flow of its own, so that this is found."""
+    for others in (), ((0, 40),):
+        machine = Machine(8, monkeypatch)
+        machine.network.alike.must_be_alike = True
+        sends = [machine.send(0, (0, 8, 16, 24))]
+        for ranks in others:
+            comm = Comm(99, ranks, (0, 0), {one: at for at, one in enumerate(ranks)}, "test")
+            sends.append(Collective(comm, 0, NcclKind.SEND, BF16, 0, COUNT, -1, ranks))
+        if others:
+            with pytest.raises(NotFoldable, match="collectives of replicas end"):
+                machine.done(*sends)
+        else:
+            machine.done(*sends)
+            assert machine.flows == 4
