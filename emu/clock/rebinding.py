@@ -19,7 +19,7 @@ def rebind(replacements: dict[Any, Any]) -> None:
     they are default arguments of functions. Leaves callers that get real time, and this package, as they are.
     """
     for name, module in list(sys.modules.items()):
-        if name != "time" and name.partition(".")[0] != _OUR_PACKAGE and time_source_of(name) is TimeSource.VIRTUAL:
+        if name != "time" and name.partition(".")[0] != _OUR_PACKAGE and time_source_of(name) is not TimeSource.REAL:
             for attribute, value in list(getattr(module, "__dict__", {}).items()):
                 if isinstance(value, types.BuiltinFunctionType) and value in replacements:
                     setattr(module, attribute, replacements[value])
@@ -30,7 +30,7 @@ def rebind(replacements: dict[Any, Any]) -> None:
                 replacements.get(value, value) if isinstance(value, types.BuiltinFunctionType) else value
                 for value in before
             )
-            if after != before and time_source_of(function.__module__) is TimeSource.VIRTUAL:
+            if after != before and time_source_of(function.__module__) is not TimeSource.REAL:
                 function.__defaults__ = after
 
 
