@@ -79,6 +79,8 @@ class Standstill:
         """
         self._asleep = []
         for _, encoded in answers:
+            if int.from_bytes(encoded[:2], "little") != records.DONE:
+                continue
             (answer,), _ = records.decode_down(encoded)
             if isinstance(answer, records.Done) and answer.done:
                 self._blocked_ranks.progressed()

@@ -137,6 +137,7 @@ class FactBuilder:
             records.HISTORY_WORK: _beside,
             records.LOOKED: _beside,
             records.STALL_CLOCK: _beside,
+            records.FLUSHED: _beside,
             records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,

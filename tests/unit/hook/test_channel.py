@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import socket
 import threading
 import time
 
@@ -18,6 +19,15 @@ MARKERS = 2
 def until(condition):
     while not condition():
         time.sleep(0.002)
+
+
+def is_connection(fd):
+    """Is it the rank's socket to the coordinator?"""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as found:
+            return str(found.getpeername()).endswith("/socket")
+    except OSError:
+        return False
 
 
 def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
@@ -47,24 +57,27 @@ def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
 
 
 def test_what_the_socket_does_not_take_at_once_leaves_later(running):
-    """The rank's own thread sleeps, so that only the reader can send the rest."""
-    read, write = os.pipe()
+    """Less than a batch leaves on the reader, which must come again: the rank's other threads sleep."""
+    (begin, begins), (end, ends) = os.pipe(), os.pipe()
 
     def program(rank):
-        threading.Thread(target=rank.c.phantora_marker, args=(MARKERS, b"x" * 1_500_000)).start()
-        os.read(read, 1)
+        own = next(fd for fd in map(int, os.listdir("/proc/self/fd")) if is_connection(fd))
+        with socket.socket(fileno=os.dup(own)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        os.read(begin, 1)
+        rank.c.phantora_unused_gpu(b"x" * 30_000)
+        os.read(end, 1)
 
     def watch(coordinator, child):
         until(lambda: coordinator.connection)
         coordinator.paused.clear()
-        time.sleep(0.2)
-        coordinator.tell(records.Flush.encode(0))
+        os.write(begins, b"x")
         time.sleep(0.2)
         coordinator.paused.set()
-        until(lambda: coordinator.of(records.FLUSHED))
-        os.write(write, b"x")
+        until(lambda: coordinator.of(records.UNUSED_GPU))
+        os.write(ends, b"x")
 
-    assert len(running(program, watch=watch).of(records.MARKER)) == 1
+    assert len(running(program, watch=watch).of(records.UNUSED_GPU)) == 1
 
 
 def test_records_of_many_threads_arrive_whole(running):
