@@ -319,9 +319,13 @@ class Loader(NamedTuple):
     cpu_ns: int
     latency_ns: int
     waited_ns: int
+    step_batches: int
+    step_waited_ns: int
+    per_step: int
+    pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, number: int, workers: int, prefetch: int, waits: int, batches: int, measured: int, cpu_ns: int, latency_ns: int, waited_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, number: int, workers: int, prefetch: int, waits: int, batches: int, measured: int, cpu_ns: int, latency_ns: int, waited_ns: int, step_batches: int, step_waited_ns: int, per_step: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int

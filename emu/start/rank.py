@@ -120,6 +120,7 @@ class Connection:
             limit.step_ends()
             prepared.peaks.report_step(prepared.hook)
             prepared.holders.step_ends()
+            prepared.loading.loads.step_ends()
 
         prepared.hook.at_step(step_ends)
         if job.mortal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,22 +13,24 @@ from emu.contract.policies.routing_policy import RoutingPolicy
 from emu.contract.policies.shape_policy import ShapePolicy
 from emu.contract.stated_values import StatedValue
 from formats.files import MOST_DATA_NBYTES, MOST_SOURCE_NBYTES, read_bytes
+from formats.nearest import meant
 from phantora_async.errors import UsageError
 
 _Policy = TypeVar("_Policy")
 
 
 def routing_of(text: str) -> RoutingPolicy:
-    return _policy("--moe", text, routing_policy.TRACE, routing_policy.parse, routing_policy.FORMS)
+    return _policy("--moe", text, routing_policy.KINDS, routing_policy.parse, routing_policy.FORMS)
 
 
 def shapes_of(text: str) -> ShapePolicy:
-    return _policy("--data-shapes", text, shape_policy.TRACE, shape_policy.parse, shape_policy.FORMS)
+    return _policy("--data-shapes", text, shape_policy.KINDS, shape_policy.parse, shape_policy.FORMS)
 
 
-def _policy(option: str, text: str, trace: str, parse: Callable[[str], _Policy], forms: str) -> _Policy:
-    """A trace's path becomes absolute: the ranks' forker reads it again."""
+def _policy(option: str, text: str, kinds: Sequence[str], parse: Callable[[str], _Policy], forms: str) -> _Policy:
+    """Of `kinds` the last is a trace's. Its path becomes absolute: the ranks' forker reads it again."""
     kind, _, rest = text.partition(":")
+    trace = kinds[-1]
     if kind == trace and rest:
         text = f"{kind}:{Path(rest).absolute()}"
     try:
@@ -38,7 +40,8 @@ def _policy(option: str, text: str, trace: str, parse: Callable[[str], _Policy],
     except OSError as error:
         raise UsageError(f"{option} {text}: {error.strerror or error}", "name a file that can be read") from None
     except ValueError as error:
-        raise UsageError(f"{option} {text}: {error}", _hint(option, forms, error)) from None
+        likely = meant(kind, kinds) if kind not in kinds else ""
+        raise UsageError(f"{option} {text}: {error}", likely or _hint(option, forms, error)) from None
 
 
 def _hint(option: str, forms: str, error: Exception) -> str:
@@ -49,7 +52,7 @@ def loading_of(text: str) -> LoadingPolicy:
     try:
         return loading_policy.parse(text)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(str(error), meant(text, loading_policy.WORDS)) from None
 
 
 def stated_value_of(text: str, script: str) -> StatedValue:

@@ -11,7 +11,7 @@ from emu.contract import records
 from emu.contract.records import ScopeKind
 from phantora_async.reasons.last_steps import LastSteps
 from phantora_async.virtual_time import Collective, NcclKernelFact, StepFigures, UnseenFact
-from phantora_async.virtual_time.output import LOGGED_RANK
+from phantora_async.virtual_time.output import LOGGED_RANK, WARM_UP
 
 Facts = list[Any]
 
@@ -44,7 +44,7 @@ def window(kept: LastSteps, figures: Sequence[Sequence[StepFigures]]) -> Window:
     if not all(figures):
         raise NoStepError("a rank has not finished an optimizer step")
     done = min(ends[-1].number for ends in figures)
-    last = done - 1 if done >= 3 else done
+    last = done - 1 if done > WARM_UP + 1 else done  # one of those whose time the report tells
     if last < 1:
         raise NoStepError("a rank has finished only one optimizer step")
     start = max(last - 2, -1) if last > 1 else -1

@@ -195,6 +195,7 @@ _LOADING = Fields(
     | _fields(NUMBER, "scale", "cpus_per_rank")
     | dict.fromkeys(("step_ns", "step_mean_ns", "asked_ns", "workers_enough"), Maybe(WHOLE))
     | {"batches_per_step": Maybe(NUMBER), "binds": FLAG},
+    {"step_waited_ns": WHOLE},
 )
 _DIFFERENCE = Fields(
     _fields(WHOLE, "rank", "played_by", "launches", "played_launches", "gpu_ns", "played_gpu_ns")

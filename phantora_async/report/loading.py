@@ -14,14 +14,14 @@ from phantora_async.wording import seconds
 
 Document = dict[str, Any]
 LEAST_IN_STEP = 0.05
-"""Loading in the main process always makes a step longer; said if it is by more."""
+"""A part of a step. Loading in the main process always makes a step longer; said if it is by more."""
 
 
 def loading_document(
     spec: RunSpec, told: Sequence[Mapping[int, records.Loader]], steps: Sequence[int], step: Document
 ) -> Document | None:
-    """`told`: by rank, what each has said of its loaders; `steps`: how many each has done. Of the loader that most
-    batches come from; None if nothing was loaded. Measured figures are those of this machine.
+    """`told`: by rank, what each has said of its loaders; `steps`: how many each has done. Of the loader that
+    ordinary steps take most batches from; None if nothing was loaded. Measured figures are those of this machine.
     """
     kinds: dict[tuple[str, int, int], list[tuple[int, records.Loader]]] = {}
     for rank, loaders in enumerate(told):
@@ -30,10 +30,11 @@ def loading_document(
     if not kinds:
         return None
     (dataset, workers, prefetch), most = max(
-        sorted(kinds.items()), key=lambda kind: sum(one.batches for _, one in kind[1])
+        sorted(kinds.items()),
+        key=lambda kind: [sum(one.step_batches for _, one in kind[1]), sum(one.batches for _, one in kind[1])],
     )
     measured = [one for _, one in most if one.measured]
-    per_step = [one.batches / steps[rank] for rank, one in most if steps[rank]]
+    per_step = [one.per_step for rank, one in most if steps[rank]]
     listed = step["each_ns"][max(0, step["first_counted"] - step["first_listed"]) :]
     share = spec.cluster.cpus_per_server / max(spec.servers)
     found: Document = {
@@ -54,6 +55,7 @@ def loading_document(
         "step_mean_ns": round(statistics.fmean(listed)) if per_step else None,
         "waits": sum(one.waits for _, one in most),
         "waited_ns": sum(one.waited_ns for _, one in most),
+        "step_waited_ns": max(one.step_waited_ns for _, one in most),
     }
     return found | _sustained(found)
 
@@ -87,7 +89,10 @@ def loading_binds(found: Mapping[str, Any] | None) -> bool:
     if found is None:
         return False
     if found["policy"] != loading_policy.FREE:
-        return bool(found["waits"])
+        if found["step_ns"] is None or "step_waited_ns" not in found:  # no steps, or a report of an older version
+            return bool(found["waits"])
+        least = LEAST_IN_STEP if found["workers"] else 0.5
+        return bool(found["step_waited_ns"] > least * found["step_mean_ns"])
     return bool(found["binds"] and (found["workers"] or found["batch_ns"] > found["asked_ns"]))
 
 
@@ -101,8 +106,9 @@ def binding_note(found: Mapping[str, Any] | None) -> str:
         waits = f"{found['waits']:,} of {found['batches']:,} batches, {seconds(found['waited_ns'])} in all"
         if not found["workers"]:
             return f"loading takes time in the main process (--loaders {found['policy']}): {waits}"
+        what = "loading binds" if loading_binds(found) else "loading takes time"
         mean = f"; a step takes {seconds(found['step_mean_ns'])} in the mean" if found["step_mean_ns"] else ""
-        return f"loading binds (--loaders {found['policy']}): ranks waited for {waits}{mean}"
+        return f"{what} (--loaders {found['policy']}): ranks waited for {waits}{mean}"
     if not found["binds"]:
         return ""
     if not found["workers"]:

@@ -62,6 +62,9 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["run", __file__.replace("/unit/", "/untis/")], f"did you mean {__file__}?"),
         (["run", "--gpu", f"{Path(__file__).parents[2]}/pyprojet.toml", __file__], "did you mean pyproject.toml?"),
         (["report", __file__.replace("cli", "clli")], "did you mean test_cli.py?"),
+        (["run", "--loaders", "modeled", __file__], "did you mean modelled?"),
+        (["run", "--moe", "balancd", __file__], "did you mean balanced?"),
+        (["run", "--data-shapes", "fration:0.5", __file__], "did you mean fraction?"),
     ],
 )  # fmt: skip
 def test_what_was_probably_meant(arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:

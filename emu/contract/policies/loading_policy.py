@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-FREE, MODELLED = "free", "modelled"
+WORDS = FREE, MODELLED = "free", "modelled"
 _UNITS_NS = {"us": 10**3, "ms": 10**6, "s": 10**9}
 _MOST_NS = 3600 * 10**9
 

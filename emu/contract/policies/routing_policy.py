@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FORMS = "balanced, zipf:EXPONENT, random:SEED or trace:FILE"
-BALANCED, ZIPF, RANDOM, TRACE = "balanced", "zipf", "random", "trace"
+KINDS = BALANCED, ZIPF, RANDOM, TRACE = "balanced", "zipf", "random", "trace"
 
 
 @dataclass(frozen=True, slots=True)

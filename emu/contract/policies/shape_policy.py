@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FORMS = "most, fraction:F (0 to 1) or trace:FILE"
-MOST, FRACTION, TRACE = "most", "fraction", "trace"
+KINDS = MOST, FRACTION, TRACE = "most", "fraction", "trace"
 ANY = "*"
 """The place in a trace that stands for all that it does not name."""
 

@@ -35,7 +35,9 @@ class ProcessCalls(Library):
         """In the rank: sends a LOGGED record."""
         self._run_at_step: list[Callable[[], None]] = []
         self.activity: Callable[[], int] = self._function("activity", c_uint64)
-        self.loader: Callable[..., None] = self._function("loader", None, *(c_uint32,) * 4, *(c_uint64,) * 5, c_char_p)
+        self.loader: Callable[..., None] = self._function(
+            "loader", None, *(c_uint32,) * 4, *(c_uint64,) * 7, c_uint32, c_char_p
+        )
         """Reports what a data loader has loaded: the fields of a LOADER record, then its payload."""
         self.flush: Callable[[], None] = self._function("flush", None)
         """In the rank: sends what has gathered."""

@@ -67,7 +67,7 @@ def test_a_step_executed_again_takes_as_long(steps: int) -> None:
     begin_ns, end_ns = step_instants(chosen, play(chosen, chosen.facts, FixedNetwork(nbytes), DEPTH))
     instants = [end.device_ns for end in timeline.output.results.step_instants]
     assert end_ns - begin_ns == chosen.step_ns == instants[chosen.step - 1] - instants[chosen.step - 2]
-    assert chosen.step == (steps - 1 if steps > 3 else steps)
+    assert chosen.step == (steps - 1 if steps > 4 else steps)
 
 
 def test_only_the_last_steps_are_kept() -> None:
