@@ -177,3 +177,20 @@ def test_collectives_beside_kernels_are_slower_by_their_operation() -> None:
     measured = {NcclKind.ALL_GATHER: 1.40, NcclKind.REDUCE_SCATTER: 1.42, NcclKind.ALL_TO_ALL: 1.77}
     for op, slower in measured.items():
         assert longer(op) == pytest.approx(slower, rel=0.02), op
+
+
+@pytest.mark.parametrize(("op", "measured_us"), [(NcclKind.ALL_REDUCE, 2274), (NcclKind.ALL_GATHER, 1192)])
+def test_two_communicators_at_once_share_the_port(op: NcclKind, measured_us: float) -> None:
+    """Calls of 256 MiB on four H200s (docs/data/nccl-device-h200-x4.jsonl): together what NCCL can move, not more."""
+    described = load_cluster("dgx-h200").network
+    topology = netsim.build({"server": described["server"] | {"nvls": False}})
+    net, ranks = NetsimNetworkModel(topology, PARAMS, (4,)), tuple(range(4))
+    count = (1 << 27) // (4 if op == NcclKind.ALL_GATHER else 1)
+    for number in (1, 2):
+        net.begin(collective(op, count, ranks, number=number), 0)
+    completed = []
+    while len(completed) < 2:
+        at_ns = net.next_ns()
+        assert at_ns is not None
+        completed += net.complete(at_ns)
+    assert at_ns / 1000 == pytest.approx(measured_us, rel=0.03)

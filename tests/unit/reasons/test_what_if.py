@@ -120,7 +120,7 @@ def test_rates_within_and_between_servers() -> None:
     inside, between = what_if.faster_server(cluster), what_if.faster_network(cluster)
     assert inside is not None
     server = cluster.network["server"]
-    assert inside.network["server"] == server | {"gpu_gbps": 6400.0, "pcie_gbps": 1008.0}
+    assert inside.network["server"] == server | {"gpu_gbps": 5874.0, "pcie_gbps": 1008.0}
     assert inside.network["fabric"] == between.network["fabric"] == cluster.network["fabric"]
     assert between.network["server"] == server | {"nic_gbps": 800.0}
 
