@@ -27,6 +27,12 @@ class Strided(Kernel):
 
 
 @dataclass(frozen=True, slots=True)
+class Scaled(Kernel):
+    before: Shape
+    after: Shape
+
+
+@dataclass(frozen=True, slots=True)
 class Triton:
     name: str
     grid: tuple[int, int, int]
@@ -149,9 +155,9 @@ class Memset:
     nbytes: int
 
 
-Signature = Kernel | Strided | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
+Signature = Kernel | Strided | Scaled | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
 
 CLASSES: dict[str, type[Signature]] = {
-    "kernel": Kernel, "strided": Strided, "triton": Triton, "grouped": Grouped, "gemm": Gemm, "conv": Conv,
-    "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library, "copy": Copy, "memset": Memset,
+    "kernel": Kernel, "strided": Strided, "scaled": Scaled, "triton": Triton, "grouped": Grouped, "gemm": Gemm,
+    "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library, "copy": Copy, "memset": Memset,
 }  # fmt: skip

@@ -20,6 +20,7 @@ from profiles.signature import (
     Kernel,
     Norm,
     Rnn,
+    Scaled,
     Sdpa,
     Signature,
     Strided,
@@ -58,8 +59,10 @@ def key_of(what: Signature) -> str:
 
 
 def without_strides(what: Signature) -> Kernel | None:
-    """What tables from before signatures had strides, and calls without tensors, say instead; None: the same."""
-    if not isinstance(what, Strided):
+    """What tables from before signatures had strides and images, and calls without tensors, say instead; None: the
+    same.
+    """
+    if not isinstance(what, (Strided, Scaled)):
         return None
     return Kernel(what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
 

@@ -1,5 +1,6 @@
-"""How an element-wise kernel of a trace walks over its operands, from the sizes and strides of its op's inputs: what
-the hook reads from the kernel's parameters (emu/hook/kernels/layout.c).
+"""How an element-wise kernel of a trace walks over its operands, from the sizes and strides of its op's inputs, and how
+large images are that others scale: what the hook reads from the kernel's parameters (emu/hook/kernels/layout.c,
+images.c).
 
 The rules are those of PyTorch's TensorIterator: an output that the op makes is laid out as its inputs are, dimensions
 are sorted by strides, and those that follow each other in all operands become one.
@@ -7,18 +8,29 @@ are sorted by strides, and those that follow each other in all operands become o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from profiles.kernel_names.kernel_name import KernelName, item_nbytes, read_name
 from profiles.models.kernels.elementwise import STRIDED_BASE, functor_of, functor_text
-from profiles.signature import Shape
+from profiles.signature import Kernel, Scaled, Shape, Strided
 
 LARGEST_ITEM_NBYTES = 16
 """A stride of another power of two up to it, or of 0, may be that of dense items."""
 Strides = list[int]
 """Of one operand, in bytes, the innermost dimension first."""
+
+
+def with_layout(what: Kernel, op: dict[str, Any] | None) -> Kernel:
+    """The signature that the hook makes of the kernel, with what its op tells."""
+    fields = (what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
+    if layout := layout_of(what.name, op):
+        return Strided(*fields, *layout)
+    if images := images_of(what.name, op):
+        return Scaled(*fields, *images)
+    return what
 
 
 def layout_of(kernel: str, op: dict[str, Any] | None) -> tuple[Shape, str] | None:
@@ -32,6 +44,15 @@ def layout_of(kernel: str, op: dict[str, Any] | None) -> tuple[Shape, str] | Non
     if not any(_jumps(operand[0]) for operand in strides):
         return None
     return tuple(extent), ",".join("x".join(map(str, operand)) for operand in strides)
+
+
+def images_of(kernel: str, op: dict[str, Any] | None) -> tuple[Shape, Shape] | None:
+    """Of the gradient of a bilinear upsampling: height and width before and after."""
+    texts = op["args"].get("Concrete Inputs", []) if op is not None else []
+    if "upsample_bilinear2d_backward_" not in kernel or len(texts) < 3:
+        return None
+    after, before = (tuple(map(int, re.findall(r"\d+", one))) for one in texts[1:3])
+    return (before[2:], after) if len(after) == 2 and len(before) == 4 else None
 
 
 def _jumps(stride: int) -> bool:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from formats.files import MOST_TRACE_NBYTES, read_bytes
-from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, Strided, format_signature
-from profiles.timings.layouts import layout_of
+from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, format_signature
+from profiles.timings.layouts import with_layout
 
 Event = dict[str, Any]
 Span = tuple[float, float]
@@ -246,9 +246,7 @@ def signature_of(event: Event, op: Event | None) -> Signature:
     threads = event["args"]["block"]
     block = threads[0], threads[1], threads[2]
     shared_nbytes = event["args"].get("shared memory", 0)
-    if layout := layout_of(kernel, op):
-        return Strided(kernel, (x, y, z), block, shared_nbytes, name, sizes, *layout)
-    return Kernel(kernel, (x, y, z), block, shared_nbytes, name, sizes)
+    return with_layout(Kernel(kernel, (x, y, z), block, shared_nbytes, name, sizes), op)
 
 
 def _flat(dims: list[Any]) -> tuple[Shape, ...]:

@@ -1,7 +1,7 @@
 /*
  * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
  * programs of Triton's kernels (program), what those of other libraries may write (stores), how element-wise ones walk
- * over their operands (layout), their launch (launch),
+ * over their operands (layout), from and to which size others scale images (images), their launch (launch),
  * their attributes and occupancy (occupancy); launches of the math libraries (library). Comes in: registrations by
  * nvcc's stubs, cubins, launches from cudart/ and driver/, calls of the math libraries. Goes out: launches to streams/.
  */
@@ -23,6 +23,7 @@ typedef struct ph_kernel {
     bool peers;                /* peers.h: it works on memory of several processes */
     bool has_layout;           /* layout.c: its operands need not be dense */
     int operands;              /* layout.c; 0: not read yet */
+    int images;                /* images.c: its parameter from which on they stand; -1: it has none */
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
 
@@ -79,6 +80,16 @@ bool ph_layout_of(ph_kernel *kernel, void *const *params, ph_layout *out);
 uint64_t ph_layout_mix(const ph_layout *layout, uint64_t hash);
 /* As a `strided` signature has them (emu/contract/signature.def). */
 void ph_layout_strides(const ph_layout *layout, char *text, size_t capacity);
+
+/* ---- images.c: the gradient of an upsampling, whose op does not tell from which size ----------------------------- */
+typedef struct ph_images {
+    int32_t before[2], after[2]; /* height and width */
+} ph_images;
+
+/* The first of a kernel's four parameters that are sizes of images; -1: it has none. */
+int ph_images_at(const char *mangled);
+/* False where there are no parameters. */
+bool ph_images_of(const ph_kernel *kernel, void *const *params, ph_images *out);
 
 /* ---- stores.c: what launches may write to that belong to no operation of ATen ------------------------------------ */
 /* The blocks behind the launch's pointers are unknown. params: as cuLaunchKernel gets them. */

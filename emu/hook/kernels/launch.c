@@ -1,8 +1,8 @@
 /*
  * Kernel launches: the path that must be fast. A launch's signature is its kernel, grid, block, shared memory and the
  * op that it is part of; of Triton's kernels also the program and the parameters that decide its work, of PyTorch's
- * element-wise ones the strides of operands that are not dense. Their hash finds the cost; the signature's text is only
- * made if the hash is new.
+ * element-wise ones the strides of operands that are not dense, of gradients of upsamplings the images' sizes. Their
+ * hash finds the cost; the signature's text is only made if the hash is new.
  */
 #include "core/hash.h"
 #include "threads/host.h"
@@ -26,6 +26,7 @@ typedef struct launch {
     const ph_op *op;
     const ph_groups *groups;
     const ph_layout *layout;
+    const ph_images *images;
     void *const *params;
 } launch;
 
@@ -90,6 +91,21 @@ static size_t describe_strided(const void *what, char *text, size_t capacity) {
     return ph_format_strided(&signature, text, capacity);
 }
 
+static size_t describe_scaled(const void *what, char *text, size_t capacity) {
+    const launch *l = what;
+    int64_t before[] = {l->images->before[0], l->images->before[1]};
+    int64_t after[] = {l->images->after[0], l->images->after[1]};
+    ph_signature_scaled signature = {.name = l->kernel->name,
+                                     .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                     .block = {l->block.x, l->block.y, l->block.z},
+                                     .shared_nbytes = l->shared_nbytes,
+                                     .op = l->op->name,
+                                     .sizes = l->op->sizes,
+                                     .before = {before, 2},
+                                     .after = {after, 2}};
+    return ph_format_scaled(&signature, text, capacity);
+}
+
 static uint64_t key_of(const launch *l) {
     uint64_t h = ph_mix(l->kernel->name_hash, (uint64_t)l->grid.x << 32 | l->block.x);
     h = ph_mix(h, (uint64_t)l->grid.y << 48 | (uint64_t)l->grid.z << 32 | l->block.y << 16 | l->block.z);
@@ -97,11 +113,13 @@ static uint64_t key_of(const launch *l) {
     if (UNLIKELY(l->kernel->program != NULL)) h = ph_program_mix(l->kernel->program, l->params, h);
     if (UNLIKELY(l->groups != NULL)) h = ph_mix(h, ph_hash(5, l->groups, sizeof *l->groups));
     if (UNLIKELY(l->layout != NULL)) h = ph_layout_mix(l->layout, h);
+    if (UNLIKELY(l->images != NULL)) h = ph_mix(h, ph_hash(7, l->images, sizeof *l->images));
     return h ? h : 1;
 }
 
 static ph_describe describe(const launch *l) {
     if (l->kernel->program) return describe_triton;
+    if (l->images) return describe_scaled;
     return l->groups ? describe_grouped : l->layout ? describe_strided : describe_kernel;
 }
 
@@ -151,6 +169,8 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;
     ph_layout layout;
     bool strided = UNLIKELY(kernel->has_layout) && ph_layout_of(kernel, params, &layout);
+    ph_images images;
+    bool scaled = UNLIKELY(kernel->images >= 0) && ph_images_of(kernel, params, &images);
     launch l = {.kernel = kernel,
                 .grid = grid,
                 .block = block,
@@ -158,6 +178,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
                 .op = ph_current_op(),
                 .groups = thread->groups.groups ? &thread->groups : NULL,
                 .layout = strided ? &layout : NULL,
+                .images = scaled ? &images : NULL,
                 .params = params};
     int status = check(kernel, &l);
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);

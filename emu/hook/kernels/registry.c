@@ -64,6 +64,7 @@ static ph_kernel *from_arena(const char *name) {
     kernel->magic = PH_KERNEL_MAGIC;
     kernel->name = name;
     kernel->has_layout = ph_has_layout(name);
+    kernel->images = ph_images_at(name);
     kernel->name_hash = ph_hash(
         5, name, strlen(name)); /* now, because a rank's first launch must not write to pages that ranks share */
     return kernel;

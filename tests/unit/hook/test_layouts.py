@@ -3,6 +3,8 @@
 import ctypes
 import struct
 
+import pytest
+
 from .coordinator import BLOCK, GRID, Dim3
 
 COPY = (
@@ -63,3 +65,21 @@ def test_a_launch_that_is_not_understood_has_no_strides(running):
     """No pointers to device memory stand where the operands' should be."""
     (nowhere,) = signatures(running, COPY, lambda at: functor((512, 256), ((2, 1024), (512, 2)), (at, 4096)))
     assert nowhere[0] == "kernel"
+
+
+UPSAMPLED = b"_ZN2at6native12_GLOBAL__N_138upsample_bilinear2d_backward_out_frameIffEEvmiiiiT0_S3_bPT_PKS4_"
+UPSAMPLED_LAST = b"_ZN2at6native12_GLOBAL__N_143upsample_bilinear2d_backward_nhwc_out_frameIffEEviiiiT0_S3_bPT_PKS4_imm"
+
+
+@pytest.mark.parametrize(("name", "before_them"), [(UPSAMPLED, 1), (UPSAMPLED_LAST, 0)])
+def test_the_gradient_of_an_upsampling_tells_its_images(running, name, before_them):
+    def program(rank):
+        kernel = rank.kernel(name.decode())
+        for sizes in ((49, 50, 392, 400), (98, 100, 392, 400)):
+            held = [ctypes.c_uint64(7) for _ in range(before_them)] + [ctypes.c_int(size) for size in sizes]
+            held += [ctypes.c_uint64(0) for _ in range(8)]
+            params = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+            assert rank.c.cudaLaunchKernel(kernel, Dim3(*GRID), Dim3(*BLOCK), params, 0, None) == 0
+
+    told = [text.split(";") for text in running(program).signatures]
+    assert [(text[0], *text[-2:]) for text in told] == [("scaled", "49x50", "392x400"), ("scaled", "98x100", "392x400")]
