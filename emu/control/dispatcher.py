@@ -17,6 +17,7 @@ from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .data_sizes.chosen_sizes import ChosenSizes
 from .data_sizes.sized_ops import SizedOps
+from .extensions import operations as extensions
 from .random_numbers import choices, distributions, fills
 from .routing.routing import Routing
 from .sparse import operations as sparse_ops
@@ -121,6 +122,7 @@ def install(
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     for key in sparse_ops.KEYS:
         _install_sparse(library, key, control, registered_for(key))
+    extensions.follow(control, registered_for)
     return Installed(library, routing, sized.sizes, control)
 
 

@@ -13,18 +13,15 @@ from typing import NamedTuple
 from .deciding_names import (
     ASIDE,
     DECIDING,
-    DICTIONARIES,
     EXTREMES,
     FILLING,
     LOGARITHMS,
     LOOK_UP,
-    NEUTRAL,
-    OF_DICTIONARIES,
     OF_KEYS,
-    OF_MATHEMATICS,
     ORDERING,
     SCHEDULING,
 )
+from .expressions import asks_if_finite, dictionary, formats, is_sequence, name_called, neutral, no_number
 from .frames import Position
 from .scopes import Inner, functions, name_of, walk
 
@@ -63,7 +60,7 @@ class Flow:
         """Containers among the names: whether one is empty says nothing of the value."""
         self._keys: dict[str, set[object] | None] = {}
         """Of containers: constant keys that have the value, None if others may have it."""
-        self._dictionaries = {name for node in self._nodes if (name := _dictionary(node))}
+        self._dictionaries = {name for node in self._nodes if (name := dictionary(node))}
         while True:
             before = self._extent()
             for node in self._nodes:
@@ -173,7 +170,7 @@ class Flow:
 
     def _has(self, node: ast.AST | None) -> bool:
         """Does the expression's value follow from it?"""
-        if node is None or isinstance(node, (ast.JoinedStr, ast.Constant)):
+        if node is None or isinstance(node, (ast.JoinedStr, ast.Constant)) or formats(node):
             return False
         if isinstance(node, ast.expr) and self._is_read(node):
             return True
@@ -183,8 +180,8 @@ class Flow:
             case ast.Attribute(value=owner, attr=name):
                 return f".{name}" in self.names or (name not in ASIDE and self._has(owner))
             case ast.Call(func=called):
-                name = _called(called)
-                if _neutral(called) or (name in OF_KEYS and node.args and self._sees_keys(node)):
+                name = name_called(called)
+                if neutral(called) or (name in OF_KEYS and node.args and self._sees_keys(node)):
                     return False
                 of = called.value if isinstance(called, ast.Attribute) else None
                 if of is not None and name in LOOK_UP and node.args and self._lacks(of, node.args[0]):
@@ -203,7 +200,7 @@ class Flow:
 
     def _sees_keys(self, call: ast.Call) -> bool:
         """Of a dictionary, and nothing else that has the value. Of several, `min` and `max` choose one."""
-        if _called(call.func) in EXTREMES and len(call.args) > 1:
+        if name_called(call.func) in EXTREMES and len(call.args) > 1:
             return False
         others = [one for one in call.args if name_of(one) not in self._dictionaries]
         return not any(self._has(one) for one in (*others, *(keyword.value for keyword in call.keywords)))
@@ -225,7 +222,7 @@ class Flow:
     def calls(self) -> Iterator[Passed]:
         """Functions that get it."""
         for node in self._nodes:
-            if isinstance(node, ast.Call) and not _neutral(node.func) and (places := self._passed(node)):
+            if isinstance(node, ast.Call) and not neutral(node.func) and (places := self._passed(node)):
                 yield Passed(node.func, places)
                 yield from self._handed_on(node, places)
         for flow in self._flows:
@@ -274,11 +271,12 @@ class Flow:
                 case ast.Subscript(slice=place) if self._has(place) and isinstance(node.ctx, ast.Load):
                     yield node
                 case ast.BinOp(op=ast.Mult(), left=left, right=right):
-                    if any(_is_sequence(one) and self._has(size) for one, size in ((left, right), (right, left))):
+                    if any(is_sequence(one) and self._has(size) for one, size in ((left, right), (right, left))):
                         yield node
                 case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=divisor) if self._is_zero(divisor):
-                    yield node
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="math")), args=[number, *_]) if _called(
+                    if not formats(node):
+                        yield node
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="math")), args=[number, *_]) if name_called(
                     node.func
                 ) in LOGARITHMS and self._is_zero(number):
                     yield node
@@ -294,7 +292,7 @@ class Flow:
     def _hands_to_lambda(self, call: ast.Call, called: ast.Lambda) -> bool:
         """By `map(lambda loss: loss > 2, losses)`; `reduce` hands two elements of one list on."""
         places = tuple(place - 1 for place in self._passed(call) if isinstance(place, int) and place)
-        both = bool(places) and _called(call.func) == "reduce"
+        both = bool(places) and name_called(call.func) == "reduce"
         return self._decides_in_lambda(called, (0, 1) if both else places)
 
     def _decides_in_lambda(self, called: ast.Lambda, places: tuple[int | str, ...]) -> bool:
@@ -310,9 +308,9 @@ class Flow:
             if isinstance(operator, (ast.In, ast.NotIn)):
                 if self._has(left):
                     return True
-            elif isinstance(operator, (ast.Is, ast.IsNot)) or _no_number(left) or _no_number(right):
+            elif isinstance(operator, (ast.Is, ast.IsNot)) or no_number(left) or no_number(right):
                 pass
-            elif self._has(left) or self._has(right):
+            elif (self._has(left) or self._has(right)) and not asks_if_finite(left, right):
                 return True
             left = right
         return False
@@ -335,13 +333,13 @@ class Flow:
         return self._has(test)
 
     def _chooses(self, node: ast.Call) -> bool:
-        name = _called(node.func)
+        name = name_called(node.func)
         if isinstance(node.func, ast.Attribute):
             if name == SCHEDULING:
                 return bool(self._passed(node))
             if name in LOOK_UP and node.args and self._has(node.args[0]):
                 return True
-        if name == "partial" and len(node.args) > 1 and _called(node.args[0]) in DECIDING:
+        if name == "partial" and len(node.args) > 1 and name_called(node.args[0]) in DECIDING:
             return bool(self._passed(node))
         plain = isinstance(node.func, ast.Name)
         if name not in DECIDING and not (plain and name in EXTREMES):
@@ -353,47 +351,3 @@ class Flow:
         involved = read or bool(self._passed(node)) or (name in ORDERING and self._has(owner))
         bounded = name in EXTREMES and len(node.args) > 1 and any(isinstance(a, ast.Constant) for a in node.args)
         return involved and not bounded  # min(loss, 20) only limits it
-
-
-def _dictionary(node: ast.AST) -> str:
-    """A name that this says to be a dictionary's."""
-    match node:
-        case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
-            made = isinstance(value, ast.Call) and _called(value.func) in DICTIONARIES
-            return name_of(target) if made or isinstance(value, (ast.Dict, ast.DictComp)) else ""
-        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in OF_DICTIONARIES:
-            return name_of(owner)
-        case ast.Subscript(value=owner, slice=ast.JoinedStr() | ast.Constant(value=str())):
-            return name_of(owner)
-    return ""
-
-
-def _no_number(node: ast.expr) -> bool:
-    """A text, an empty container, None: what is compared with it is no number, or is not decided by its value."""
-    match node:
-        case ast.Constant(value=value):
-            return not isinstance(value, (int, float))
-        case ast.JoinedStr():
-            return True
-        case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]):
-            return True
-    return False
-
-
-def _is_sequence(node: ast.expr) -> bool:
-    """A list, a tuple or a text as it is written: what multiplies it says how long the result is."""
-    return isinstance(node, (ast.List, ast.Tuple)) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-    )
-
-
-def _neutral(called: ast.expr) -> bool:
-    mathematics = isinstance(called, ast.Attribute) and name_of(called.value) in OF_MATHEMATICS
-    return _called(called) in NEUTRAL and not (mathematics and _called(called) in LOGARITHMS)
-
-
-def _called(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""

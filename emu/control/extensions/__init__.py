@@ -1,0 +1,7 @@
+"""Operations of other libraries, such as fbgemm's, have right values where all that they get is small and known.
+
+Lives here: the function before those that a library brings for CUDA and for CPUs (`operations`).
+Comes in: libraries that `torch.ops.load_library` loads, and calls of their operations. Goes out: values in emulated
+device memory, and which of its bytes are known.
+May import: `emu.control`'s other modules; torch and the standard library.
+"""
