@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 COMPILER_MODULES = ("torch._inductor.compile_fx",)
 _SIGN = re.compile(r"torch[._]compile|flex_attention|\.compile\(\s*\)|from torch import .*\bcompile\b")
+_SETTINGS = (".json", ".toml", ".yaml", ".yml")
+_IN_SETTINGS = re.compile(r"(?m)^[^#\n]*compile")
+_MOST_NBYTES = 1 << 20
 
 
-def compiles(script: str, arguments: Sequence[str]) -> bool:
-    """`script`: a path, or a module's name. Imports nothing."""
-    if any("compile" in argument for argument in arguments):
-        return True
+def compiles(files: Iterable[str], arguments: Sequence[str]) -> bool:
+    """`files`: the script and its own modules. `arguments` may name files with settings. Imports nothing."""
+    return (
+        any("compile" in argument for argument in arguments)
+        or any(_SIGN.search(_text(file)) for file in files)
+        or any(_IN_SETTINGS.search(_text(argument)) for argument in arguments if argument.endswith(_SETTINGS))
+    )
+
+
+def _text(file: str) -> str:
+    """Empty if it cannot be read."""
     with contextlib.suppress(OSError):
-        return _SIGN.search(Path(script).read_text(errors="replace")) is not None
-    return False
+        path = Path(file)
+        if path.stat().st_size <= _MOST_NBYTES:
+            return path.read_text(errors="replace")
+    return ""

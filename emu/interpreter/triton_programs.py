@@ -75,10 +75,17 @@ def _launcher(hook: Hook, computed: Computed, launcher: Any) -> Any:
 
 def _tell(hook: Hook, computed: Computed, function: int, program: str | None) -> None:
     if program:
-        text = one_line(program)
+        text, widths, stored = _read(program)
         number = computed.number(text)
         layout = computed.layout(number) if number else ""
-        hook.kernel_program(function, text, parameter_widths(text), stored_through(text), number, layout)
+        hook.kernel_program(function, text, widths, stored, number, layout)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(program: str) -> tuple[str, str, str]:
+    """Models load one program many times: once for each graph that needs it."""
+    text = one_line(program)
+    return text, parameter_widths(text), stored_through(text)
 
 
 def parameter_widths(text: str) -> str:

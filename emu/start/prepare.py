@@ -35,7 +35,7 @@ from ..interpreter.peak_memory import PeakMemory
 from ..keeping.client import Client
 from ..loading import processors
 from ..loading.iterators import DataLoading
-from ..preload import automatic
+from ..preload import automatic, script_imports
 from ..private import imports
 from ..private.changes import changes
 from ..reads.checkpoints import Checkpoints
@@ -116,7 +116,7 @@ def prepare(job: Job) -> Prepared:
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
     hook = _load_hook(job)
-    compiles = likely.compiles(job.script, job.arguments)
+    compiles = likely.compiles(script_imports.read(job)[1], job.arguments)
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if compiles else ()))
     _preload(job.preload)
     if job.auto_preload:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import MagicMock
+
 from emu.formats.ttir import one_line
-from emu.interpreter.triton_programs import parameter_widths, stored_through
+from emu.interpreter.triton_programs import _tell, parameter_widths, stored_through
 
 PROGRAM = """
 #loc = loc("kernel.py":3:0)
@@ -96,3 +99,28 @@ def test_pointers_that_a_loop_carries_are_followed_one_by_one() -> None:
 def test_a_program_that_makes_pointers_of_integers_may_store_anywhere() -> None:
     text = "tt.func public @k(%a: !tt.ptr<f32>, %n: i64) {|%p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>|}"
     assert stored_through(text) == "w-"
+
+
+def test_a_program_that_many_graphs_load_is_read_once() -> None:
+    texts: list[str] = []
+
+    class Program(str):
+        """Counts who reads it."""
+
+        def splitlines(self, keepends: bool = False) -> list[str]:
+            texts.append(self)
+            return super().splitlines(keepends)
+
+        def replace(self, *arguments: Any) -> Any:
+            return Program(super().replace(*arguments))
+
+    text = "module {\n  tt.func public @once(%p: !tt.ptr<f32>, %n: i32) {\n    tt.return\n  }\n}\n"
+    told = [MagicMock(), MagicMock()]
+    computed = MagicMock(**{"number.return_value": 0})
+    for function, hook in enumerate(told):
+        _tell(hook, computed, function, Program(text))
+    assert len(texts) == 1
+    first, second = (hook.kernel_program.call_args.args for hook in told)
+    assert (first[0], second[0]) == (0, 1)
+    assert first[1:] == second[1:]
+    assert first[2:4] == ("--", "--")
