@@ -12,6 +12,7 @@ from phantora_async.comparison.figures import (
     ComparedWork,
     Figure,
     Part,
+    apart,
     collectives,
     collectives_left_out,
     families,
@@ -20,7 +21,7 @@ from phantora_async.comparison.figures import (
     parts,
     without_reasons,
 )
-from phantora_async.comparison.setup import Difference, differences
+from phantora_async.comparison.setup import DATA_SHAPES, Difference, differences
 from phantora_async.errors import UsageError
 from phantora_async.report import used_no_gpu
 
@@ -47,6 +48,8 @@ class Comparison:
     """Why figures may not compare."""
     differences: tuple[Difference, ...]
     """In what was set up."""
+    by_sizes: tuple[float, ...]
+    """Where runs differ in `--data-shapes` alone: of each run, the share of its GPU time that depends on it."""
     figures: tuple[Figure, ...]
     parts: tuple[Part, ...]
     """Of a step: they add up to its time."""
@@ -64,6 +67,7 @@ class Comparison:
             "runs": list(self.names),
             "remarks": list(self.remarks),
             "differences": [asdict(one) for one in self.differences],
+            "by_sizes": list(self.by_sizes),
             "figures": [asdict(one) | change for one, change in zip(self.figures, changes, strict=True)],
             "parts": [asdict(one) for one in self.parts],
             "families": [asdict(one) for one in self.families],
@@ -88,14 +92,17 @@ def compare(sides: Sequence[Side]) -> Comparison:
     if len(sides) > len(LETTERS):
         raise UsageError(f"{len(sides)} runs: at most {len(LETTERS)} can be compared at once")
     reports = [side.report for side in sides]
+    set_up, works = differences(reports), kernels(reports)
+    by_sizes = {one.what for one in set_up} == {DATA_SHAPES}
     return Comparison(
         names=tuple(side.name for side in sides),
         remarks=tuple(_remarks(reports)),
-        differences=tuple(differences(reports)),
+        differences=tuple(set_up),
+        by_sizes=tuple(apart(works, run) for run in range(len(reports))) if by_sizes else (),
         figures=tuple(figures(reports)),
         parts=tuple(parts(reports)),
         families=tuple(families(reports)),
-        kernels=tuple(kernels(reports)),
+        kernels=tuple(works),
         collectives=tuple(collectives(reports)),
     )
 

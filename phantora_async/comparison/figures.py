@@ -176,6 +176,21 @@ def kernels(reports: Sequence[Report]) -> list[ComparedWork]:
     return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
 
 
+def apart(works: Sequence[ComparedWork], run: int) -> float:
+    """Share of a run's GPU time in work that the first run, or for the first the second, has less often or in other
+    sizes.
+    """
+    other = 0 if run else 1
+    total = sum(work.ms[run] for work in works)
+    extra = 0.0
+    for work in works:
+        if work.status != SAME:
+            extra += work.ms[run]
+        elif work.launches[run] > work.launches[other]:
+            extra += work.ms[run] * (1 - work.launches[other] / work.launches[run])
+    return extra / total if total else 0.0
+
+
 def without_reasons(reports: Sequence[Report]) -> list[int]:
     """Numbers of the runs of which single collectives are not known: without `run --reasons`, or without a step that
     could be explained."""

@@ -26,6 +26,7 @@ ELSEWHERE = (
     "launcher",
 )
 """Options that other rows tell about, or that change no figure."""
+DATA_SHAPES = "--data-shapes"
 SCRIPT, CONTENTS = "script", "script's contents (SHA-256)"
 GPU_FACTS = {
     "GPU memory, GiB": (".memory.total_nbytes", 2**30),
@@ -74,7 +75,7 @@ def _simulated(simulated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "routing" in simulated:
         yield "--moe", simulated["routing"]["policy"]
     if simulated.get("data_shapes", {}).get("places"):
-        yield "--data-shapes", simulated["data_shapes"]["policy"]
+        yield DATA_SHAPES, simulated["data_shapes"]["policy"]
     yield "faults", ", ".join(one["text"] for one in simulated.get("faults", [])) or "none"
 
 

@@ -45,6 +45,9 @@ def comparison_text(comparison: Comparison) -> str:
     console.print(_table("", letters, rows=[_figure_row(one) for one in comparison.figures]))
     for text in _why(comparison, letters):
         console.print(Text(text), soft_wrap=True)
+    if comparison.by_sizes:
+        shares = ", ".join(f"{share:.1%} of {one}'s" for share, one in zip(comparison.by_sizes, letters, strict=True))
+        console.print(f"sizes that data decide: {shares} GPU time depends on --data-shapes", soft_wrap=True)
     console.print()
     console.print(_table("a step, ms", letters, rows=[_part_row(one) for one in comparison.parts]))
     if comparison.families:

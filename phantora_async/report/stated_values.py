@@ -113,7 +113,7 @@ def sizes_notes(sizes: Mapping[str, Any]) -> list[str]:
     other = "fraction:0.1" if policy == "most" else "most"
     notes = [
         f"sizes: values that decide them are not computed; they follow the policy {policy} (--data-shapes); time and "
-        f"memory depend on it: see what --data-shapes {other} gives"
+        f"memory depend on it: run with --data-shapes {other}, too, and `compare` says how much of a step does"
     ]
     for one in places[:PLACES]:
         where = one["inner"] or one["line"] or "the script"

@@ -214,6 +214,23 @@ def test_kernels_are_matched_by_signature_then_by_kernel_and_op(report: dict[str
     assert max(len(line) for line in str(found).splitlines()) <= 110
 
 
+def test_what_depends_on_sizes_is_the_work_that_another_policy_changes(report: dict[str, Any]) -> None:
+    place = {"inner": "a.py:1", "line": "", "operation": "nonzero", "ranks": 1, "calls": 1, "most": 8, "chosen": 8}
+    report["simulated"]["data_shapes"] = {"policy": "most", "places": [place]}
+    other = copy.deepcopy(report)
+    other["simulated"]["data_shapes"]["policy"] = "fraction:0.1"
+    other["simulated"]["kernels"]["signatures"] = [
+        signature("gemm;mm;1024;aten::mm;[[8]]", 60, 100_000, "gemm bf16"),
+        signature("kernel;add;16;aten::add;[[8]]", 6, 10_000, "element-wise"),
+        signature("kernel;old;16;aten::old;[[4]]", 6, 5_000, "element-wise"),
+    ]
+    found = compared(report, other)
+    assert found.by_sizes == pytest.approx(((60 + 60) / 6180, 30 / 6090))  # half of the additions, all of the old ones
+    assert "sizes that data decide: 1.9% of A's, 0.5% of B's GPU time depends on --data-shapes" in str(found)
+    assert found.document()["by_sizes"] == list(found.by_sizes)
+    assert compared(report, changed(other, arguments=["--lr", "1"])).by_sizes == (), "something else differs, too"
+
+
 def test_collectives_come_from_the_reasons(report: dict[str, Any]) -> None:
     other = copy.deepcopy(report)
     for one, gpu_ns in ((report, 4_000_000), (other, 6_000_000)):

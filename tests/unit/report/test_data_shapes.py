@@ -33,10 +33,10 @@ def test_the_text_names_the_policy_the_place_and_another_choice() -> None:
     reads.take_size(0, record(2, 6000, 6000))
     heading, line = sizes_notes(sizes_document("most", reads))
     assert "the policy most (--data-shapes)" in heading
-    assert heading.endswith("see what --data-shapes fraction:0.1 gives")
+    assert "run with --data-shapes fraction:0.1, too" in heading
     assert line == "  ops/boxes.py:54 (called from a.py:3): nonzero gives 3,000 of 3,000 in each of 2 calls"
     heading, _ = sizes_notes(sizes_document("fraction:0.5", reads))
-    assert heading.endswith("see what --data-shapes most gives")
+    assert "run with --data-shapes most, too" in heading
 
 
 def test_a_record_without_its_lines_ends_the_run() -> None:
