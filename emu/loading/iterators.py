@@ -42,6 +42,7 @@ class DataLoading:
     def install(self) -> None:
         """In the forker, once, after torch is imported."""
         changes.install("data loading", self._change)
+        changes.when_imported("torchdata's loader", lambda names: names.change("_next_data", self._loading_here))
 
     def _change(self, names: Names) -> None:
         for method, make in (

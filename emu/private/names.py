@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 TRIED = {"torch": ("2.9", "2.11", "2.15"), "triton": ("3.9",), "python": ("3.11", "3.12", "3.13")}
 """Versions in which the names were looked for, oldest first."""
-PRODUCTS = {"torch": "PyTorch", "triton": "Triton", "python": "Python", "jax": "JAX"}
+PRODUCTS = {"torch": "PyTorch", "triton": "Triton", "python": "Python", "jax": "JAX", "torchdata": "torchdata"}
 
 
 class Kind(enum.Enum):
@@ -78,7 +78,7 @@ class Purpose:
 
 def package_of(module: str) -> str:
     top = module.partition(".")[0]
-    return top if top in ("torch", "triton", "jax") else "python"
+    return top if top in PRODUCTS else "python"
 
 
 def key(version: str) -> tuple[int, ...]:

@@ -144,6 +144,20 @@ PURPOSES = (
         "may differ from run to run",
     ),
     Purpose(
+        "torchdata's loader",
+        "the time that torchdata's loader takes in the main process",
+        "loading data with it takes no virtual time",
+        ("emu/loading/iterators.py",),
+        (
+            Name(
+                "torchdata.stateful_dataloader.stateful_dataloader",
+                "_StatefulSingleProcessDataLoaderIter._next_data",
+                takes=("self",),
+            ),
+        ),
+        wrong="steps that wait for data are too short",
+    ),
+    Purpose(
         "timeouts of data loaders",
         "letting no timeout of a data loader run out because the emulation is slow",
         "DataLoader(timeout=...) counts this machine's time and may end the run",

@@ -1,7 +1,11 @@
-"""Four loaders, and steps of next to no GPU work: prints when each batch is there, in milliseconds since the first."""
+"""Four loaders, and torchdata's if it is installed, and steps of next to no GPU work.
+
+Prints when each batch is there, in milliseconds since the first.
+"""
 
 import sys
 import time
+from importlib.util import find_spec
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
@@ -39,6 +43,13 @@ LOADERS = {
     "ahead": DataLoader(Mapped(), batch_size=1, num_workers=1, prefetch_factor=4),
     "alone": DataLoader(Mapped(), batch_size=1),
 }
+if find_spec("torchdata"):
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    class Resumed(Mapped):
+        """Reports count loaders by their data sets."""
+
+    LOADERS["stateful"] = StatefulDataLoader(Resumed(), batch_size=1)
 for name, loader in LOADERS.items():
     for _ in range(2 if name == "mapped" else 1):
         there_s, values = [], []
