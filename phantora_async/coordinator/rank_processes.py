@@ -80,6 +80,8 @@ class RankProcesses:
             self._restart_if_complete()
         elif arrived:
             self._take_in(channel.rank, arrived, nbytes, flushed)
+        elif flushed:
+            self._turns.flushed()
 
     def _take_in(self, rank: int, arrived: list[Any], nbytes: int, flushed: bool = False) -> None:
         """`flushed`: the rank was asked to send what it had, and may sleep on."""

@@ -25,7 +25,7 @@ slowly, since each answer takes looks at the ranks that sleep. One that waits in
 """
 
 FLUSH_S = 0.01
-"""Ranks have been asked for the work that nothing follows: when to look again."""
+"""Ranks have been asked for the work that nothing follows: when to look again, if not all have answered by then."""
 
 
 class Standstill:
@@ -47,6 +47,8 @@ class Standstill:
         """Ranks that were passed over last."""
         self._since = 0, 0
         """When they were: how many answers had left, and how often ranks had spoken."""
+        self._flushing: list[int] | None = None
+        """Ranks to pass over when all have told that there is no such work."""
         self.passed_over = 0
         """How often virtual time continued without ranks that slept where no record tells of it."""
 
@@ -56,6 +58,7 @@ class Standstill:
 
     def look(self) -> float | None:
         """None if virtual time can now continue, else in how many seconds to look again. Raises Deadlock."""
+        self._flushing = None
         verdict = self._blocked_ranks.look()
         if not verdict.asleep or self._connections.resume_all():
             return verdict.again_s
@@ -65,9 +68,22 @@ class Standstill:
             )
         answering = [rank for rank in verdict.asleep + verdict.waiting if not self._blocked_ranks.stopped(rank)]
         if self._connections.flush(answering):
+            self._flushing, self._since = verdict.asleep, self._now()
             return FLUSH_S
         self._pass_over(verdict.asleep)
         return None
+
+    def flushed(self) -> bool:
+        """A process has told that there is no work that nothing follows. Says whether virtual time can now continue:
+        all have told, and have slept since the last look, for nobody was told anything and nobody has spoken.
+        """
+        if self._flushing is None or self._connections.flushing:
+            return False
+        asleep, self._flushing = self._flushing, None
+        if self._since != self._now():
+            return False
+        self._pass_over(asleep)
+        return True
 
     def _patience_with(self, verdict: Verdict) -> float:
         reads = verdict.read_ns is not None and verdict.read_ns < self._patience_s * 1e9
@@ -78,6 +94,7 @@ class Standstill:
         of much memory by questions alone.
         """
         self._asleep = []
+        self._blocked_ranks.told()
         for _, encoded in answers:
             if int.from_bytes(encoded[:2], "little") != records.DONE:
                 continue
@@ -97,9 +114,12 @@ class Standstill:
         self._pass_over(asleep)
         return True
 
+    def _now(self) -> tuple[int, int]:
+        return self._timeline.output.answers_sent, self._blocked_ranks.spoken
+
     def _pass_over(self, asleep: list[int]) -> None:
         self._asleep = asleep
-        self._since = self._timeline.output.answers_sent, self._blocked_ranks.spoken
+        self._since = self._now()
         self._timeline.pass_over(asleep if self._mirrored_ranks is None else self._mirrored_ranks.with_played(asleep))
         self.passed_over += 1
 

@@ -150,6 +150,12 @@ class Turns:
             else:
                 self._look_later(again_s)
 
+    def flushed(self) -> None:
+        """A rank that was asked for the work that nothing follows has none."""
+        with self._failures.caught():
+            if self._stop is Stop.STARVED and not self._due and self._standstill.flushed():
+                self.take_soon()
+
     def _look_for_processes(self) -> None:
         """Ranks wait, and others have ended: their launcher may start the next processes of these."""
         with self._failures.caught():

@@ -28,6 +28,8 @@ TIMEOUT_S = 240.0
 STACKS_S = 5.0
 _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables of torchrun and batch systems: only the processes that are ranks here get theirs."""
+_EMULATED_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
+"""There is one: the user's list is about GPUs of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,12 @@ def measure(
     timed = [*common, "--rounds", str(rounds)]
     with tempfile.TemporaryDirectory(prefix="phantora-host-") as folder:
         say("counting each program's work")
-        [counted] = _run(python, ["count", *common, *_hook(folder, "modelled", like)], [{}])
+        [counted] = _run(python, ["count", *common, *_hook(folder, "modelled", like)], [_EMULATED_GPU])
         detached: list[dict[str, Any]] = []
         real: list[dict[str, Any]] = []
         if not (programs and gpus):
             say("timing the programs in front of a library that does nothing")
-            alone: list[dict[str, str]] = [{} for _ in range(max(1, gpus))]
+            alone = [_EMULATED_GPU] * max(1, gpus)
             detached = _run(python, ["detached", *timed, *_hook(folder, "none", like)], alone)
         if gpus:
             say(f"timing the programs on {gpus} GPU{'s' if gpus > 1 else ''}")

@@ -108,7 +108,7 @@ class FactBuilder:
         self.costs = costs
         self._exchange = DataExchange(timelines, self._mirrored)
         self.communicators = Communicators(timelines)
-        self._sources = SourceTables(self.communicators, timelines)
+        self.sources = SourceTables(self.communicators, timelines)
         self._matching = CollectiveMatching(self.communicators, timelines)
         own = {rank: RankInfo() for rank in timelines.own}
         self.own_info = tuple(own.values())
@@ -197,7 +197,7 @@ class FactBuilder:
     def restart(self, ranks: Iterable[int], steps: int) -> None:
         """These ranks start again, after so many steps; all processes have ended."""
         self._exchange = DataExchange(self._timelines, self._mirrored)
-        self._sources = SourceTables(self.communicators, self._timelines)
+        self.sources = SourceTables(self.communicators, self._timelines)
         self.communicators.restart()
         self._matching.restart(ranks)
         self._answers.clear()
@@ -341,7 +341,7 @@ class FactBuilder:
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             self._answers += self._exchange.join(rank, collective, op, data)
             collectives.append(collective)
-        self._answers += self._sources.made(rank, ops)
+        self._answers += self.sources.made(rank, ops)
         if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
             for collective in collectives:
                 collective.exchange = True
@@ -358,10 +358,10 @@ class FactBuilder:
             self.kept = record
 
     def _told(self, rank: int, record: records.NcclSources) -> None:
-        self._answers += self._sources.told(record)
+        self._answers += self.sources.told(record)
 
     def _sources_of(self, rank: int, record: records.SourcesOf) -> None:
-        self._answers += self._sources.ask(rank, record)
+        self._answers += self.sources.ask(rank, record)
 
     def _comm_init(self, rank: int, record: records.CommInit) -> CommCreationFact:
         self._question(rank, record)

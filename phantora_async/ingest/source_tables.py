@@ -52,6 +52,8 @@ class SourceTables:
         """Questions that wait for a rank's calls, by the same."""
         self._late: dict[_Call, list[_Asked]] = {}
         """Questions that wait for tables that follow."""
+        self._open: Counter[int] = Counter()
+        """Questions of each rank that wait."""
 
     def told(self, record: records.NcclSources) -> Answers:
         """A member has told its table, before it makes the call, or that it will. Returns answers that waited."""
@@ -63,7 +65,7 @@ class SourceTables:
             self._tables.popitem(last=False)
         if record.entry == FOLLOWS:
             return []
-        return [answer for asked in self._late.pop(call, ()) for answer in self.ask(asked.rank, asked.question)]
+        return [answer for asked in self._late.pop(call, ()) for answer in self._again(asked)]
 
     def made(self, rank: int, ops: Iterable[records.NcclOp]) -> Answers:
         """A rank has made these calls. Returns answers that waited for them."""
@@ -73,8 +75,16 @@ class SourceTables:
             who = comm, rank, receiver
             self._made[who] += count
             for asked in self._asked.pop(who, ()):
-                answers += self.ask(asked.rank, asked.question)
+                answers += self._again(asked)
         return answers
+
+    def waits(self, rank: int) -> bool:
+        """Has the rank asked, and not been answered?"""
+        return self._open[rank] > 0
+
+    def _again(self, asked: _Asked) -> Answers:
+        self._open[asked.rank] -= 1
+        return self.ask(asked.rank, asked.question)
 
     def ask(self, rank: int, question: records.SourcesOf) -> Answers:
         """A rank wants to know the sources of a member's output. Raises ProtocolError."""
@@ -93,13 +103,11 @@ class SourceTables:
         for place in places:
             who = (question.comm, comm.members[place], question.place if sends else -1)
             if self._made[who] <= question.seq:
-                self._asked.setdefault(who, []).append(_Asked(rank, question))
-                return []
+                return self._wait(self._asked.setdefault(who, []), rank, question)
         tables = self._tables.get(call, {})
         found = [tables.get(place) for place in places]
         if any(table is not None and table.entry == FOLLOWS for table in found):
-            self._late.setdefault(call, []).append(_Asked(rank, question))
-            return []
+            return self._wait(self._late.setdefault(call, []), rank, question)
         payload = b"".join(
             records.SourceTable.encode(table.key_low, table.key_high, table.entry, 0)
             if table is not None
@@ -107,6 +115,11 @@ class SourceTables:
             for table in found
         )
         return [(rank, records.Sources.encode(question.qid, len(found), 0, payload=payload))]
+
+    def _wait(self, waiting: list[_Asked], rank: int, question: records.SourcesOf) -> Answers:
+        self._open[rank] += 1
+        waiting.append(_Asked(rank, question))
+        return []
 
 
 def _collective(record: records.NcclSources | records.SourcesOf) -> _Call:

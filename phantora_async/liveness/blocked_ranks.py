@@ -87,11 +87,16 @@ class BlockedRanks:
         for them while it slept, and its sleep goes on unless its threads have run.
         """
         self.spoken += 1
+        self._sleep_detector.may_wake()
         self._clock_was_read = self._clock_was_read or reads
         if not flushed:
             self._sleep_detector.forget(rank)
         if news:
             self.progressed()
+
+    def told(self) -> None:
+        """Processes have been told something."""
+        self._sleep_detector.may_wake()
 
     def progressed(self) -> None:
         """Not all are stuck."""
@@ -121,9 +126,10 @@ class BlockedRanks:
 
     def first_look_s(self) -> float:
         """How long after virtual time came to a standstill to look for the first time."""
-        self._delay_s = FIRST_S
         starved = self.starved
-        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved) else AGAIN_S / 2
+        slept = starved is not None and self._sleep_detector.slept(starved)
+        self._delay_s = AGAIN_S if slept else FIRST_S
+        return AGAIN_S if slept else AGAIN_S / 2
 
     def look(self) -> Verdict:
         """To be repeated after ``again_s`` until records arrive."""
@@ -182,8 +188,11 @@ class BlockedRanks:
         pid = self._pids.get(rank)
         if pid is None:
             return False
-        waits = self._fact_builder.rank_info[rank].questions
-        least_s = AGAIN_S if waits or self._sleep_detector.slept(rank) else FIRST_S
+        waits = self._fact_builder.rank_info[rank].questions or self._fact_builder.sources.waits(rank)
+        slept = self._sleep_detector.slept(rank)
+        if slept and not self._sleep_detector.tries:
+            return True  # unless it has run since, as asleep_at_once sees
+        least_s = AGAIN_S if waits or slept else FIRST_S
         return self._sleep_detector.look(rank, pid, int(least_s * 0.9e9))
 
     def _not_yet(self) -> Verdict:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from emu.contract.definitions.thread_names import AWAKE, MAIN, SERVES, STANDS_FOR
+from emu.contract.definitions.thread_names import AWAKE, MAIN, SERVES, STANDS_FOR, WATCHES
 
 _MOST_NBYTES = 1 << 16
 POLLING_SHARE = 0.1
@@ -164,15 +164,15 @@ class _Look:
         self.restless = False
         """It counts as asleep although a thread of its polls, or never sleeps."""
         self.still_from_ns = seen.until_ns
-        """No thread has run, or waited for a processor, since then, up to the last look."""
+        """No thread that may wake another rank has run, or waited for a processor, since then, up to the last look."""
         self.awake_since_ns = seen.until_ns
 
     def again(self, seen: Seen) -> None:
+        before = self.last.threads
         if any(
-            not thread.sleeping
-            or number not in self.last.threads
-            or self.last.threads[number].used_ns != thread.used_ns
+            not thread.sleeping or number not in before or before[number].used_ns != thread.used_ns
             for number, thread in seen.threads.items()
+            if not thread.name.startswith(WATCHES)
         ):
             self.still_from_ns = seen.until_ns
         self.last = seen
@@ -185,13 +185,19 @@ class SleepDetector:
         self._processes = processes
         self._last: dict[int, _Look] = {}
         self._used_ns: dict[int, int] = {}
-        self._tries = 0
+        self.tries = 0
         """How often no moment was found at which all slept, though each one did."""
+        self._woken_ns = 0
+        """When processes were last told something, or a rank spoke: ranks may have woken up since."""
 
     def forget(self, rank: int) -> None:
         """Records of the rank have arrived: what was seen before no longer counts."""
         self._last.pop(rank, None)
-        self._tries = 0
+        self.tries = 0
+
+    def may_wake(self) -> None:
+        """Processes have been told something, or a rank has spoken: looks from before do not tell who sleeps now."""
+        self._woken_ns = self._processes.now_ns()
 
     def look(self, rank: int, pid: int, least_ns: int) -> bool:
         """Was the rank asleep between the last two looks at it, at least `least_ns` apart? See ``asleep_at_once``.
@@ -219,9 +225,10 @@ class SleepDetector:
         """Was there a moment at which no thread of these ranks ran, among them such as serve others? Then none of the
         ranks can wake up by what another one does. Ranks that slept one after the other may have woken each other.
 
-        `pids`: processes of ranks that ``look`` has found asleep. Looks at all of them once more: between two looks at
-        a thread that has used no processor time it has slept. Nothing is known of a rank with a thread that polls or
-        never sleeps; and the answer is True after some tries, because library threads may wake up all the time.
+        `pids`: processes of ranks that ``look`` has found asleep, now or earlier. Looks at all of them once more:
+        between two looks at a thread that has used no processor time it has slept. Nothing is known of a rank with a
+        thread that polls or never sleeps; and the answer is True after some tries, because library threads may wake up
+        all the time.
         """
         for rank, pid in pids.items():
             try:
@@ -231,14 +238,17 @@ class SleepDetector:
             if seen is None:
                 self.forget(rank)
             elif rank in self._last:
+                self._used_ns[rank] = _used_ns(seen.threads)
                 self._last[rank].again(seen)
         if not all(self.slept(rank) for rank in pids):
             return False
+        if any(self._last[rank].last.since_ns < self._woken_ns for rank in pids):
+            return False  # the process is on another machine, which has not answered yet
         looks = [look for rank in pids if not (look := self._last[rank]).restless]
         if looks and max(look.still_from_ns for look in looks) > min(look.last.since_ns for look in looks):
-            self._tries += 1
-            return self._tries >= POLLING_LOOKS
-        self._tries = 0
+            self.tries += 1
+            return self.tries >= POLLING_LOOKS
+        self.tries = 0
         return True
 
     def slept(self, rank: int) -> bool:

@@ -44,6 +44,7 @@ def check_isolated(found: dict[str, Any]) -> None:
     """Of four ranks on two servers."""
     ranks = found["ranks"]
     assert found["sum"] == 4.0
+    assert any(name.startswith("pt_nccl_") for name in found["threads"]), "the watchdog has a name in each version"
     assert [rank["host"] for rank in ranks] == ["node000", "node000", "node001", "node001"]
     assert {rank["master"] for rank in ranks} == {"node000"}
     for kind in ("user", "mnt", "uts", "pid", "ipc", "net"):

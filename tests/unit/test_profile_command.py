@@ -183,3 +183,18 @@ def test_processes_are_ranks_only_if_they_are_told_so(tmp_path: Path, monkeypatc
     program = _program(tmp_path, body)
     assert measurement._run(program, ["count"], [{}]) == [{"rank": None}]
     assert measurement._run(program, ["real"], [{"RANK": "0"}, {"RANK": "1"}]) == [{"rank": "0"}, {"rank": "1"}]
+
+
+def test_only_the_real_programs_have_the_user_s_list_of_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others run on one emulated GPU, number 0."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    log = tmp_path / "lists"
+    answer = {"counts": {}, "failed": {}, "ns": {}, "python": "3", "torch": "2", "gpu": "H100"}
+    body = (
+        "import json, os, sys\n"
+        f"part = next(word for word in sys.argv if word in ('count', 'detached', 'real'))\n"
+        f"open({str(log)!r}, 'a').write(part + ' ' + os.environ['CUDA_VISIBLE_DEVICES'] + '\\n')\n"
+        f"print(json.dumps({answer!r} | {{'ns': {{'a': [1.0, 1.0]}}}}))"
+    )
+    measurement.measure(_program(tmp_path, body), 1, 2, KNOWN, lambda text: None)
+    assert log.read_text().split("\n")[:-1] == ["count 0", "detached 0", "real 3"]

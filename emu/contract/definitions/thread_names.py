@@ -15,7 +15,9 @@ def _prefixes(to_the_coordinator: str) -> tuple[str, ...]:
     return tuple(prefix for prefix, _, role, _ in threads if role == to_the_coordinator)
 
 
-SERVES = _prefixes("SERVES")
+WATCHES = _prefixes("WATCHES")
+"""Names of library threads that look at their own rank's work now and then begin so."""
+SERVES = _prefixes("SERVES") + WATCHES
 """Names of library threads that watch or serve begin so. They run while their program waits."""
 MAIN = _prefixes("MAIN")
 """... of threads that do a main thread's work."""

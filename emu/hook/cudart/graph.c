@@ -60,10 +60,7 @@ PH_EXPORT int cudaStreamGetCaptureInfo(void *handle, int *status, unsigned long 
 
 PH_EXPORT int cudaThreadExchangeStreamCaptureMode(int *mode) {
     ph_watch_step();
-    ph_thread *thread = ph_self();
-    int previous = thread->capture_mode;
-    thread->capture_mode = *mode;
-    *mode = previous;
+    *mode = ph_thread_exchange_capture_mode(*mode);
     return CUDA_OK;
 }
 

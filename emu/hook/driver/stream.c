@@ -84,10 +84,7 @@ PH_EXPORT int cuStreamEndCapture(void *handle, void **graph) {
 
 PH_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
     ph_watch_step();
-    ph_thread *thread = ph_self();
-    int previous = thread->capture_mode;
-    thread->capture_mode = *mode;
-    *mode = previous;
+    *mode = ph_thread_exchange_capture_mode(*mode);
     return CUDA_OK;
 }
 

@@ -122,7 +122,8 @@ static enum ph_thread_kind kind_by_name(void) {
     return PH_THREAD_UNKNOWN;
 }
 
-/* Newer versions of ProcessGroupNCCL do not name their watchdog: it is known by the function that it runs. */
+/* Newer versions of ProcessGroupNCCL do not name their watchdog: it is known by the function that it runs. It is given
+ * a name, by which the coordinator knows it too. */
 static enum ph_thread_kind kind_by_entry(void) {
     enum { MAX_FRAMES = 64, OUTERMOST = 6 };
     void *frames[MAX_FRAMES];
@@ -130,7 +131,10 @@ static enum ph_thread_kind kind_by_entry(void) {
     for (int i = n - 1; i >= 0 && i >= n - OUTERMOST; i--) {
         Dl_info about;
         if (!dladdr(frames[i], &about) || !about.dli_sname) continue;
-        if (strstr(about.dli_sname, "ProcessGroupNCCL") && strstr(about.dli_sname, "atchdog")) return PH_THREAD_HELPS;
+        if (strstr(about.dli_sname, "ProcessGroupNCCL") && strstr(about.dli_sname, "atchdog")) {
+            ph_thread_rename(ph_name_TIMEOUT);
+            return PH_THREAD_HELPS;
+        }
     }
     return PH_THREAD_UNKNOWN;
 }
@@ -145,6 +149,14 @@ enum ph_thread_kind ph_thread_kind(void) {
     if (kind == PH_THREAD_UNKNOWN && ++thread->name_checks >= 64) kind = PH_THREAD_PROGRAM;
     thread->kind = kind;
     return kind == PH_THREAD_UNKNOWN ? PH_THREAD_PROGRAM : kind;
+}
+
+int ph_thread_exchange_capture_mode(int mode) {
+    ph_thread_kind(); /* newer watchdogs begin with this call: from now on they have a name */
+    ph_thread *thread = ph_self();
+    int before = thread->capture_mode;
+    thread->capture_mode = mode;
+    return before;
 }
 
 bool ph_thread_is_watcher(void) { return ph_thread_kind() >= PH_THREAD_WATCHES; }

@@ -100,6 +100,8 @@ void ph_thread_grow_old(ph_thread *thread);
 /* Sums of all threads' counts. Returns what they cost. */
 uint64_t ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
 enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
+/* Returns the calling thread's mode before. */
+int ph_thread_exchange_capture_mode(int mode);
 /* Is the calling thread one of those that only watch, as NCCL's watchdog and heartbeat do? Such a thread never asks,
  * never waits and never moves the clock. */
 bool ph_thread_is_watcher(void);

@@ -86,6 +86,11 @@ class Connections:
         self._asked_to_flush |= unflushed
         return bool(unflushed)
 
+    @property
+    def flushing(self) -> bool:
+        """Are there processes that were asked so, and have not answered yet?"""
+        return any(channel.open for channel in self._asked_to_flush)
+
     def flushed(self, channel: Channel, arrived: list[Any]) -> tuple[list[Any], bool]:
         """Records of a process without FLUSHED, and whether nothing followed that."""
         self._flushed.discard(channel)

@@ -93,7 +93,8 @@ def main():
     total = torch.ones(1, device="cuda")
     dist.all_reduce(total)
     if rank == 0:
-        print(json.dumps({"ranks": gathered, "sum": total.item()}))
+        threads = sorted(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))
+        print(json.dumps({"ranks": gathered, "sum": total.item(), "threads": threads}))
     dist.destroy_process_group()
 
 

@@ -17,23 +17,30 @@ class Machine:
     """Rank 0 sleeps; virtual time has answered others."""
 
     def __init__(self) -> None:
-        self.looks = self.progress = 0
+        self.looks = self.progress = self.told = 0
         self.stopped: set[int] = set()
         self.unflushed: set[int] = set()
         self.passed: list[list[int]] = []
         self.output = SimpleNamespace(answers_sent=0)
         self.blocked_ranks: Any = SimpleNamespace(
-            look=self.look, spoken=0, stopped=lambda rank: rank in self.stopped, progressed=self.progressed
+            look=self.look,
+            spoken=0,
+            stopped=lambda rank: rank in self.stopped,
+            progressed=self.progressed,
+            told=self.tell,
         )
         timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
-        connections: Any = SimpleNamespace(
-            resume_all=lambda: False, flush=lambda ranks: bool(self.unflushed & set(ranks))
+        self.connections: Any = SimpleNamespace(
+            resume_all=lambda: False, flush=lambda ranks: bool(self.unflushed & set(ranks)), flushing=False
         )
-        self.standstill = Standstill(timeline, connections, self.blocked_ranks, 0.0)
+        self.standstill = Standstill(timeline, self.connections, self.blocked_ranks, 0.0)
         self.verdict = Verdict([0], [1], 0.0, 0.1)
 
     def progressed(self) -> None:
         self.progress += 1
+
+    def tell(self) -> None:
+        self.told += 1
 
     def look(self) -> Verdict:
         self.looks += 1
@@ -57,6 +64,7 @@ def test_who_was_told_something_or_has_spoken_may_have_woken_others() -> None:
     assert machine.standstill.look() is None
     machine.output.answers_sent += 1
     machine.standstill.told([(1, records.Clock.encode(1, 5))])
+    assert machine.told == 1, "ranks have to be looked at again"
     assert not machine.standstill.goes_on()
     assert machine.standstill.look() is None
     machine.output.answers_sent += 1
@@ -94,6 +102,31 @@ def test_no_rank_is_passed_over_before_all_have_sent_the_work_that_nothing_follo
     machine.unflushed = set()
     assert machine.standstill.look() is None
     assert machine.passed == [[0]]
+
+
+def test_when_all_have_none_no_second_look_is_needed() -> None:
+    machine = Machine()
+    machine.unflushed, machine.connections.flushing = {0, 1}, True
+    assert not machine.standstill.flushed(), "nobody has been asked"
+    machine.standstill.look()
+    assert not machine.standstill.flushed(), "the other one has not told"
+    machine.connections.flushing = False
+    assert machine.standstill.flushed()
+    assert (machine.looks, machine.passed) == (1, [[0]])
+    assert not machine.standstill.flushed()
+
+
+@pytest.mark.parametrize("what", ["spoke", "told"])
+def test_a_rank_that_had_some_is_looked_at_again(what: str) -> None:
+    machine = Machine()
+    machine.unflushed = {0}
+    machine.standstill.look()
+    if what == "spoke":
+        machine.blocked_ranks.spoken += 1
+    else:
+        machine.output.answers_sent += 1
+    assert not machine.standstill.flushed()
+    assert machine.passed == []
 
 
 def test_a_stopped_rank_cannot_answer_and_is_not_asked() -> None:

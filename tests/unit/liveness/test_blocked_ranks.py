@@ -21,6 +21,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, ranks: int = 1) -> None:
         self.now_s = 100.0
         self.used_ns = self.others_used_ns = 0
+        self.looks: list[int] = []
         monkeypatch.setattr(blocked_ranks, "monotonic", lambda: self.now_s)
         timeline, fact_builder = Timeline(ranks, FixedNetwork(), 1024), new_fact_builder(ranks)
         for rank in range(ranks):
@@ -32,6 +33,7 @@ class Machine:
         self.blocked_ranks = BlockedRanks(timeline, fact_builder, {rank: rank + 1 for rank in range(ranks)}, self)
 
     def look(self, pid: int) -> Seen:
+        self.looks.append(pid)
         threads = {pid: Thread("python", True, True, self.used_ns if pid == 1 else self.others_used_ns)}
         return Seen(threads, self.now_ns(), self.now_ns())
 
@@ -114,3 +116,14 @@ def test_work_of_ranks_that_ask_for_the_time_begins_it_anew(monkeypatch: pytest.
     assert machine.stuck_s() < 20
     machine.now_s += 100
     assert machine.stuck_s() > 100
+
+
+def test_ranks_that_slept_and_have_not_spoken_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look at each process tells whether its threads have run since."""
+    machine = Machine(monkeypatch, ranks=3)
+    machine.stuck_s()
+    machine.looks.clear()
+    machine.blocked_ranks.rank_spoke(1, news=True)
+    machine.blocked_ranks.told()
+    machine.stuck_s()
+    assert {pid: machine.looks.count(pid) for pid in (1, 2, 3)} == {1: 1, 2: 3, 3: 1}

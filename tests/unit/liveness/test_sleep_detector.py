@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from emu.contract.definitions.thread_names import AWAKE, STANDS_FOR
-from phantora_async.liveness.sleep_detector import POLLING_LOOKS, STUBBORN_NS, ProcFs, Seen, SleepDetector, Thread
+from phantora_async.liveness.sleep_detector import (
+    POLLING_LOOKS,
+    STUBBORN_NS,
+    NotKnownYet,
+    ProcFs,
+    Seen,
+    SleepDetector,
+    Thread,
+)
 
 MS = 1_000_000
 LOOK = 50 * MS
@@ -116,14 +124,18 @@ class TwoRanks:
         self.used_ns = {1: 500, 2: 500}
         self.server_ns = 0
         """Processor time of a thread of rank 0 that serves others."""
+        self.server = "pt_tcpstore_uv"
+        self.unknown: set[int] = set()
         self.asleep = {1: True, 2: True}
         self.then: Callable[[int], None] = lambda pid: None
 
     def look(self, pid: int) -> Seen:
+        if pid in self.unknown:
+            raise NotKnownYet
         self.at_ns += 1
         threads = {pid: Thread("python", True, self.asleep[pid], self.used_ns[pid])}
         if pid == 1:
-            threads[9] = Thread("pt_tcpstore_uv", False, True, self.server_ns)
+            threads[9] = Thread(self.server, False, True, self.server_ns)
         seen = Seen(threads, self.at_ns, self.at_ns + 1)
         self.then(pid)
         return seen
@@ -168,6 +180,23 @@ def test_ranks_that_wake_each_other_in_turn_are_not_asleep_at_once(two: tuple[Tw
     assert sleepers.asleep_at_once(PIDS) is False, "they have worked since the last look"
     sleepers.forget(0)
     assert not sleepers.asleep_at_once(PIDS), "rank 0 has not been looked at since its last records"
+
+
+def test_the_watchdog_wakes_no_other_rank(two: tuple[TwoRanks, SleepDetector]) -> None:
+    ranks, sleepers = two
+    ranks.server = "pt_nccl_timeout"
+    ranks.server_ns += 1
+    assert sleepers.asleep_at_once(PIDS)
+
+
+def test_looks_from_before_somebody_was_told_something_are_too_old(two: tuple[TwoRanks, SleepDetector]) -> None:
+    """The process of rank 1 is on another machine, which answers later."""
+    ranks, sleepers = two
+    sleepers.may_wake()
+    ranks.unknown = {2}
+    assert not sleepers.asleep_at_once(PIDS)
+    ranks.unknown = set()
+    assert sleepers.asleep_at_once(PIDS)
 
 
 def test_a_thread_that_has_served_a_message_may_have_woken_a_rank(two: tuple[TwoRanks, SleepDetector]) -> None:
