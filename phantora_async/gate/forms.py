@@ -26,7 +26,8 @@ def line(one: Judged, width: int) -> str:
 
 def summary(judged: Sequence[Judged]) -> str:
     bad = sum(not one.good for one in judged)
-    return f"{len(judged)} jobs: {len(judged) - bad} within their budgets, {bad} not"
+    jobs, their = ("1 job", "its") if len(judged) == 1 else (f"{len(judged)} jobs", "their")
+    return f"{jobs}: {len(judged) - bad} within {their} budgets, {bad} not"
 
 
 def as_document(judged: Sequence[Judged]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import io
 import json
 import pickle
 import random
+import shutil
+import struct
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +48,7 @@ WORDS = [
 def make(folder: Path) -> None:
     """Everything, at the paths where frameworks look for it from their working folder."""
     assets = folder / "tests" / "assets"  # torchtitan's debug configurations
+    shutil.rmtree(assets, ignore_errors=True)  # of a clone
     write_tokenizer(assets / "tokenizer")
     (assets / "c4_test").mkdir()
     (assets / "c4_test" / "data.json").write_text(
@@ -61,6 +64,10 @@ def make(folder: Path) -> None:
     write_texts(folder / "documents")
     write_chats(folder / "chat")
     write_chat_model(folder / "chat_model")
+    write_digits(folder.parent / "data")
+    write_words(folder / "words")
+    write_from_the_hub(folder)
+    (folder / "results").mkdir(exist_ok=True)  # of the VAE
 
 
 def text(n_words: int, seed: int) -> str:
@@ -189,7 +196,8 @@ def write_chats(folder: Path) -> None:
     }
     for name, row in forms.items():
         (folder / name).mkdir(parents=True)
-        (folder / name / "train.jsonl").write_text("".join(json.dumps(row(i)) + "\n" for i in range(128)))
+        for split, count in (("train", 128), ("test", 16)):
+            (folder / name / f"{split}.jsonl").write_text("".join(json.dumps(row(i)) + "\n" for i in range(count)))
 
 
 def _said(role: str, seed: int) -> dict[str, str]:
@@ -222,3 +230,73 @@ def write_chat_model(folder: Path) -> None:
         pad_token_id=1,
     )
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+
+
+def write_digits(folder: Path) -> None:
+    """MNIST of noise, as torchvision finds it after a download."""
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    draw = random.Random(0)
+    for name, count in (("train", 1024), ("t10k", 256)):
+        images = struct.pack(">IIII", 2051, count, 28, 28) + draw.randbytes(count * 28 * 28)
+        labels = struct.pack(">II", 2049, count) + bytes(i % 10 for i in range(count))
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(images)
+        (raw / f"{name}-labels-idx1-ubyte").write_bytes(labels)
+
+
+def write_words(folder: Path) -> None:
+    folder.mkdir()
+    for number, split in enumerate(("train", "valid", "test")):
+        (folder / f"{split}.txt").write_text("".join(text(20, 100 * number + i) + "\n" for i in range(500)))
+    try:
+        import sentencepiece
+    except ImportError:  # only torchtune needs it
+        return
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "train.txt"), model_prefix=str(folder / "pieces"), vocab_size=60, hard_vocab_limit=False
+    )
+
+
+def write_from_the_hub(folder: Path) -> None:
+    """What scripts load from Hugging Face's hub by names that they contain: a folder of that name comes first."""
+    sentences = [{"sentence1": text(20, i), "sentence2": text(20, i + 1), "label": i % 2, "idx": i} for i in range(256)]
+    write_data_set(folder / "nyu-mll" / "glue", "mrpc", {"train": sentences, "validation": sentences[:64]})
+    write_data_set(folder / "wikitext", "wikitext-2-v1", {"train": [{"text": text(200, i)} for i in range(256)]})
+    (folder / "glue").mkdir()
+    (folder / "glue" / "glue.py").write_text(METRIC)
+    for name in ("bert-base-cased", "roberta-base"):
+        write_tokenizer(folder / name)
+        path = folder / name / "tokenizer_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token": SPECIAL[1], "mask_token": SPECIAL[0]}))
+    try:
+        from transformers import BertConfig, BertForMaskedLM
+    except ImportError:  # only jobs that need it read the model
+        return
+    config = BertConfig(
+        vocab_size=97, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4
+    )
+    BertForMaskedLM(config).save_pretrained(folder / "bert-base-cased")
+
+
+METRIC = '''"""Accuracy, in the place of GLUE's metrics, which are on Hugging Face's hub."""
+import datasets
+import evaluate
+
+
+class Glue(evaluate.Metric):
+    def _info(self):
+        features = {"predictions": datasets.Value("int64"), "references": datasets.Value("int64")}
+        return evaluate.MetricInfo(description="", citation="", features=datasets.Features(features))
+
+    def _compute(self, predictions, references):
+        return {"accuracy": sum(map(int.__eq__, map(int, predictions), map(int, references))) / len(references)}
+'''
+
+
+def write_data_set(folder: Path, name: str, splits: dict[str, list[dict[str, object]]]) -> None:
+    """With one configuration, as `datasets.load_dataset(folder, name)` reads it."""
+    (folder / name).mkdir(parents=True)
+    files = "".join(f"  - split: {split}\n    path: {name}/{split}.jsonl\n" for split in splits)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: {name}\n  data_files:\n{files}---\n")
+    for split, rows in splits.items():
+        (folder / name / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -30,6 +30,10 @@ UPDATED = ("reads values that were not computed", "bytes are values that were no
 """Warnings that a job expects which copies parameters or gradients to the host, or saves them: what an optimizer or a
 backward pass makes of them is not computed (docs/limitations.md).
 """
+CHOSEN = (r"reads a choice \(argmax, topk, multinomial \.\.\.\) among scores that are not computed",)
+"""Of a job that counts how many predictions are right."""
+DECIDED = ("reads int64 values that depend on kernels that are not executed",)
+"""Of a job that makes predictions by comparing scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Job:
     """One row. `shows` are regular expressions, each of which must be found in some rank's log: a line that proves that
     the feature ran. `steps`: at least so many must be found on each rank. `warns`: the warnings of the report that are
     expected because they are true; any other is a fault.
+
+    `programs` must be on the PATH or in the CUDA toolkit that CUDA_HOME names.
 
     `small` jobs are thorough tests. `fails` says why a job fails, in a sentence; its test expects the failure.
     `test` is an existing test that covers the row: it is not run a second time.
@@ -52,6 +58,7 @@ class Job:
     steps: int = 2
     warns: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     small: bool = False
     fails: str = ""
     test: str = ""

@@ -59,6 +59,10 @@ def absent(job: Job) -> str:
         return f"needs Python {framework.python[0]}.{framework.python[1]}"
     if missing:
         return f"needs {', '.join(missing)}"
+    toolkit = Path(os.environ.get("CUDA_HOME", ""), "bin")
+    for program in job.programs:
+        if not shutil.which(program) and not shutil.which(program, path=toolkit):
+            return f"needs {program}"
     if framework.checkout and not (Path(CHECKOUTS) / _folder(framework)).is_dir():
         return f"needs {_folder(framework)}, a clone of {framework.checkout}, in PHANTORA_FRAMEWORK_CHECKOUTS"
     return ""

@@ -29,7 +29,10 @@ NEWER = replace(
     folder="Megatron-LM-core_v0.19.0",
     python=(3, 12),
 )
+MAIN = replace(NEWER, title="Megatron-LM main, on Python 3.12", commit="d98e8a64dd", folder="Megatron-LM-main")
 CORE = Framework(title="Megatron-core, called by a script", packages=("megatron-core",), modules=(), start=())
+LOSS = (r"training\.py:\d+ decides by a value that is not computed: avg >= 0\.0",)
+"""It prints no loss that is negative."""
 STEPS = r"iteration +4/ +4 .*throughput per GPU"
 TP, PP, CP, EP = (f"--{name}-parallel-size" for name in ("tensor-model", "pipeline-model", "context", "expert-model"))
 MOE = (
@@ -50,9 +53,20 @@ def job(
     shows: tuple[str, ...] = (),
     fails: str = "",
 ) -> Job:
-    name = f"megatron-{name}" if framework is FRAMEWORK else f"megatron-0.19-{name}"
-    warns = UPDATED if "--save" in arguments else ()
-    return Job(framework, name, feature, (precision, *arguments), ranks, (), (STEPS, *shows), 4, warns, fails=fails)
+    prefix = {FRAMEWORK.title: "megatron", NEWER.title: "megatron-0.19", MAIN.title: "megatron-main"}[framework.title]
+    warns = UPDATED if "--save" in arguments else LOSS if framework is MAIN else ()
+    return Job(
+        framework,
+        f"{prefix}-{name}",
+        feature,
+        (precision, *arguments),
+        ranks,
+        (),
+        (STEPS, *shows),
+        4,
+        warns,
+        fails=fails,
+    )
 
 
 def test(name: str, feature: str, where: str, ranks: int) -> Job:
@@ -91,6 +105,11 @@ JOBS = (
         framework=NEWER),
     job("async-save", "asynchronous checkpoint", *SAVE, "--async-save", shows=("successfully saved checkpoint",),
         framework=NEWER),
+    job("tp-pp", "TP 2 x PP 2 with two virtual stages each", TP, "2", PP, "2",
+        "--num-layers-per-virtual-pipeline-stage", "1", ranks=4, framework=MAIN),
+    job("dist-optimizer", "distributed optimizer, gradients and parameters overlapped", "--use-distributed-optimizer",
+        "--overlap-grad-reduce", "--overlap-param-gather", framework=MAIN),
+    job("moe", "MoE, EP 2, no token dropped", *MOE, framework=MAIN),
     test("timers", "timers", "tests/e2e/test_framework_time.py::test_megatron_timers", 2),
     test("moe", "MoE, EP 2 x TP 2", "tests/e2e/test_routing_in_frameworks.py::test_megatron_core", 4),
     test("capacity", "MoE with a capacity, with and without padding",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..job import UPDATED, Framework, Job
+from ..job import CHOSEN, UPDATED, Framework, Job
 
 OFFLINE = (("HF_HUB_OFFLINE", "1"),)
 """All that these read is here: without it they ask Hugging Face's server first."""
@@ -106,6 +106,74 @@ DLRM = Framework(
     "facebookresearch/dlrm",
     "090956e",
 )
+ACCELERATE = Framework(
+    "Accelerate's examples",
+    ("accelerate", "transformers", "datasets"),
+    ("accelerate", "transformers", "datasets", "evaluate"),
+    (),
+    "huggingface/accelerate",
+    "16cb6eb8",
+    environment=OFFLINE,
+)
+PEFT = Framework(
+    "PEFT's examples: sft",
+    ("peft", "trl", "transformers", "accelerate", "datasets"),
+    ("peft", "trl", "transformers", "accelerate", "datasets"),
+    (
+        *("examples/sft/train.py", "--model_name_or_path", "chat_model", "--dataset_name", "chat/sft", "--splits"),
+        *("train,test", "--max_steps", "4", "--logging_steps", "1", "--output_dir", "out", "--bf16", "True"),
+        *("--per_device_train_batch_size", "4", "--report_to", "none", "--use_peft_lora", "True", "--lora_r", "8"),
+    ),
+    "huggingface/peft",
+    "5d602fdbf",
+    environment=OFFLINE,
+)
+TORCHTUNE = Framework(
+    "torchtune",
+    ("torchao",),
+    ("torchao", "sentencepiece", "omegaconf", "torchdata"),
+    (
+        *(
+            "recipes/full_finetune_distributed.py",
+            "--config",
+            "recipes/configs/llama3_2/1B_full.yaml",
+            "output_dir=out",
+        ),
+        *("tokenizer._component_=torchtune.models.llama2.llama2_tokenizer", "tokenizer.path=words/pieces.model"),
+        *("tokenizer.max_seq_len=256", "model._component_=torchtune.models.llama3.llama3", "model.vocab_size=97"),
+        *("model.num_layers=2", "model.num_heads=4", "model.num_kv_heads=2", "model.embed_dim=256"),
+        *("model.intermediate_dim=512", "model.max_seq_len=1024", "checkpointer.checkpoint_dir=chat_model"),
+        *("checkpointer.model_type=LLAMA3", "gradient_accumulation_steps=1"),
+        *(
+            f"{data}.{setting}"
+            for data, file in (("dataset", "train"), ("dataset_val", "valid"))
+            for setting in (
+                *("_component_=torchtune.datasets.text_completion_dataset", "source=text", "column=text"),
+                *("split=train", f"data_files=words/{file}.txt", "packed=True", "split_across_pack=True"),
+            )
+        ),
+    ),
+    "pytorch/torchtune",
+    "bd2a0fc7c",
+    environment=(*OFFLINE, ("PYTHONPATH", ".")),
+)
+TORCHREC = Framework(
+    "torchrec",
+    ("torchrec", "fbgemm-gpu"),
+    ("torchrec", "fbgemm_gpu"),
+    ("examples/golden_training/train_dlrm.py",),
+    "meta-pytorch/torchrec",
+    "376cac6a",
+)
+DEEPSPEED = Framework(
+    "DeepSpeedExamples",
+    ("deepspeed", "transformers"),
+    ("deepspeed", "transformers"),
+    (),
+    "deepspeedai/DeepSpeedExamples",
+    "45b4b715",
+    environment=OFFLINE,
+)
 NO_TORCHAUDIO = "it imports torchaudio, whose newest version on PyPI, 2.11.0, refuses PyTorch 2.15"
 TRL_FLAGS = (
     *("--model_name_or_path", "chat_model", "--max_steps", "4", "--logging_steps", "1", "--output_dir", "out"),
@@ -149,6 +217,33 @@ JOBS = (
     Job(LLAMA_FACTORY, "llama-factory-full", "supervised fine-tuning, ZeRO 3",
         ("examples/train_full/qwen3_full_sft.yaml", *FACTORY_FLAGS), shows=("100%.* 4/4",), steps=4, warns=UPDATED,
         modules=("deepspeed",), fails=NO_TORCHAUDIO),
+    Job(ACCELERATE, "accelerate-nlp", "BERT on pairs of sentences, DDP, bf16",
+        ("examples/nlp_example.py", "--mixed_precision", "bf16"), shows=("epoch 2: {'accuracy'",), steps=24,
+        warns=(*CHOSEN, "decides by a value that is not computed")),
+    Job(ACCELERATE, "accelerate-fsdp", "BERT, its memory tracked",
+        ("examples/by_feature/fsdp_with_peak_mem_tracking.py", "--mixed_precision", "bf16",
+         "--model_name_or_path", "bert-base-cased"), shows=("epoch 2: {'accuracy'",), steps=24, warns=CHOSEN),
+    Job(PEFT, "peft-sft-lora", "LoRA, DDP", shows=("trainable params", "4/4"), steps=4, warns=UPDATED),
+    Job(PEFT, "peft-sft-lora-checkpointing", "LoRA, packed, recomputing",
+        ("--packing", "True", "--gradient_checkpointing", "True", "--use_reentrant", "False", "--max_length", "256"),
+        shows=("trainable params", "4/4"), steps=4, warns=UPDATED),
+    Job(TORCHTUNE, "torchtune-full", "full fine-tuning, FSDP2, a compiled FlexAttention", options=("--steps", "4"),
+        shows=("Loss: 0.0",), steps=4),
+    Job(TORCHREC, "torchrec-dlrm", "DLRM, sharded tables of 26 x 2**20 rows, all-to-all", options=("--steps", "4"),
+        shows=("0/1000",), steps=4, warns=(r"Triton [0-9.]+ has no triton\.runtime\.build",)),
+    Job(DEEPSPEED, "deepspeed-examples-autotp", "AutoTP 2 with ZeRO 2 over 4 ranks",
+        ("training/tensor_parallel/basic_example/autotp_example.py", "--model_name", "chat_model", "--tp_size", "2",
+         "--dp_size", "2", "--num_steps", "4", "--seq_length", "256"), ranks=4, steps=4),
+    Job(DEEPSPEED, "deepspeed-examples-offload-states", "ZeRO 3, states to the CPU and back after each step",
+        ("training/offload_states/offload_states.py",), shows=("Summary: pin_memory",), steps=4, warns=UPDATED),
+    Job(DEEPSPEED, "deepspeed-examples-bf16-states", "ZeRO 3 with optimizer states in bf16",
+        ("training/bf16_master_weight/train.py", "--deepspeed_config",
+         "training/bf16_master_weight/configs/bf16_full.json", "--num_layers", "2", "--num_steps", "8"),
+        shows=("SUMMARY",), steps=8),
+    Job(DEEPSPEED, "deepspeed-examples-hello", "HelloDeepSpeed: BERT on masked words, ZeRO 1, optimizer on the CPU",
+        options=("--launcher", "--", "deepspeed", "--num_gpus", "2", "training/HelloDeepSpeed/train_bert_ds.py",
+                 "--checkpoint_dir", "out", "--num_iterations", "6", "--log_every", "1"),
+        shows=("Loss: 0.0000",), steps=4, modules=("fire", "loguru", "sh"), warns=UPDATED),
     Job(DLRM, "dlrm", "embeddings spread over ranks, all-to-all", shows=("Finished training it 4/6",), steps=4,
         options=("--steps", "4"), warns=(r"Triton [0-9.]+ has no triton\.runtime\.build",)),
 )  # fmt: skip

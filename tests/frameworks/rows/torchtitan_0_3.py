@@ -1,6 +1,8 @@
-"""torchtitan 0.3: its debug models by name."""
+"""torchtitan 0.3 and what follows it: debug models by name."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ..job import Framework, Job
 
@@ -13,6 +15,20 @@ FRAMEWORK = Framework(
         *("--training.local_batch_size", "8", "--metrics.log_freq", "1", "--metrics.disable_color_printing"),
     ),
 )
+MAIN = replace(
+    FRAMEWORK,
+    title="torchtitan main",
+    packages=("torchao",),
+    modules=("datasets", "grain", "torch_checkpointing", "spmd_types"),
+    start=(
+        *("-m", "torchtitan.train", "--training.steps", "4", "--training.max_context_length", "256"),
+        *("--training.num_tokens_per_microbatch_per_dp_rank", "2048", "--metrics.log_freq", "1"),
+        "--metrics.disable_color_printing",
+    ),
+    checkout="pytorch/torchtitan",
+    commit="b5bcd76c6",
+)
+NO_TORCHAO = "it needs PyTorch 2.15, beside whose Triton 3.9 the MoE kernels of torchao 0.18.0 cannot be imported"
 STEPS = r"step: *4 .*tps: [1-9]"
 TP, PP, CP, EP = (f"--parallelism.{name}_parallel_degree" for name in ("tensor", "pipeline", "context", "expert"))
 EAGER = "--training.disable_cuda_graphs"
@@ -29,12 +45,14 @@ def job(
     shows: tuple[str, ...] = (),
     modules: tuple[str, ...] = (),
     fails: str = "",
+    framework: Framework = FRAMEWORK,
 ) -> Job:
     """A job whose log has four steps and `shows`. The first argument is the configuration."""
     config, *flags = arguments
     arguments = ("--module", module, "--config", config, *flags)
     shows = (STEPS, *shows) if EAGER in flags else (STEPS, CAPTURED, *shows)
-    return Job(FRAMEWORK, f"torchtitan3-{name}", feature, arguments, ranks, (), shows, 4, (), modules, fails=fails)
+    prefix = "torchtitan3" if framework is FRAMEWORK else "torchtitan-main"
+    return Job(framework, f"{prefix}-{name}", feature, arguments, ranks, (), shows, 4, (), modules, fails=fails)
 
 
 def schedule(name: str) -> tuple[str, ...]:
@@ -59,7 +77,7 @@ JOBS = (
         "float8",
         *("llama3", "llama3_debugmodel_float8"),
         modules=("torchao",),
-        fails="torchtitan 0.3 needs PyTorch 2.15, with whose Triton 3.9 torchao 0.18.0, the newest, cannot be imported",
+        fails=NO_TORCHAO,
     ),
     job("deepseek-ep", "DeepSeek-V3, EP 2", "deepseek_v3", "deepseek_v3_debugmodel", EP, "2", EAGER),
     job("qwen3", "Qwen3, FSDP2", "qwen3", "qwen3_debugmodel"),
@@ -81,4 +99,18 @@ JOBS = (
         *("--encoder.t5_encoder", "tests/assets/flux_test_encoders/t5-v1_1-xxl"),
         *("--encoder.clip_encoder", "tests/assets/flux_test_encoders/clip-vit-large-patch14"),
     ),
+    job("llama3", "Llama 3, FSDP2, as a CUDA graph", "llama3", "llama3_debugmodel", framework=MAIN),
+    job(
+        "llama3-float8",
+        "float8",
+        "llama3",
+        "llama3_debugmodel_float8",
+        modules=("torchao",),
+        fails=NO_TORCHAO,
+        framework=MAIN,
+    ),
+    job("llama3-tp", "FSDP2 2 x TP 2", "llama3", "llama3_debugmodel", TP, "2", ranks=4, framework=MAIN),
+    job("deepseek-ep", "DeepSeek-V3, EP 2", "deepseek_v3", "deepseek_v3_debugmodel", EP, "2", EAGER, framework=MAIN),
+    job("qwen3-moe-ep", "Qwen3-MoE, EP 2", "qwen3", "qwen3_moe_debug", EP, "2", EAGER, framework=MAIN),
+    job("gpt-oss-flex", "GPT-OSS, FlexAttention", "gpt_oss", "gpt_oss_debugmodel_flex", EAGER, framework=MAIN),
 )

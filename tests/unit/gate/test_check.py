@@ -261,7 +261,7 @@ def test_from_python_also_within_an_event_loop(ran: list[dict[str, Any]], tmp_pa
     checked = asyncio.run(in_a_notebook())
     assert checked.good
     assert [one["job"] for one in checked.document()["jobs"]] == ["roomy"]
-    assert str(checked) == f"{lines[0]}\n1 jobs: 1 within their budgets, 0 not"
+    assert str(checked) == f"{lines[0]}\n1 job: 1 within its budgets, 0 not"
     checked.write_junit("x.xml")
     assert ElementTree.parse("x.xml").getroot().get("tests") == "1"
     with pytest.raises(UsageError, match=r"--job no: budgets.toml has no such job"):
