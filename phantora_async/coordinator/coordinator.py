@@ -38,8 +38,9 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.compiling import compiling_ranks
 from phantora_async.liveness.loop_watch import LoopWatch
+from phantora_async.liveness.proc_fs import ProcFs
 from phantora_async.liveness.rank_stacks import Stacks
-from phantora_async.liveness.sleep_detector import Processes, ProcFs
+from phantora_async.liveness.sleep_detector import Processes
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.reasons import LastSteps
 from phantora_async.recording import Recorder

@@ -26,7 +26,7 @@ from phantora_async.errors import MachineFailed
 from phantora_async.launch import limits
 from phantora_async.launch.launcher import Launcher, LaunchPlan, not_ended
 from phantora_async.launch.runtime import HOOK, Runtime, make_runtime
-from phantora_async.liveness.sleep_detector import ProcFs
+from phantora_async.liveness.proc_fs import ProcFs
 from phantora_async.remote import keys, wire
 from phantora_async.remote.reach import Streams, reach
 

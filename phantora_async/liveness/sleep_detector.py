@@ -3,21 +3,16 @@
 Two looks at /proc, at every thread of the rank and of its child processes, decide. A rank is asleep if all were
 sleeping both times and used no processor time between. A program that polls with short real sleeps uses a little time
 in each turn; it counts as asleep if several looks in a row find no more than that.
-
-/proc is read directly: psutil tells neither the state of a thread nor its processor time in units below 10 ms.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from emu.contract.definitions.thread_names import AWAKE, MAIN, SERVES, STANDS_FOR, WATCHES
+from emu.contract.definitions.thread_names import SERVES, WATCHES
 
-_MOST_NBYTES = 1 << 16
 POLLING_SHARE = 0.1
 """Processor time, as a share of real time, that a program may spend on polling."""
 POLLING_LOOKS = 6
@@ -60,91 +55,6 @@ class Processes(Protocol):
 
     def now_ns(self) -> int:
         """Real time."""
-
-
-class ProcFs:
-    """``Processes`` from /proc. A process that the server forks for a program that the rank starts counts as the
-    rank's descendant.
-    """
-
-    def look(self, pid: int) -> Seen | None:
-        since_ns = self.now_ns()
-        threads = self.threads(pid)
-        return None if threads is None else Seen(threads, since_ns, self.now_ns())
-
-    def threads(self, pid: int) -> dict[int, Thread] | None:
-        """None if the process has ended."""
-        found: dict[int, Thread] = {}
-        todo = [pid]
-        while todo:
-            process = todo.pop()
-            folder = f"/proc/{process}/task"
-            try:
-                tasks = os.listdir(folder)
-            except (FileNotFoundError, ProcessLookupError):
-                if process == pid:
-                    return None
-                continue
-            for task in tasks:
-                try:
-                    stat = _read(f"{folder}/{task}/stat")
-                    used_ns = int(_read(f"{folder}/{task}/schedstat").split()[0])
-                    todo += [int(child) for child in _read(f"{folder}/{task}/children").split()]
-                except (FileNotFoundError, ProcessLookupError):
-                    continue
-                name, _, rest = stat.partition("(")[2].rpartition(")")
-                number = int(task)
-                main = number == process or name.startswith(MAIN)
-                state = rest.split()[0]
-                sleeping = state in "SZTt" and name != AWAKE and not (state == "S" and _waits_for_values(folder, task))
-                if number == process and name.startswith(STANDS_FOR):
-                    forked = _forked_by_parent(pid, name.removeprefix(STANDS_FOR).lstrip())
-                    todo += forked
-                    # Else it is about to be told that the other has ended; or it was, and waits for the rank's look.
-                    sleeping = sleeping and (bool(forked) or state == "Z")
-                found[number] = Thread(name, main, sleeping, used_ns, state in "Tt")
-        return found
-
-    def now_ns(self) -> int:
-        return time.monotonic_ns()
-
-
-def _waits_for_values(folder: str, task: str) -> bool:
-    """Does another process of the run fill a page that the thread touches? See emu/unread."""
-    try:
-        return _read(f"{folder}/{task}/wchan") == "handle_userfault"
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return False
-
-
-def _forked_by_parent(pid: int, own_id: str) -> list[int]:
-    """The child of the process's parent whose id in its own namespace is `own_id`; none if it has ended."""
-    try:
-        parent = int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
-        siblings = _read(f"/proc/{parent}/task/{parent}/children").split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return [int(sibling) for sibling in siblings if _own_id(sibling) == own_id]
-
-
-def _own_id(pid: str) -> str:
-    """The process's id in its innermost namespace; empty if it has ended, though nobody may have waited for it."""
-    try:
-        status = _read(f"/proc/{pid}/status")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    if status.partition("State:\t")[2].startswith("Z"):
-        return ""
-    return status.partition("NSpid:")[2].partition("\n")[0].rpartition("\t")[2]
-
-
-def _read(path: str) -> str:
-    """Of /proc. Path.read_text takes five times as long, and there are dozens of files for each rank."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(file, _MOST_NBYTES).decode(errors="replace")
-    finally:
-        os.close(file)
 
 
 def _used_ns(threads: Mapping[int, Thread]) -> int:

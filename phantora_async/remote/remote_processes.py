@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from phantora_async.liveness.sleep_detector import NotKnownYet, ProcFs, Seen, Thread
+from phantora_async.liveness.proc_fs import ProcFs
+from phantora_async.liveness.sleep_detector import NotKnownYet, Seen, Thread
 
 _PID_BITS = 32
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from emu.contract.definitions.thread_names import AWAKE, STANDS_FOR
+from phantora_async.liveness import proc_fs
+from phantora_async.liveness.proc_fs import ProcFs
 from phantora_async.liveness.sleep_detector import (
     POLLING_LOOKS,
     STUBBORN_NS,
     NotKnownYet,
-    ProcFs,
     Seen,
     SleepDetector,
     Thread,
@@ -333,3 +334,49 @@ def test_a_stopped_process_is_told_from_one_that_sleeps() -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def test_of_a_process_that_has_not_run_only_states_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import subprocess, sys, threading\n"
+        "for line in sys.stdin:\n"
+        "    if line == 'thread\\n': threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "    if line == 'child\\n': subprocess.Popen(['sleep', '1000'])\n"
+        "    print(line, end='', flush=True)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    read: list[str] = []
+    original = proc_fs._read
+    monkeypatch.setattr(proc_fs, "_read", lambda path: read.append(path) or original(path))
+    processes = ProcFs()
+
+    def asleep() -> dict[int, Thread]:
+        """Once two looks find all threads asleep, and nothing that has run between."""
+        before = None
+        while True:
+            threads = processes.threads(child.pid)
+            assert threads is not None
+            if threads is before and all(thread.sleeping for thread in threads.values()):
+                return threads
+            before = threads
+
+    try:
+        numbers = []
+        for line in ("once", "again", "thread", "child"):
+            child.stdin.write(f"{line}\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == f"{line}\n"
+            numbers.append((len(asleep()), asleep()[child.pid].used_ns))
+        assert [number for number, _ in numbers] == [1, 1, 2, 3]
+        assert numbers == sorted(set(numbers)), "each line takes processor time"
+        read.clear()
+        asleep()
+        assert {path.rpartition("/")[2] for path in read} == {"stat"}
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+    assert processes.threads(child.pid) is None
