@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 
 from emu.contract import records
 from phantora_async.coordinator.ranks.connections import Connections
@@ -26,6 +27,8 @@ slowly, since each answer takes looks at the ranks that sleep. One that waits in
 
 FLUSH_S = 0.01
 """Ranks have been asked for the work that nothing follows: when to look again, if not all have answered by then."""
+LOOK_EVERY_S = 1.0
+"""Where no look is needed, there is one so often: it finds deadlocks."""
 
 
 class Standstill:
@@ -49,6 +52,8 @@ class Standstill:
         """When they were: how many answers had left, and how often ranks had spoken."""
         self._flushing: list[int] | None = None
         """Ranks to pass over when all have told that there is no such work."""
+        self._looked_s = 0.0
+        """When ranks were last looked at, by the real clock."""
         self.passed_over = 0
         """How often virtual time continued without ranks that slept where no record tells of it."""
 
@@ -59,6 +64,7 @@ class Standstill:
     def look(self) -> float | None:
         """None if virtual time can now continue, else in how many seconds to look again. Raises Deadlock."""
         self._flushing = None
+        self._looked_s = monotonic()
         verdict = self._blocked_ranks.look()
         if not verdict.asleep or self._connections.resume_all():
             return verdict.again_s
@@ -104,15 +110,19 @@ class Standstill:
                 break
 
     def goes_on(self) -> bool:
-        """Virtual time has come to a standstill again. Ranks that were asleep before still are if only ranks without
-        processes have been answered since: then it goes on without a look.
+        """Virtual time has come to a standstill again. It goes on without a look if something was answered since the
+        last time, and ranks are known to sleep: those that slept before, if only ranks without processes have been
+        answered since, and those that wait for another one's call, if all others wait for answers.
         """
         answers, spoken = self._since
         asleep, self._asleep = self._asleep, []
-        if not asleep or spoken != self._blocked_ranks.spoken or answers == self._timeline.output.answers_sent:
+        if answers == self._timeline.output.answers_sent:
             return False
-        self._pass_over(asleep)
-        return True
+        if spoken != self._blocked_ranks.spoken or not asleep:
+            asleep = self._blocked_ranks.wait_for_calls() if monotonic() - self._looked_s < LOOK_EVERY_S else []
+        if asleep:
+            self._pass_over(asleep)
+        return bool(asleep)
 
     def _now(self) -> tuple[int, int]:
         return self._timeline.output.answers_sent, self._blocked_ranks.spoken

@@ -149,6 +149,20 @@ class BlockedRanks:
         """Does every rank that runs sleep, or wait for an answer?"""
         return self._quiet(None) is not None
 
+    def wait_for_calls(self) -> list[int]:
+        """Ranks that sleep until another one makes a call, as they have told, if all others wait for answers: then
+        nobody can move, and no look is needed. Empty if that is not so.
+        """
+        found: list[int] = []
+        for rank in self._with_process:
+            rank_info = self._fact_builder.rank_info[rank]
+            if rank in self.gone or rank_info.bye is not None or rank_info.questions:
+                continue
+            if rank not in self._pids or not self._fact_builder.sources.waits(rank) or not self.sleeps(rank):
+                return []
+            found.append(rank)
+        return found if self.starved in found else []
+
     def _quiet(self, starved: int | None) -> tuple[list[int], list[int]] | None:
         """Ranks that sleep and ranks that wait for answers; None if some rank can still run. `starved` is known to
         sleep.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from emu.contract import records
+from phantora_async.coordinator import standstill
 from phantora_async.coordinator.standstill import FLUSH_S, Standstill
 from phantora_async.errors import Deadlock
 from phantora_async.liveness.blocked_ranks import Verdict
@@ -21,6 +22,7 @@ class Machine:
         self.stopped: set[int] = set()
         self.unflushed: set[int] = set()
         self.passed: list[list[int]] = []
+        self.wait_for_calls: list[int] = []
         self.output = SimpleNamespace(answers_sent=0)
         self.blocked_ranks: Any = SimpleNamespace(
             look=self.look,
@@ -28,6 +30,7 @@ class Machine:
             stopped=lambda rank: rank in self.stopped,
             progressed=self.progressed,
             told=self.tell,
+            wait_for_calls=lambda: self.wait_for_calls,
         )
         timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
         self.connections: Any = SimpleNamespace(
@@ -70,6 +73,24 @@ def test_who_was_told_something_or_has_spoken_may_have_woken_others() -> None:
     machine.output.answers_sent += 1
     machine.blocked_ranks.spoken += 1
     assert not machine.standstill.goes_on()
+
+
+def test_a_rank_that_waits_for_another_one_s_call_needs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    now_s = 100.0
+    monkeypatch.setattr(standstill, "monotonic", lambda: now_s)
+    assert machine.standstill.look() is None
+    machine.wait_for_calls = [0, 2]
+    assert not machine.standstill.goes_on(), "nothing was answered"
+    machine.output.answers_sent += 1
+    machine.standstill.told([(1, records.Clock.encode(1, 5))])
+    machine.blocked_ranks.spoken += 1
+    assert machine.standstill.goes_on()
+    assert (machine.looks, machine.passed) == (1, [[0], [0, 2]])
+    now_s += standstill.LOOK_EVERY_S
+    machine.output.answers_sent += 1
+    machine.standstill.told([(1, records.Clock.encode(1, 5))])
+    assert not machine.standstill.goes_on(), "a deadlock would not be found"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class Machine:
                 script.clock(after=1000)
             timeline.feed(rank, fact_builder.take(rank, records.decode_up(b"".join(script.records))[0]))
         assert timeline.run(100) is Stop.STARVED
+        self.fact_builder = fact_builder
         self.blocked_ranks = BlockedRanks(timeline, fact_builder, {rank: rank + 1 for rank in range(ranks)}, self)
 
     def look(self, pid: int) -> Seen:
@@ -127,3 +128,22 @@ def test_ranks_that_slept_and_have_not_spoken_are_looked_at_once(monkeypatch: py
     machine.blocked_ranks.told()
     machine.stuck_s()
     assert {pid: machine.looks.count(pid) for pid in (1, 2, 3)} == {1: 1, 2: 3, 3: 1}
+
+
+def test_who_waits_for_another_rank_s_call_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 has asked where the sources of another rank's output are, ranks 1 and 2 what time it is."""
+    machine = Machine(monkeypatch, ranks=3)
+    monkeypatch.setattr(machine.fact_builder.sources, "waits", lambda rank: rank == 0)
+    assert machine.blocked_ranks.wait_for_calls() == [], "it has not been seen to sleep"
+    machine.stuck_s()
+    assert machine.blocked_ranks.wait_for_calls() == [0]
+    machine.fact_builder.rank_info[2].questions = 0
+    assert machine.blocked_ranks.wait_for_calls() == [], "rank 2 may run"
+    machine.fact_builder.rank_info[2].questions = 1
+    machine.blocked_ranks.rank_spoke(0, news=True)
+    assert machine.blocked_ranks.wait_for_calls() == [], "it has woken up"
+
+
+def test_a_rank_that_has_not_asked_may_be_woken_by_anything(machine: Machine) -> None:
+    machine.stuck_s()
+    assert machine.blocked_ranks.wait_for_calls() == []
