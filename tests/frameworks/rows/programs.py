@@ -220,7 +220,7 @@ JOBS = (
     Job(ACCELERATE, "accelerate-nlp", "BERT on pairs of sentences, DDP, bf16",
         ("examples/nlp_example.py", "--mixed_precision", "bf16"), shows=("epoch 2: {'accuracy'",), steps=24,
         warns=(*CHOSEN, "decides by a value that is not computed")),
-    Job(ACCELERATE, "accelerate-fsdp", "BERT, its memory tracked",
+    Job(ACCELERATE, "accelerate-memory", "BERT, its memory tracked, DDP",
         ("examples/by_feature/fsdp_with_peak_mem_tracking.py", "--mixed_precision", "bf16",
          "--model_name_or_path", "bert-base-cased"), shows=("epoch 2: {'accuracy'",), steps=24, warns=CHOSEN),
     Job(PEFT, "peft-sft-lora", "LoRA, DDP", shows=("trainable params", "4/4"), steps=4, warns=UPDATED),
