@@ -3,7 +3,7 @@
 import argparse, gc, json, os, tempfile, time, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-JOBS = dict(hf1b_ddp=dict(h=2048, L=16, B=4, T=1024))
+JOBS = dict(hf1b_ddp=dict(h=2048, L=16, B=4, T=1024), q_hf1b_fsdp2=dict(h=2048, L=16, B=2, T=2048, fsdp=True))
 R, W, LR = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
 
 
