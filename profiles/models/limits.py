@@ -37,6 +37,8 @@ def least_ns(gpu: Gpu, what: Signature, found: Estimate) -> float:
 
 def _most_ns(gpu: Gpu, what: Signature, found: Estimate, least: float) -> float:
     nbytes = found.nbytes
+    if found.is_chain:
+        return float("inf")
     if isinstance(what, Kernel | Triton | Grouped):
         said = ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
         nbytes = max(nbytes, said, THREAD_NBYTES * prod(what.grid) * prod(what.block))

@@ -107,6 +107,8 @@ class Estimate:
     """What the work must read and write at least once; 0: not known."""
     peak: str = ""
     """The dtype whose peak rate bounds `flops`."""
+    is_chain: bool = False
+    """Steps that wait for each other decide, not bytes."""
     unknown: str = ""
     """What of the work the model does not know and has assumed."""
 

@@ -9,13 +9,14 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName, read_name
-from profiles.models.kernels import elementwise, movement, optimizers, quantized, reductions
+from profiles.models.kernels import chains, elementwise, movement, optimizers, quantized, reductions
 from profiles.models.machine import Estimate, Machine, Model, both, overlapped
 from profiles.models.products import attention
 from profiles.models.products.matrix import grouped, scaled
 from profiles.signature import Grouped, Kernel, Strided, Triton, elements
 
 BY_GRID = "by grid"
+CHAINS = chains.FAMILIES | {"resampling"}  # there threads go through planes, or wait for each other's additions
 TURNED = "element-wise, turned"
 # An unknown kernel: every thread reads two and writes one vector of 16 bytes, or does this much arithmetic.
 UNKNOWN_NBYTES = 48.0
@@ -44,7 +45,8 @@ def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
     family, model = rule
     if isinstance(what, Strided):
         family = TURNED
-    return both(gpu, lambda machine: model(machine, what, name), model=family)
+    found = both(gpu, lambda machine: model(machine, what, name), model=family)
+    return replace(found, is_chain=family in CHAINS)
 
 
 @lru_cache(maxsize=4096)
@@ -54,7 +56,7 @@ def _model_of(name: KernelName) -> tuple[str, Model] | None:
         return elementwise.family(name), elementwise.ns
     if optimizers.applies(name):
         return "optimizer", optimizers.ns
-    rules = (*reductions.RULES, *movement.RULES, *quantized.RULES)
+    rules = (*chains.RULES, *reductions.RULES, *movement.RULES, *quantized.RULES)
     return next(((family, model) for pattern, family, model in rules if re.search(pattern, name.base)), None)
 
 

@@ -7,7 +7,14 @@ from math import ceil, prod
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.kernels.sizes import covered, item_of, said
 from profiles.models.machine import Machine, Model, overlapped
-from profiles.signature import Kernel, Shape, elements
+from profiles.signature import Kernel, Scaled, Shape, elements
+
+# Instructions for an atomic addition of four neighbours, and for each that the same pixel gets.
+ADDED, MET = 320.0, 23.7
+ADDED_HALF, MET_HALF = 570.0, 100.0  # of 16 bits: compared and swapped until it holds
+ADDED_LAST, MET_LAST = 418.0, 2.1  # channels last: two of 16 bits at once, neighbours are other addresses
+FAR_APART = 3.0  # where the image becomes smaller, no two meet, and caches do not help
+MET_ADD_UP = 1.5
 
 
 def per_thread(instructions: float, half: float | None = None) -> Model:
@@ -22,15 +29,52 @@ def per_thread(instructions: float, half: float | None = None) -> Model:
     return model
 
 
-def planes(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Bilinear interpolation, channels first: a thread goes through all images and channels, one after another."""
-    planes = what.sizes[0][0] * what.sizes[0][1] if what.sizes and len(what.sizes[0]) > 1 else 1
-    waves = ceil(covered(what, 1) / (machine.sms * machine.gpu.limits.threads_per_sm))
-    return waves * planes * (350.0 if item_of(name) >= 4 else 250.0)
+def planes(whole: float, half: float) -> Model:
+    """Interpolation, channels first: a thread goes through all images and channels, one after another. Nanoseconds of
+    one of them, of items of 32 and of 16 bits, for a block that has an SM for itself.
+    """
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        planes = what.sizes[0][0] * what.sizes[0][1] if what.sizes and len(what.sizes[0]) > 1 else 1
+        return ceil(prod(what.grid) / machine.sms) * planes * (whole if item_of(name) >= 4 else half)
+
+    return model
+
+
+def gathered(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """The gradient of nearest neighbours: each pixel adds up its own of the larger image."""
+    count = elements(what.sizes[0]) if what.sizes and what.sizes[0] else covered(what, 1)
+    return machine.memory_ns(count * item_of(name))
+
+
+def spread_wide(whole: float, half: float) -> Model:
+    """Gradients that add to 8 or 16 neighbours: instructions for each pixel of the larger image."""
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        count = elements(what.sizes[0]) if what.sizes and what.sizes[0] else covered(what, 1)
+        return machine.issue_ns(count * (whole if item_of(name) >= 4 else half))
+
+    return model
+
+
+def spread(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """The gradient of a bilinear interpolation: four atomic additions for each pixel of the larger image. All that a
+    pixel of the smaller one gets wait for each other.
+    """
+    count = elements(what.sizes[0]) if what.sizes and what.sizes[0] else covered(what, 1)
+    meet = prod(what.after) / prod(what.before) if isinstance(what, Scaled) else 4.0
+    half, channels = item_of(name) < 4, what.sizes[0][1] if what.sizes and len(what.sizes[0]) > 1 else 1
+    if "nhwc" in name.base:
+        alone, added = ADDED_LAST, MET_LAST if channels % 2 == 0 else MET
+    else:
+        alone, added = (ADDED_HALF, MET_HALF) if half else (ADDED, MET)
+    if meet < 1:
+        alone *= FAR_APART
+    return overlapped(machine.issue_ns(alone * count), machine.issue_ns(added * meet * count), exponent=MET_ADD_UP)
 
 
 def _taps(what: Kernel) -> int:
-    filters: Shape = min((shape for shape in what.sizes if len(shape) == 4 and shape[1] == 1), key=elements, default=())
+    filters: Shape = min((shape for shape in what.sizes if len(shape) > 3 and shape[1] == 1), key=elements, default=())
     return prod(filters[2:]) if filters else 9
 
 
@@ -43,8 +87,22 @@ def depthwise(output: float, tap: float) -> Model:
     return model
 
 
-def depthwise_weights(machine: Machine, what: Kernel, name: KernelName) -> float:
+def depthwise_gradient(output: float, tap: float) -> Model:
+    """Of the data, where threads go through more than one pixel each: the second operand is what was convolved."""
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        count = elements(what.sizes[1]) if len(what.sizes) > 1 and what.sizes[1] else covered(what, 1)
+        return machine.issue_ns(count * (output + tap * _taps(what)))
+
+    return model
+
+
+def depthwise_weights(pixel: float, start: float) -> Model:
     """A block for each weight sums over all pixels of the gradient."""
-    gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) == 4 else (1, 1, 32, 32)
-    pixels = gradient[0] * prod(gradient[2:])
-    return machine.issue_ns(prod(what.grid) * (52.0 * pixels + 450_000.0))
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) > 3 else (1, 1, 32, 32)
+        pixels = gradient[0] * prod(gradient[2:])
+        return machine.issue_ns(prod(what.grid) * (pixel * pixels + start))
+
+    return model

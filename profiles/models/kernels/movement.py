@@ -9,7 +9,16 @@ from __future__ import annotations
 from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
-from profiles.models.kernels.images import depthwise, depthwise_weights, per_thread, planes
+from profiles.models.kernels.images import (
+    depthwise,
+    depthwise_gradient,
+    depthwise_weights,
+    gathered,
+    per_thread,
+    planes,
+    spread,
+    spread_wide,
+)
 from profiles.models.kernels.sizes import covered, item_of, largest, said
 from profiles.models.kernels.sorting import bitonic, block_sort, digit_counts, histogram, row_scan, sweep, topk
 from profiles.models.machine import Machine, Model, overlapped
@@ -30,6 +39,7 @@ SCATTERED_START_NS = 4_500.0
 BAG_NS, BAG_ITEM_NS = 2_200.0, 400.0  # a bag's look-up, and each of its items, one after another
 BAG_LANES = 32
 WARP = 32
+GATED = 170.0  # instructions for an element of GLU's gradient, whose operands are strided
 SEGMENT_ROWS = 10  # of a part
 BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 
@@ -157,6 +167,12 @@ def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
     return max(machine.memory_ns(16.0 * covered(what, 1)), _dealt_out_ns(machine, what))
 
 
+def _gated(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """GLU's gradient: both halves and the gradient are read, both halves written."""
+    count = covered(what, 1)
+    return overlapped(machine.memory_ns(5.0 * count * item_of(name)), machine.issue_ns(GATED * count))
+
+
 def _short(start_ns: float) -> Model:
     return lambda machine, what, name: start_ns
 
@@ -191,7 +207,14 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"flash_bwd_(dot_do_o|convert_dq)", "attention", attention.helper_ns),
     (r"conv_depthwise2d_forward", "depthwise convolution of PyTorch", depthwise(120.0, 20.0)),
     (r"conv_depthwise2d_backward", "depthwise convolution of PyTorch", depthwise(400.0, 14.0)),
-    (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", depthwise_weights),
+    (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", depthwise_weights(52.0, 450_000.0)),
+    (r"conv_depthwise3d_cuda_backward_weight", "depthwise convolution of PyTorch", depthwise_weights(92.0, 1.85e6)),
+    (r"conv_depthwise3d_cuda_backward", "depthwise convolution of PyTorch", depthwise_gradient(400.0, 60.0)),
+    (r"conv_depthwise3d", "depthwise convolution of PyTorch", depthwise(120.0, 20.0)),
+    (r"max_pool3d_with_indices_backward", "pooling", per_thread(400.0)),
+    (r"max_pool3d_with_indices", "pooling", per_thread(540.0)),
+    (r"glu_backward", "element-wise", _gated),
+    (r"write_indices", "sorting and scanning", _small),
     (r"prepare_grouped_gemm_data", "grouped product", _short(700.0)),
     (r"kernelHistogram1D", "sorting and scanning", histogram),
     (r"CatArrayBatchedCopy", "concatenation", _cat),
@@ -219,10 +242,14 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"chunk_cat|split_with_sizes", "sharded copy", _sharded_copy),
     (r"indexFunc", "gather and scatter", _index_add),
     (r"_scatter_gather_elementwise", "gather and scatter", _scattered),
-    (r"upsample_nearest\w*backward", "resampling", per_thread(400.0)),
+    (r"upsample_nearest\w*backward", "resampling", gathered),
     (r"upsample_nearest", "resampling", per_thread(215.0)),
+    (r"upsample_bilinear2d_backward", "resampling", spread),
+    (r"upsample_trilinear3d_backward", "resampling", spread_wide(840.0, 1_700.0)),
+    (r"upsample_bicubic2d_backward", "resampling", spread_wide(4_300.0, 66_000.0)),
+    (r"upsample_bicubic2d_out_frame", "resampling", planes(3_000.0, 3_000.0)),
     (r"upsample_\w*backward", "resampling", per_thread(290.0, 520.0)),
-    (r"upsample_bilinear2d_out_frame", "resampling", planes),
+    (r"upsample_bilinear2d_out_frame", "resampling", planes(400.0, 350.0)),
     (r"upsample", "resampling", per_thread(310.0)),
     (r"avg_pool\w*backward", "resampling", per_thread(590.0)),
     (r"avg_pool\w*nhwc", "resampling", per_thread(800.0)),

@@ -28,6 +28,7 @@ SOFTMAX_BLOCKS = 2  # of an SM
 ROW_NS, EXPONENTIAL_ROW_NS = 7_000.0, 10_500.0
 L1_SHARE = 0.85  # of shared memory and L1 together
 COLD = 0.5  # batch norm reads what a convolution wrote some time ago
+TRANSFORMED_NS = 0.82  # an element of a block that normalises a channel, of four on an SM
 CHANNELS_STREAM = 0.93  # of the streaming bandwidth
 BETWEEN_BLOCKS_NS = 5_000.0  # partial sums to memory, a semaphore, the last block's sum
 
@@ -169,7 +170,10 @@ def _channel_norm(instructions: float, element_ns: float, inputs: int) -> Model:
 def _channel_transform(machine: Machine, what: Kernel, name: KernelName) -> float:
     count, shape = _count(what), _largest(what)
     images = shape[0] * shape[1] if len(shape) > 1 else 1
-    return overlapped(machine.memory_ns(2 * count * _item(name)), machine.issue_ns(67.0 * count + 10_000.0 * images))
+    blocks = prod(what.grid)
+    of_block = ceil(blocks / (machine.sms * 4)) * count / blocks * TRANSFORMED_NS
+    whole = overlapped(machine.memory_ns(2 * count * _item(name)), machine.issue_ns(67.0 * count + 10_000.0 * images))
+    return max(whole, of_block)
 
 
 def _lookup(round_ns: float) -> Model:

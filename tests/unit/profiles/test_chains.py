@@ -1,0 +1,80 @@
+"""Kernels whose time is that of their longest chain, and convolutions that cuDNN computes by slow kernels: against
+measured times of an H100 (docs/data/blocks-h100.jsonl.gz)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import profiles
+from profiles.models.dispatch import estimate
+from profiles.signature import Conv, Kernel, Scaled, parse
+
+GPU = profiles.load_gpu("h100")
+UPSAMPLED = (
+    "void at::native::(anonymous namespace)::upsample_bilinear2d_backward_out_frame<{}, float>(unsigned long, int, int)"
+)
+
+
+def us(what: Kernel | Conv) -> float:
+    found = estimate(GPU, what)
+    assert not found.unknown
+    return found.solo_ns / 1e3
+
+
+@pytest.mark.parametrize(("boxes", "measured"), [(1000, 412.6), (2000, 812.0), (8663, 5074.2), (20000, 16104.5)])
+def test_boxes_are_kept_one_after_another(boxes: int, measured: float) -> None:
+    threads = min(-(-boxes // 64), 64)
+    name = "vision::ops::gather_keep_from_mask(bool*, unsigned long long const*, int)"
+    what = Kernel(name, (1, 1, 1), (threads, 1, 1), 8 * threads, "torchvision::nms", ((boxes, 4), (boxes,), ()))
+    assert us(what) == pytest.approx(measured, rel=0.05)
+
+
+def test_all_boxes_are_compared() -> None:
+    name = "void vision::ops::nms_kernel_impl<float>(int, double, float const*, unsigned long long*)"
+    what = Kernel(name, (136, 136, 1), (64, 1, 1), 1024, "torchvision::nms", ((8663, 4), (8663,), ()))
+    assert us(what) == pytest.approx(101.9, rel=0.1)
+
+
+def test_a_frame_of_ctc_waits_for_the_one_before() -> None:
+    name = "void at::native::(anonymous namespace)::ctc_loss_log_alpha_gpu_kernel<float, long>(float*)"
+    sizes = ((299, 16, 1024), (16, 40), (), (), (), ())
+    what = Kernel(name, (1, 2, 1), (128, 8, 1), 0, "aten::_ctc_loss", sizes)
+    longer = replace(what, sizes=((598, 16, 1024), *sizes[1:]))
+    assert us(what) == pytest.approx(180, rel=0.1)
+    assert us(longer) > 1.9 * us(what)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "after", "measured"),
+    [
+        ("float", 98, 23.1), ("float", 196, 138.0), ("float", 392, 1255.4), ("float", 784, 19659.8),
+        ("c10::BFloat16", 196, 357.6), ("c10::BFloat16", 392, 5206.6), ("c10::BFloat16", 784, 75623.9),
+    ],
+)  # fmt: skip
+def test_additions_to_the_same_pixel_wait_for_each_other(dtype: str, after: int, measured: float) -> None:
+    sizes = ((8, 21, after, after), (), (), (), (), ())
+    blocks = -(-8 * 21 * after * after // 1024)
+    name, op = UPSAMPLED.format(dtype), "aten::upsample_bilinear2d_backward"
+    what = Scaled(name, (blocks, 1, 1), (1024, 1, 1), 0, op, sizes, (49, 49), (after, after))
+    assert us(what) == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("signature", "measured"),
+    [
+        ("conv;wgrad;64x384x14x14;384x1x7x7;64x384x14x14;3x3;1x1;1x1;384;tf32;nhwc;;", 1462.7),  # an H200
+    ],
+)
+def test_gradients_of_wide_depthwise_filters_have_a_slow_kernel(signature: str, measured: float) -> None:
+    what = parse(signature)
+    assert isinstance(what, Conv)
+    assert us(what) == pytest.approx(measured, rel=0.1)
+
+
+def test_fewer_channels_than_sms_leave_most_of_the_gpu_idle() -> None:
+    """Instance norm in three dimensions: 726 us for 64 channels (docs/data/varied-kernels-h100.jsonl.gz)."""
+    name = "void at::native::batch_norm_transform_input_kernel<c10::Half, c10::Half, float, true, int>(int)"
+    sizes = ((1, 64, 96, 96, 96), (), (), (), (), (), (), ())
+    assert us(Kernel(name, (64, 1, 1), (512, 1, 1), 0, "aten::native_batch_norm", sizes)) == pytest.approx(726, rel=0.1)
