@@ -47,6 +47,7 @@ def resolve(options: RunOptions) -> Config:
         )
     check_waits(given.stall_timeout, given.loop_turns)
     servers = servers_of(given, cluster)
+    gpu = gpu.one_of(sum(servers))
     level = isolation_of(given, len(servers))
     nccl, remarks = nccl_settings(cluster, len(servers))
     faults = given_faults(given.fault, _path(given.faults), servers, cluster)

@@ -178,7 +178,7 @@ def _described(spec: RunSpec, changes: Changes) -> RunSpec:
             )
     if changes.gpu is not None:
         gpu = load_gpu(changes.gpu)
-    gpu = dataclasses.replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s)
+    gpu = dataclasses.replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s).one_of(spec.world_size)
     return dataclasses.replace(
         spec, cluster=cluster, gpu=gpu, host=host, host_mode=changes.host or spec.host_mode, kernel_times=()
     )

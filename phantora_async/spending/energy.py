@@ -73,7 +73,8 @@ def kernel_watts(gpu: Gpu, works: Iterable[Launched]) -> float:
         stretch = 1 + slowed_ns / (cost.draw.clocked * full_ns) if cost.draw.clocked else 1.0
         less = 1 - cost.draw.clocked * (1 - 1 / stretch)
         gaps_ns = gpu.achieved.launch_gap_ns * launches
-        energy += full_ns * cost.draw.power * less * gpu.power_limit_w + gaps_ns * gpu.power.idle_w
+        drawn_w = cost.draw.power / gpu.power.hunger * gpu.power_limit_w
+        energy += full_ns * drawn_w * less + gaps_ns * gpu.power.idle_w
         ns += full_ns + slowed_ns + gaps_ns
     return energy / ns if ns else float(gpu.power.idle_w)
 

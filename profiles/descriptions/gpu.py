@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profiles.descriptions.catalog import read
@@ -19,6 +19,7 @@ from profiles.errors import ProfileError
 MOST_SMS = 10_000
 MOST_WINDOW_MS = 1_000
 MOST_WATTS = 100_000
+MOST_SPREAD = 0.5
 PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
 OPTIONAL_PEAKS = {"f4": "f8"}
 """Peaks that a file may leave out, and the one that applies then."""
@@ -94,6 +95,11 @@ class NcclKernel:
     """Share of the memory's bandwidth that its copies use."""
 
 
+LARGEST = (0.0, 0.564, 0.846, 1.029, 1.163, 1.267, 1.352, 1.424)
+"""The mean of the largest of one to eight draws from the standard normal distribution. More GPUs count as eight: no
+larger group was measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Power:
     """How the clock follows the power that kernels draw."""
@@ -106,6 +112,15 @@ class Power:
     """While only NCCL's kernels run: they move data or wait. The clock does not take it into account."""
     window_ns: int
     """Time over which the draw counts."""
+    spread: float = 0.0
+    """GPUs of one kind draw different powers for the same work: their standard deviation, as a share of the mean."""
+    among: int = 1
+    """It stands for the one that draws most of so many, since the others wait for it."""
+
+    @property
+    def hunger(self) -> float:
+        """What it draws, relative to the mean GPU."""
+        return 1 + self.spread * LARGEST[min(self.among, len(LARGEST)) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +192,15 @@ class Gpu:
     @property
     def idle_thousandths(self) -> int:
         """What it draws when it waits, in thousandths of its limit, as the hook library has it; 0 if not described."""
-        return round(1000 * self.power.idle_w / self.power_limit_w) if self.power is not None else 0
+        if self.power is None:
+            return 0
+        return round(1000 * self.power.hunger * self.power.idle_w / self.power_limit_w)
+
+    def one_of(self, count: int) -> Gpu:
+        """The GPU that decides how long a job on so many of them takes: at its power limit, the one that draws most."""
+        if self.power is None or not self.power.spread:
+            return self
+        return replace(self, power=replace(self.power, among=min(count, len(LARGEST))))
 
 
 def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
@@ -278,6 +301,7 @@ def _power(top: Fields) -> Power | None:
         idle_w=idle_w,
         nccl_w=table.integer("nccl_w", idle_w, most=MOST_WATTS),
         window_ns=table.integer("window_ms", least=1, most=MOST_WINDOW_MS) * 1_000_000,
+        spread=table.number("spread", 0.0, most=MOST_SPREAD) if "spread" in table else 0.0,
     )
 
 

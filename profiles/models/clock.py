@@ -40,7 +40,7 @@ class Clock:
         """Raises ValueError for a GPU whose power is not described."""
         if gpu.power is None:
             raise ValueError(f"{gpu.name}: no [power]")
-        return cls(gpu.power.window_ns, gpu.power.idle_w / gpu.power_limit_w)
+        return cls(gpu.power.window_ns, gpu.power.hunger * gpu.power.idle_w / gpu.power_limit_w)
 
     def add(self, ns: float, power: float, clocked: float) -> None:
         """Work of that duration at the full clock. `power`: what it draws, in units of the limit; `clocked`: how much

@@ -84,7 +84,8 @@ def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
     if found.peak in ("", "f32", "f64"):
         busy_w = gpu.power.product_w * _outside_tensor_cores(what, found)
         drawn_w = gpu.power.idle_w + max(busy_w - gpu.power.idle_w, 0.0) * min(found.solo_ns / SHORT_NS, 1.0)
-        return Draw(drawn_w / gpu.power_limit_w, CLOCKED_NORM if found.model == "layer norm" else 0.0)
+        clocked = CLOCKED_NORM if found.model == "layer norm" else 0.0
+        return Draw(gpu.power.hunger * drawn_w / gpu.power_limit_w, clocked)
     busy = min(found.flops / gpu.peak_flops(found.peak) * 1e9 / max(found.solo_ns, 1.0) / BUSY_TENSOR_CORES, 1.0)
     clocked = 1.0
     least, more = PRODUCTS
@@ -93,7 +94,8 @@ def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
         clocked = CLOCKED_ATTENTION
     elif found.model.startswith("convolution"):
         least, more = CONVOLUTION
-    return Draw((least + more * busy) * gpu.power.product_w / gpu.power_limit_w, clocked)
+    drawn_w = (least + more * busy) * gpu.power.product_w
+    return Draw(gpu.power.hunger * drawn_w / gpu.power_limit_w, clocked)
 
 
 def _outside_tensor_cores(what: Signature, found: Estimate) -> float:

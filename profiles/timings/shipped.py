@@ -12,8 +12,10 @@ SUFFIX = ".times.gz"
 
 
 def same_times(one: Gpu, other: Gpu) -> bool:
-    """Do kernels take the same time on both? Names, and what their server gives them, do not matter."""
-    return replace(one, name=other.name, peer_gb_per_s=other.peer_gb_per_s) == other
+    """Do kernels take the same time on both, at the full clock? Names, what their server gives them, and among how many
+    GPUs they are do not matter.
+    """
+    return replace(one.one_of(1), name=other.name, peer_gb_per_s=other.peer_gb_per_s) == other.one_of(1)
 
 
 def shipped_times(gpu: Gpu) -> list[tuple[Path, Gpu]]:

@@ -196,3 +196,9 @@ def test_witnesses_need_folding(config: type[Resolver]) -> None:
         config.of("-n", "16", "--witnesses", "1")
     with pytest.raises(UsageError, match="must be at least 0"):
         config.of("-n", "16", "--fold", "dp=16", "--witnesses", "-1")
+
+
+def test_the_gpu_stands_for_the_hungriest_of_the_job(config: type[Resolver]) -> None:
+    power = config.of("-n", "4", "--cluster", "dgx-h200").gpu.power
+    assert power is not None
+    assert power.among == 4

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import netsim
@@ -52,6 +52,7 @@ def device(parts: int) -> Device:
 @given(
     parts=st.sampled_from([2, 4, 8]), steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1 << 27)), max_size=40)
 )
+@example(parts=2, steps=[(0, 1 << 27), (0, 1 << 27), (0, 1)])
 def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(parts: int, steps: list[tuple[int, int]]) -> None:
     it, now_ns = device(parts), 0
     seen: dict[str, list[tuple[int, int]]] = {"transfer_ns": [], "peers_ns": [], "idle_ns": []}
@@ -65,7 +66,7 @@ def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(parts: int, step
         it.account(now_ns)
     assert it.samples is not None
     width_ns = it.samples.width_ns
-    assert now_ns <= 2 * parts * width_ns
+    assert now_ns < (2 * parts + 1) * width_ns, "one more sample would be due than there may be"
     for row, name in ((1, "transfer_ns"), (2, "peers_ns"), (4, "idle_ns")):
         for place, value in enumerate(it.samples.at(1)[:, row]):
             at_ns = place * width_ns
