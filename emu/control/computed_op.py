@@ -284,11 +284,14 @@ class ComputedOp:
         return flat([*written, *self._new(result)])
 
     def _assumed(self, value: Any) -> Any:
-        """Numbers that are unknown count as 0."""
+        """Numbers that are unknown count as 0, and matrices that are factorised as the identity."""
         if isinstance(value, self._control.tensor_type):
             if self._control.state_of(Place(value)) in (KNOWN, ASSUMED):
                 return value
-            return value.new_zeros(value.shape, device="cpu")
+            zeros = value.new_zeros(value.shape, device="cpu")
+            if self.name.partition(".")[0] in op_rules.FACTORISE and zeros.dim() > 1:
+                zeros.diagonal(dim1=-2, dim2=-1).fill_(1)
+            return zeros
         if isinstance(value, list):
             return [self._assumed(item) for item in value]
         return value

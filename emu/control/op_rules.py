@@ -137,6 +137,17 @@ INDEX_CHECKS = {
 }
 """By the operation's name without its overload."""
 
+FACTORISE = frozenset(
+    f"aten::{name}"
+    for name in [
+        *("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "linalg_lu"),
+        *("linalg_ldl_factor_ex", "_linalg_det", "_linalg_slogdet"),
+    ]
+)
+"""Operations, by their names without overloads, that fail for some matrices. They do not for unknown ones, as in the
+emulated cuSOLVER (hook/cusolver): these count as the identity.
+"""
+
 ASSERTS = ("out of range", "out of bounds", "probability tensor", "should be between 0 and 1", "must be non-negative")
 """Texts in errors of CPU kernels where a CUDA kernel stops the program by an assertion."""
 

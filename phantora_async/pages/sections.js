@@ -23,8 +23,7 @@ function tiles(view) {
     interval ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
     work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU in ${ranksWindow(view)}`) : null,
     largest ? tile('Peak memory, reserved', size(largest), capacity ? `of any rank in the whole run; ${percent(largest / capacity)} of ${size(capacity)} that a program can have` : '') : null,
-    tile('GPUs', `${count(world_size)} x ${gpu}`, plural(view.report.simulated.servers.length, 'server')),
-    tile('Simulated', seconds(virtual_ns), `whole run, in ${clock(view.report.simulator.wall_s)} on this machine`));
+    tile('GPUs', `${count(world_size)} x ${gpu}`, `${plural(view.report.simulated.servers.length, 'server')}; ${seconds(virtual_ns)} simulated in ${clock(view.report.simulator.wall_s)} on this machine`));
 }
 
 // Whether the job fits the GPU; nothing if the report does not tell, or if no GPU memory was used.

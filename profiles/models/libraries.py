@@ -2,7 +2,8 @@
 
 The hook counts the bytes of all passes over the data. Where these do not decide the time, there is a rule by name:
 products with sparse matrices read rows that the L2 cache may hold, and factorisations go through a matrix column by
-column, each step waiting for the one before. Figures are those of one H200 (docs/data/libraries-h200.md).
+column, each step waiting for the one before. Figures are those of one H200 (docs/data/libraries-h200.md), those of
+Jacobi's method, of general eigenvalues and of triangular systems also of an H100 (docs/data/linalg-h100.jsonl).
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ FACTORISATIONS: tuple[tuple[str, Steps], ...] = (
     ("(org|ung)qr", Steps(800.0, 0.21)),
     ("(orm|unm)qr", Steps(800.0, 0.21)),  # as orgqr: not measured
     ("(sy|he)ev(d|Batched)", Steps(6_500.0, 3.8)),
-    ("(sy|he)evj", Steps(25_000.0, 0.0)),
+    ("(sy|he)evj", Steps(11_000.0, 34.0)),
     ("gesvda", Steps(12_000.0, 14.0)),  # a quarter of gesvdj's: not measured
     ("gesvd", Steps(12_000.0, 57.0)),
-    ("geev", Steps(210_000.0, 0.0)),
+    ("geev", Steps(115_000.0, 60.0)),
 )
+TRIANGULAR = Steps(180.0, 0.13)
+"""Of a system with so many rows, for all elements of its right side."""
 SINGLE_ITEM_NBYTES = 4
 GATHERS = ("cusparseSpMM", "cusparseSpMV", "cusparseSpSM_solve", "cusparseSpSV_solve")
 
@@ -50,6 +53,8 @@ GATHERS = ("cusparseSpMM", "cusparseSpMV", "cusparseSpSM_solve", "cusparseSpSV_s
 def library(gpu: Gpu, what: Library) -> Estimate:
     if what.call.startswith("cusolver") and (steps := _steps(what.call)):
         return _factorisation(gpu, what, steps)
+    if re.fullmatch("cublas[SDCZ]trsm", what.call) and [len(s) for s in what.sizes[:2]] == [2, 2]:
+        return _triangular(gpu, what)
     if what.call in GATHERS:
         return _gathering(gpu, what)
     nbytes = float(what.nbytes) or UNKNOWN_ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
@@ -77,6 +82,15 @@ def _factorisation(gpu: Gpu, what: Library, steps: Steps) -> Estimate:
         return steps.row_ns * rows * waves + rest * gpu.sm_count / machine.sms
 
     return both(gpu, ns, model="factorisation")
+
+
+def _triangular(gpu: Gpu, what: Library) -> Estimate:
+    """One system, whose matrix and right side the op takes."""
+    matrix, right = what.sizes[:2]
+    rest = TRIANGULAR.element_ns * prod(right[-2:])
+    return both(
+        gpu, lambda machine: TRIANGULAR.row_ns * matrix[-1] + rest * gpu.sm_count / machine.sms, model="factorisation"
+    )
 
 
 def _gathering(gpu: Gpu, what: Library) -> Estimate:

@@ -167,6 +167,12 @@ operations = {
         )[1]
     )(u.clone()),
     "trace": lambda: torch.trace(u[:4].view(2, 2)),
+    # These fail for some matrices, but not for unknown ones.
+    "cholesky": lambda: torch.linalg.cholesky(u[:4].view(2, 2)),
+    "inv": lambda: torch.linalg.inv(u[:4].view(2, 2) + torch.eye(2, device=d)),
+    "solve_u": lambda: torch.linalg.solve(u[:4].view(2, 2), k[:2]),
+    "lu": lambda: torch.linalg.lu_factor(u[:4].view(1, 2, 2))[0],
+    "ldl": lambda: torch.linalg.ldl_factor(u[:4].view(2, 2))[0],
     "det": lambda: torch.det(u[:4].view(2, 2)),
     "meshgrid": lambda: torch.meshgrid(u, k, indexing="ij")[0],
     "cartesian": lambda: torch.cartesian_prod(u, k),

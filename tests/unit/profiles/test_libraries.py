@@ -28,10 +28,21 @@ def us(signature: str, gpu: str = "h200") -> float:
         ("cusolverDnSgesvdj", 2048, 213569),
         ("cusolverDnSgesvdj", 4096, 1003249),
         ("cusolverDnXgeev", 1024, 205543),
+        ("cusolverDnXgeev", 128, 14849),
+        ("cusolverDnSsyevj", 64, 840),
+        ("cusolverDnSsyevj", 256, 5529),
+        ("cusolverDnSsyevj", 512, 14399),
     ],
 )
 def test_factorisations(call: str, rows: int, measured_us: float) -> None:
     assert us(f"library;{call};1;aten::op;[[{rows}, {rows}]]") == pytest.approx(measured_us, rel=0.3)
+
+
+@pytest.mark.parametrize(("rows", "measured_us"), [(512, 144), (1024, 273), (2048, 786), (4096, 2943)])
+def test_triangular_systems(rows: int, measured_us: float) -> None:
+    """Half of what an inverse took on an H100 beside its factorisation (docs/data/linalg-h100.jsonl)."""
+    found = us(f"library;cublasStrsm;1;aten::linalg_solve_triangular;[[{rows}, {rows}], [{rows}, {rows}], [], [], []]")
+    assert found == pytest.approx(measured_us, rel=0.5 if rows == 2048 else 0.25)
 
 
 def test_a_batch_of_factorisations_runs_side_by_side() -> None:
