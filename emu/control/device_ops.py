@@ -161,7 +161,7 @@ def all_of(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if not (unknown or not small) or not isinstance(result, control.tensor_type) or not control.is_small(result):
             return result
         if unknown or control.peek(Place(result)) == UNKNOWN:
-            _assume_ones(control, result)
+            assume_ones(control, result)
         return result
 
     return call
@@ -179,13 +179,13 @@ def finite_comparison(control: ControlTensors, operation: Any, kernel: Kernel) -
         if holds and isinstance(result, tensor_type) and control.is_small(result):
             floats = args[0].is_floating_point() and not control.is_small(args[0])
             if floats and control.peek(Place(result)) == UNKNOWN:
-                _assume_ones(control, result)
+                assume_ones(control, result)
         return result
 
     return call
 
 
-def _assume_ones(control: ControlTensors, result: Tensor) -> None:
+def assume_ones(control: ControlTensors, result: Tensor) -> None:
     place, view = Place(result), control.unrecorded(lambda: control.host_view(result))
 
     def fill() -> None:

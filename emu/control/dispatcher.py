@@ -12,7 +12,7 @@ from ..interpreter.hook_library import Hook
 from ..private.access import schema_of
 from ..private.changes import changes
 from ..reads.uncomputed import UncomputedReads
-from . import device_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
+from . import argument_checks, device_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .data_sizes.chosen_sizes import ChosenSizes
@@ -123,6 +123,7 @@ def install(
     for key in sparse_ops.KEYS:
         _install_sparse(library, key, control, registered_for(key))
     extensions.follow(control, registered_for)
+    argument_checks.install(control)
     return Installed(library, routing, sized.sizes, control)
 
 

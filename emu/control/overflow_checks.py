@@ -50,9 +50,9 @@ def noted(control: ControlTensors, name: str, call: Kernel) -> Kernel:
         if passing:
             if control.marks_checks and before is not False:
                 inputs = [one for one in flat(args) if isinstance(one, tensor_type) and one is not result]
-                _mark(control, result, inputs, is_one=bool(before))
+                mark_check(control, result, inputs, is_one=bool(before))
         elif checks or _compares_finite(args):
-            _mark(control, result, [], is_one=True)
+            mark_check(control, result, [], is_one=True)
         return result
 
     return noting
@@ -71,7 +71,7 @@ def _is_check(control: ControlTensors, place: Place) -> bool | None:
     return bool(control.hook.data_chosen(place.address, place.nbytes))
 
 
-def _mark(control: ControlTensors, result: Tensor, inputs: list[Tensor], *, is_one: bool) -> None:
+def mark_check(control: ControlTensors, result: Tensor, inputs: list[Tensor], *, is_one: bool) -> None:
     """Marks a result that follows from checks and known values alone. `is_one`: it does even if no input is a check."""
     place, reads = Place(result), [Place(one) for one in inputs if one.is_cuda]
 
