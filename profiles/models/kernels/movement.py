@@ -215,6 +215,7 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"max_pool3d_with_indices", "pooling", per_thread(540.0)),
     (r"glu_backward", "element-wise", _gated),
     (r"write_indices", "sorting and scanning", _small),
+    (r"assert_async", "element-wise", _small),
     (r"prepare_grouped_gemm_data", "grouped product", _short(700.0)),
     (r"kernelHistogram1D", "sorting and scanning", histogram),
     (r"CatArrayBatchedCopy", "concatenation", _cat),

@@ -78,3 +78,9 @@ def test_fewer_channels_than_sms_leave_most_of_the_gpu_idle() -> None:
     name = "void at::native::batch_norm_transform_input_kernel<c10::Half, c10::Half, float, true, int>(int)"
     sizes = ((1, 64, 96, 96, 96), (), (), (), (), (), (), ())
     assert us(Kernel(name, (64, 1, 1), (512, 1, 1), 0, "aten::native_batch_norm", sizes)) == pytest.approx(726, rel=0.1)
+
+
+def test_an_assertion_looks_at_one_number() -> None:
+    """Distributions of PyTorch 2.15 launch it for each argument."""
+    name = "_ZN2at6native25_assert_async_cuda_kernelIbEEvPKT_NS0_3MsgE"
+    assert us(Kernel(name, (1, 1, 1), (1, 1, 1), 0, "aten::_assert_async", ((), ()))) < 5
