@@ -283,6 +283,7 @@ PURPOSES = (
             Name(_C, "_nn._parse_to"),
             Name("torch.overrides", "_get_current_function_mode_stack", takes=("",)),
             Name("torch.utils._device", "DeviceContext", Kind.CLASS),
+            Name("torch.nn.parameter", "UninitializedTensorMixin._allowed_methods", Kind.OBJECT),
         ),
     ),
     Purpose(

@@ -17,8 +17,8 @@ _CONVERSIONS = ("to", "bfloat16", "half", "float", "double")
 """Of torch.Tensor."""
 
 
-def install(sharing: Sharing) -> None:
-    """In the forker, once."""
+def install(sharing: Sharing, of_lazy_modules: list[Any]) -> None:
+    """In the forker, once. `of_lazy_modules`: functions that PyTorch lets change a parameter that has no size yet."""
     import torch
 
     dtypes = {"bfloat16": torch.bfloat16, "half": torch.half, "float": torch.float, "double": torch.double}
@@ -27,6 +27,7 @@ def install(sharing: Sharing) -> None:
         setattr(torch.Tensor, name, converted)
     setattr(torch.Tensor, "clone", _clone(sharing, torch.Tensor.clone))  # noqa: B010
     setattr(torch.Tensor, "copy_", _copy(sharing, torch.Tensor.copy_))  # noqa: B010
+    of_lazy_modules += [getattr(torch.Tensor, name) for name in (*_CONVERSIONS, "copy_")]
 
 
 def _conversion(sharing: Sharing, function: Callable[..., Any], named: Any) -> Callable[..., Any]:

@@ -14,8 +14,9 @@ from .tensors import Sharing
 def install(client: Client, folder: Path, processes: int, hook: Hook) -> None:
     """Once, when torch is imported. `folder`: of locks. `processes`: how many ranks the run has."""
     sharing = Sharing(client, folder, processes, hook)
-    if changes.usable("shared weights") is None:
+    names = changes.usable("shared weights")
+    if names is None:
         return
     initialisation.install(sharing)
-    copies.install(sharing)
+    copies.install(sharing, names.get("_allowed_methods"))
     loading.install(sharing)

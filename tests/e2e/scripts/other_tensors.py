@@ -171,6 +171,20 @@ def stale_dense() -> None:
     assert HOOK.phantora_unmodelled_reads() > before
 
 
+def sizes_from_the_first_batch() -> None:
+    """Parameters that have no sizes yet are moved and converted, and nothing else is done with them."""
+    model = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(3)).to("cuda").half()
+    assert model(torch.ones(2, 3, 8, 8, device="cuda").half()).shape == (2, 3)
+    loaded = nn.LazyLinear(4).cuda()
+    loaded.load_state_dict(nn.Linear(3, 4).state_dict())
+    assert loaded.weight.shape == (4, 3)
+    try:
+        nn.LazyLinear(4).cuda().weight + 1
+    except ValueError:
+        return
+    raise AssertionError("it has no values")
+
+
 def main() -> None:
     for case in CASES:
         before = HOOK.phantora_unmodelled_reads()
@@ -183,6 +197,7 @@ def main() -> None:
             assert torch.allclose(expected, value, rtol=1e-3, atol=1e-4), f"{case.__name__}, result {i}: {value}"
         assert HOOK.phantora_unmodelled_reads() == before, f"{case.__name__}: a value was not computed"
     stale_dense()
+    sizes_from_the_first_batch()
     print("PASSED")
 
 
