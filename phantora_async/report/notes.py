@@ -237,7 +237,8 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
         )
     notes += decided_notes(simulated.get("decided", []))
     if simulated.get("overflow_checks"):
-        notes.append(f"{simulated['overflow_checks']} of them check for overflow: taken as passed")
+        checks = simulated["overflow_checks"]
+        notes.append(f"{checks} of them check for overflow, or arguments of distributions: taken as passed")
     if simulated["refused_calls"]:
         notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
     notes += stated_notes(simulated.get("stated_values", []))

@@ -1,12 +1,15 @@
-"""What the build environment must have: `pip install` builds the native libraries in an environment of its own."""
+"""What the build environment and an sdist must have, and what is no part of the project."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 LATER = {"tools", "bench"}
@@ -50,3 +53,15 @@ def test_an_sdist_has_what_the_libraries_are_built_of() -> None:
         if path.suffix in (".c", ".h", ".def") and "lib" not in path.relative_to(ROOT).parts
     }
     assert sources - named == set()
+
+
+def test_no_folder_of_a_run_and_no_home_of_a_developer_is_part_of_the_project() -> None:
+    """A run in the folder of a script leaves files there that tell of the machine."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    assert len(files) > 1000
+    assert [file for file in files if "phantora-runs" in file.parts] == []
+    home = f"/{'root'}/".encode()
+    assert [file for file in files if file.is_file() and home in file.read_bytes()] == []
