@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
     from .control_tensors import ControlTensors
 
-MOST_WORK_OF_VALUE = 1 << 30
+MOST_READ = 1 << 30  # elements of a tensor
+MOST_WORK_OF_VALUE = 1 << 31
 """Elements that are gone through to compute one value: some seconds of this machine's CPU."""
 MOST_WORK = 1 << 35
 """Elements that are gone through for all values that a rank reads, without initialisations and copies."""
 DEEPEST = 32
 """Computations of computations of ...: deeper ones are computed at once, so that what is remembered stays small."""
+MUCH_WORK, OF_ELEMENT = 1 << 27, 1 << 10
+"""What goes through so many elements, and so many for each of its own (counts of a mask's blocks), is computed before
+something else depends on it: that would count the same work again.
+"""
 _FEW_RUNS = 1024
 """Elements in more pieces than this are remembered with the gaps between them."""
 
@@ -144,9 +149,7 @@ class _Computation(NamedTuple):
 
 
 Maker = Callable[..., "Tensor"]
-"""`maker(layout, *parameters, *inputs)` returns the values for a tensor of that layout: of its shape, or of one
-dimension, in the order of memory.
-"""
+"""`maker(layout, *parameters, *inputs)` gives the values of that layout: of its shape, or flat, as memory has them."""
 
 
 class References:
@@ -180,7 +183,8 @@ class References:
         """None if it has a value that nobody knows."""
         try:
             snapshot = Snapshot(self._hook, layout)
-            if snapshot.depth >= DEEPEST and snapshot.work <= MOST_WORK_OF_VALUE:
+            sums_up = snapshot.work >= max(MUCH_WORK, OF_ELEMENT * math.prod(layout.shape))
+            if (snapshot.depth >= DEEPEST or sums_up) and snapshot.work <= MOST_WORK_OF_VALUE:
                 self._control.unrecorded(snapshot.read)
                 snapshot = Snapshot(self._hook, layout)
         except LookupError:
@@ -189,7 +193,7 @@ class References:
 
     def read(self, tensor: Tensor) -> Tensor | None:
         """The values on the CPU, once they have arrived; None if nobody knows them. For tensors that are not small."""
-        if tensor.numel() > MOST_WORK_OF_VALUE:
+        if tensor.numel() > MOST_READ:
             return None
 
         def read() -> Tensor | None:

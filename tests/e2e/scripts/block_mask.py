@@ -1,9 +1,10 @@
-"""FlexAttention with a causal window: the mask's counts of blocks are known, and decide what its kernels do."""
+"""FlexAttention with a causal window: the mask's counts of blocks are known, though it has 67 million elements,
+and decide what its kernels do."""
 
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-LENGTH, WINDOW = 2048, 512
+LENGTH, WINDOW = 8192, 512
 mask = create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < WINDOW), None, None, LENGTH, LENGTH, device="cuda")
 q, k, v = (torch.randn(1, 2, LENGTH, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
 attention = torch.compile(flex_attention)
