@@ -59,9 +59,10 @@ def locks(folder: Path, gpu: Gpu) -> Path:
 
 def key(gpu: Gpu) -> str:
     """Names the emulated GPU, the cost model and this version of the emulation by their content. (Ranks add the version
-    of torch.)
+    of torch.) Not the number of GPUs: what the hungriest of them draws changes the clock, and candidates are compared
+    at the full one.
     """
-    content = hashlib.sha256(json.dumps(dataclasses.asdict(gpu), sort_keys=True, default=str).encode())
+    content = hashlib.sha256(json.dumps(dataclasses.asdict(gpu.one_of(1)), sort_keys=True, default=str).encode())
     for path in _sources():
         content.update(path.name.encode())
         content.update(path.read_bytes())

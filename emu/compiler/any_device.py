@@ -24,6 +24,7 @@ _IN_WRAPPERS = (
     (r"['\"]cuda:", r"['\"]"),
 )
 """What stands before and after the GPU's number in Inductor's wrapper code."""
+_AUTOGRAD_GRAPH = "_reduce_graph_module_for_cache_key"
 _COMPILED_FOR = "phantora_device"
 """Attribute of a cached graph."""
 
@@ -55,6 +56,12 @@ def install_keys(names: Names, own_device: Callable[[], int]) -> None:
     names.change("_reduce_graph_module", functools.partial(_reducing, own_device))
 
 
+def install_autograd_keys(names: Names, own_device: Callable[[], int]) -> None:
+    """In AOTAutograd's class, which since torch 2.15 describes graphs in a way of its own."""
+    if names.get(_AUTOGRAD_GRAPH) is not None:
+        names.change(_AUTOGRAD_GRAPH, functools.partial(_reducing_for_autograd, own_device))
+
+
 def _naming_own(boxed: Any, own_device: Callable[[], int], create: Any) -> Any:
     import torch
 
@@ -82,9 +89,23 @@ def _reducing(own_device: Callable[[], int], reduce_graph: Any) -> Any:
     @functools.wraps(reduce_graph)
     def _reduce_graph_module(self: Any, graph: Any) -> Any:
         build, (data, imports) = reduce_graph(self, graph)
-        return build, (data | {"_code": name_own_device(data["_code"], own_device())}, imports)
+        return build, (_naming(data, own_device()), imports)
 
     return _reduce_graph_module
+
+
+def _reducing_for_autograd(own_device: Callable[[], int], reduce_graph: Any) -> Any:
+    @functools.wraps(reduce_graph)
+    def _reduce_graph_module_for_cache_key(self: Any, graph: Any) -> Any:
+        build, ((data, imports),) = reduce_graph(self, graph)
+        return build, ((_naming(data, own_device()), imports),)
+
+    return _reduce_graph_module_for_cache_key
+
+
+def _naming(graph: dict[str, Any], own: int) -> dict[str, Any]:
+    """What a graph's module consists of."""
+    return graph | {"_code": name_own_device(graph["_code"], own)}
 
 
 def remember_device(graph: Any, own: int) -> None:

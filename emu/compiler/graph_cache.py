@@ -152,6 +152,7 @@ def _autograd_cache(locks: GraphLocks, names: Names) -> None:
     """An entry needs the compiled backward pass, too, which torch compiles when it first runs. Then every rank would
     trace before one has stored its entry: a rank that holds a lock compiles both together.
     """
+    any_device.install_autograd_keys(names, _own_device)
     names.change("try_load", functools.partial(_compiling_both, locks))
     names.change("AOTAutogradCache.save", functools.partial(_releasing, locks))
 

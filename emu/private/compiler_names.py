@@ -112,10 +112,16 @@ PURPOSES = (
         "shared backward graphs",
         "graphs of backward passes that ranks share",
         "each rank traces its own graphs",
-        ("emu/compiler/graph_cache.py",),
+        ("emu/compiler/graph_cache.py", "emu/compiler/any_device.py"),
         (
             _SAVE,
             Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache.try_load"),
+            Name(
+                f"{_AUTOGRAD}.autograd_cache",
+                "AOTAutogradCachePickler._reduce_graph_module_for_cache_key",
+                takes=("self gm",),
+                seen=("2.15",),
+            ),
         ),
     ),
     Purpose(

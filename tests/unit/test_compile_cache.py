@@ -12,7 +12,7 @@ import pytest
 
 from emu.contract import installed
 from phantora_async import compile_cache
-from profiles import Gpu, load_gpu
+from profiles import CostModel, Gpu, load_gpu
 
 
 @pytest.fixture
@@ -40,6 +40,17 @@ def test_another_gpu_has_another_folder(gpu: Gpu, sources: Path) -> None:
     assert compile_cache.key(load_gpu("h200")) in keys
     faster = dataclasses.replace(gpu, memory=dataclasses.replace(gpu.memory, bandwidth_gb_per_s=1.0))
     assert compile_cache.key(faster) != compile_cache.key(gpu), "a profile is known by its content"
+
+
+def test_any_number_of_gpus_has_the_same_folder(gpu: Gpu, sources: Path) -> None:
+    """What one rank of eight has compiled serves a run on one GPU: candidates cost the same there."""
+    one_of_eight = gpu.one_of(8)
+    assert one_of_eight != gpu
+    assert compile_cache.key(one_of_eight) == compile_cache.key(gpu)
+    product = "gemm;cublasGemmEx;n;n;8192;8192;8192;1;bf16;bf16;bf16;f32;default;aten::mm;"
+    hungry, mean = CostModel(one_of_eight).cost(product), CostModel(gpu).cost(product)
+    assert hungry.solo_ns == mean.solo_ns
+    assert hungry.draw != mean.draw, "it draws more power"
 
 
 @pytest.mark.parametrize(

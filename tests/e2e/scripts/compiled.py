@@ -1,5 +1,5 @@
 """torch.compile: every rank runs the kernels that Triton made, forward and backward. DistributedDataParallel splits the
-model into several graphs.
+model into several graphs, of which the first names its GPU.
 """
 
 from __future__ import annotations
@@ -9,10 +9,16 @@ import os
 import torch
 import torch.distributed as dist
 
+
+class Places(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.arange(x.shape[1], device=x.device)
+
+
 dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 model = torch.nn.Sequential(
-    torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 512), torch.nn.LayerNorm(512)
+    Places(), torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 512), torch.nn.LayerNorm(512)
 ).cuda()
 compiled = torch.nn.parallel.DistributedDataParallel(torch.compile(model), bucket_cap_mb=1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
