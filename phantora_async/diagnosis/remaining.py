@@ -17,6 +17,9 @@ READ_NBYTES = 1 << 14
 _WORD = r"\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[ :=\[(]{1,12}"
 _BEFORE = rf"(?:{_WORD}|\| ?|(?<!\S)[(\[] ?|^ *)"
 _LOGGED = re.compile(rf"{_BEFORE}(\d{{1,9}}) ?/ {{0,8}}(\d{{1,9}})\b", re.IGNORECASE | re.MULTILINE)
+_BAR_LABEL = re.compile(r"(.*\S): +\d+%\|")
+"""tqdm's: ``Loading weights:  46%|####      | 18/39``."""
+_OF_STEPS = re.compile(r"step|iter|epoch|batch|train|loss", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,10 @@ class Remaining:
 
 
 def logged_steps(log: Path) -> Share | None:
-    """What the log says last about steps; None if it says nothing that is understood."""
+    """What the log says last about steps; None if it says nothing that is understood.
+
+    A bar with a label that is not about steps counts something else: weights that are loaded, texts that are tokenized.
+    """
     try:
         with log.open("rb") as file:
             file.seek(0, 2)
@@ -70,6 +76,8 @@ def logged_steps(log: Path) -> Share | None:
     last = None
     for found in _LOGGED.finditer(text):
         done, whole = int(found[1]), int(found[2])
-        if 0 <= done <= whole and whole > 1:
+        label = _BAR_LABEL.match(text, text.rfind("\n", 0, found.end()) + 1, found.end())
+        of_something_else = label is not None and not _OF_STEPS.search(label[1])
+        if 0 <= done <= whole and whole > 1 and not of_something_else:
             last = Share(done, whole, f"the script's log, which counts to {whole}")
     return last
