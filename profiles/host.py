@@ -25,7 +25,7 @@ FINE_KINDS = frozenset(entry.arguments[1] for entry in _KINDS if entry.macro == 
 """Those whose cost the hook library has in picoseconds."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
-HOT_WITHIN_FUNCTIONS, COLD_AFTER_FUNCTIONS = 256, 1024
+HOT_WITHIN_FUNCTIONS, WARM_WITHIN_FUNCTIONS, COLD_AFTER_FUNCTIONS = 256, 4096, 1024
 """Of hosts like `xeon-h200`, with 2 MiB of L2 cache a core. docs/data/host-model.md has training steps under both."""
 KEPT_TABLE_NBYTES = 2 << 20
 """In traces of FSDP on such hosts tables of 0.4 to 1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4."""
@@ -61,7 +61,9 @@ class HostModel:
     """Where the figures come from: processor, kernel, Python, torch, date and the like."""
     path: Path
     hot_within_functions: int = HOT_WITHIN_FUNCTIONS
-    """Python functions of a thread: a function that ran so few of them before is in the caches (`hot_frame`)."""
+    """Python functions of a thread: a function that ran so few of them before is in the first caches (`hot_frame`)."""
+    warm_within_functions: int = WARM_WITHIN_FUNCTIONS
+    """One that ran so few before is in the second-level cache (`warm_frame`), an older one is not (`frame`)."""
     cold_after_functions: int = COLD_AFTER_FUNCTIONS
     """An operator that ran longer ago is not (`cold_op`)."""
     kept_table_nbytes: int = KEPT_TABLE_NBYTES
@@ -71,6 +73,7 @@ class HostModel:
         """For the hook's device file: what decides of which kind work is."""
         return [
             f"hot_within_functions={self.hot_within_functions}",
+            f"warm_within_functions={self.warm_within_functions}",
             f"cold_after_functions={self.cold_after_functions}",
             f"kept_table_nbytes={self.kept_table_nbytes}",
         ]
@@ -108,6 +111,7 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         measured={key: measured.text(key) for key in measured.keys()},  # noqa: SIM118
         path=top.path,
         hot_within_functions=top.integer("hot_within_functions", HOT_WITHIN_FUNCTIONS),
+        warm_within_functions=top.integer("warm_within_functions", WARM_WITHIN_FUNCTIONS),
         cold_after_functions=top.integer("cold_after_functions", COLD_AFTER_FUNCTIONS),
         kept_table_nbytes=top.integer("kept_table_nbytes", KEPT_TABLE_NBYTES),
     )

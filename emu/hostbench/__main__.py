@@ -5,7 +5,8 @@ MODE is
   detached   the hook library in place of CUDA, timing nothing: host time without the driver's
   count      the same, with the observers of an emulated rank: how much of each kind of work a workload is
 
-`real` and `detached` print {"ns": {workload: [one per round]}}, `count` {"counts": {workload: {kind: per run}}}.
+`real` and `detached` print {"ns": {workload: [one per round]}, "repeats": {workload: runs of a sample}}; `count` prints
+{"first": {workload: {kind: units}}, "again": ...}: of a sample's first run, and of each further one.
 """
 
 from __future__ import annotations
@@ -44,10 +45,13 @@ def main() -> None:
     with _workloads(given.only, given.backend) as chosen:
         if given.mode == "count":
             assert counter is not None
-            answer: dict[str, Any] = {"counts": {name: counter.of(run) for name, run in chosen.items()}}
+            answer: dict[str, Any] = {
+                "first": {name: counter.first(run) for name, run in chosen.items()},
+                "again": {name: counter.again(run) for name, run in chosen.items()},
+            }
         else:
             clock = time.process_time_ns if given.cpu_time else time.perf_counter_ns
-            answer = {"ns": _time(chosen, given.rounds, clock)}
+            answer = _time(chosen, given.rounds, clock)
             if counter is not None:
                 answer["hook_call_ns"] = counter.call_ns()
     answer |= _machine()
@@ -126,8 +130,9 @@ def _prepared(workload: Workload) -> Run | None:
     return run
 
 
-def _time(chosen: dict[str, Run], rounds: int, clock: Callable[[], int]) -> dict[str, list[int]]:
-    """Nanoseconds a run, one figure a round. Workloads take turns; the GPU is idle when a sample begins."""
+def _time(chosen: dict[str, Run], rounds: int, clock: Callable[[], int]) -> dict[str, Any]:
+    """Nanoseconds a run, one figure a round, and how many runs make one. Workloads take turns; the GPU is idle when a
+    sample begins."""
     import torch
 
     times: dict[str, list[int]] = {name: [] for name in chosen}
@@ -141,7 +146,7 @@ def _time(chosen: dict[str, Run], rounds: int, clock: Callable[[], int]) -> dict
             times[name].append((clock() - begin) // repeats[name])
         if turn == 0:
             repeats = _agreed({name: max(1, min(200, SAMPLE_NS // max(times[name][0], 1))) for name in chosen})
-    return {name: samples[1:] for name, samples in times.items()}
+    return {"ns": {name: samples[1:] for name, samples in times.items()}, "repeats": repeats}
 
 
 def _agreed(repeats: dict[str, int]) -> dict[str, int]:
@@ -181,7 +186,12 @@ class _Detached:
             ranges.install()
             ranges.start()
 
-    def of(self, run: Run, repeats: int = 3) -> dict[str, float]:
+    def first(self, run: Run) -> dict[str, float]:
+        """After other programs, which have emptied the caches."""
+        self._hook.host_grows_old()
+        return self.again(run, 1)
+
+    def again(self, run: Run, repeats: int = 3) -> dict[str, float]:
         before = self._hook.host_counts() | _collections()
         for _ in range(repeats):
             run()

@@ -50,7 +50,7 @@ class MeasuredMachine:
 class Measurement:
     machine: MeasuredMachine
     counts: dict[str, dict[str, float]]
-    """Units of each kind in one run, by program."""
+    """Units of each kind in one run of a sample, by program."""
     real_ns: dict[str, float] | None
     """Nanoseconds of one run, by program; None without a GPU."""
     detached_ns: dict[str, float] | None
@@ -92,12 +92,20 @@ def measure(
             _cpu(), os.cpu_count() or 1, platform.release(), times["python"], times["torch"],
             times["gpu"] if real else "", gpus,
         ),
-        counted["counts"],
+        {
+            name: of_a_sample(first, counted["again"][name], times["repeats"].get(name, 1))
+            for name, first in counted["first"].items()
+        },
         _medians([real[0]["ns"]]) if real else None,
         _medians([answer["ns"] for answer in detached]) if detached else None,
         *_steadiness(times["ns"]),
         failed=counted["failed"] | times["failed"],
     )  # fmt: skip
+
+
+def of_a_sample(first: dict[str, float], again: dict[str, float], runs: int) -> dict[str, float]:
+    """Units a run, by kind, of a sample of so many: other programs ran before, so the first one meets cold caches."""
+    return {kind: (first.get(kind, 0.0) + (runs - 1) * again.get(kind, 0.0)) / runs for kind in first | again}
 
 
 def _hook(folder: str, mode: str, like: HostModel) -> list[str]:

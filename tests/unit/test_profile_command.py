@@ -12,7 +12,7 @@ import profiles
 from phantora_async import cli, host_profile, local_gpus
 from phantora_async.errors import EnvironmentUnusable
 from phantora_async.host_profile import MeasuredMachine, Measurement, measurement
-from phantora_async.host_profile.measurement import _steadiness
+from phantora_async.host_profile.measurement import _steadiness, of_a_sample
 
 KNOWN = profiles.load_host("xeon-h200")
 
@@ -142,6 +142,12 @@ def test_one_thing_at_a_time(measured: list[int], capsys: pytest.CaptureFixture[
     assert measured == []
 
 
+def test_only_the_first_run_of_a_sample_is_cold() -> None:
+    first, again = {"cold_op": 12.0, "op": 8.0}, {"warm_op": 4.0, "op": 8.0}
+    assert of_a_sample(first, again, 1) == {"cold_op": 12.0, "op": 8.0, "warm_op": 0.0}
+    assert of_a_sample(first, again, 4) == {"cold_op": 3.0, "op": 8.0, "warm_op": 3.0}
+
+
 def test_steadiness_is_the_middle_program_s() -> None:
     steady, shaky = [100] * 20, [50, 100, 100, 200] * 5
     assert _steadiness({"a": steady, "b": steady, "c": shaky}) == (1.0, 1.0)
@@ -189,7 +195,7 @@ def test_only_the_real_programs_have_the_user_s_list_of_gpus(tmp_path: Path, mon
     """The others run on one emulated GPU, number 0."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     log = tmp_path / "lists"
-    answer = {"counts": {}, "failed": {}, "ns": {}, "python": "3", "torch": "2", "gpu": "H100"}
+    answer = {"first": {}, "again": {}, "failed": {}, "repeats": {}, "python": "3", "torch": "2", "gpu": "H100"}
     body = (
         "import json, os, sys\n"
         f"part = next(word for word in sys.argv if word in ('count', 'detached', 'real'))\n"

@@ -6,7 +6,8 @@
  *   power_window_ns power_idle       see power.c
  *   data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
- *   hot_within_functions cold_after_functions kept_table_nbytes   by which host work is counted (profiles/host.py)
+ *   hot_within_functions warm_within_functions cold_after_functions kept_table_nbytes
+ *                                    by which host work is counted (profiles/host.py)
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_kinds.def
  *   driver_version                   as CUDA numbers it: 13000
  *   runtime_version                  likewise; without it, the version of the libraries that are loaded (versions.h)
@@ -43,6 +44,7 @@ ph_config ph_cfg = {
     .host_mode = PH_HOST_MODELLED,
     .host_scale = 1.0,
     .hot_within_functions = 256,
+    .warm_within_functions = 4096,
     .cold_after_functions = 1024,
     .kept_table_nbytes = 2 << 20,
     .queue_depth = 1024,
@@ -177,6 +179,7 @@ static int set_key(const char *key, char *value) {
     KEY(host_mode, parse_host_mode(value));
     KEY(host_function_ns, parse_u32(value, &ph_cfg.host_function_ns));
     KEY(hot_within_functions, parse_u32(value, &ph_cfg.hot_within_functions));
+    KEY(warm_within_functions, parse_u32(value, &ph_cfg.warm_within_functions));
     KEY(cold_after_functions, parse_u32(value, &ph_cfg.cold_after_functions));
     KEY(kept_table_nbytes, parse_u64(value, &ph_cfg.kept_table_nbytes));
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));

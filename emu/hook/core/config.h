@@ -36,7 +36,8 @@ typedef struct ph_config {
     double host_scale;               /* measured: thread CPU time x scale */
     uint32_t host_ns[PH_HOST_KINDS]; /* modelled: what one of each kind takes (host.h) */
     uint32_t host_function_ns;       /* time that a host function takes in its stream */
-    uint32_t hot_within_functions;   /* what the thread ran that many Python functions before is in the caches */
+    uint32_t hot_within_functions;   /* what the thread ran that many Python functions before is in the first caches */
+    uint32_t warm_within_functions;  /* ... is in the second-level cache */
     uint32_t cold_after_functions;   /* an operator that it ran longer ago is not */
     uint64_t kept_table_nbytes;      /* malloc keeps the pages of tables up to this size */
     uint32_t

@@ -243,7 +243,8 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
     if (op->dispatched) {
         thread->age += OPERATOR_AGE - 1;
         uint64_t age = ph_thread_age(thread, &thread->operators, op->number);
-        if (age > ph_cfg.cold_after_functions) ph_host_work(PH_WORK_COLD_OP, 1);
+        if (age > ph_cfg.cold_after_functions)
+            ph_host_work(age > ph_cfg.warm_within_functions ? PH_WORK_COLD_OP : PH_WORK_WARM_OP, 1);
     }
     if (op->dispatched && !op->backward && called_by_python(thread)) {
         ph_host_work(PH_WORK_OUTER_OP, 1);

@@ -81,8 +81,15 @@ typedef struct known_code {
     int class;
     uint32_t number; /* in order of first sight */
     bool constructor;
-    uint64_t units, cold_ns, hot_ns;
+    uint64_t units;
+    uint64_t ns[3]; /* by temperature */
 } known_code;
+
+/* Where a function's code and objects are, by how much the thread has run since: in the first caches, in the second,
+ * further away. */
+enum { HOT, WARM, COLD };
+static const ph_host_kind frame_kinds[] = {PH_WORK_HOT_FRAME, PH_WORK_WARM_FRAME, PH_WORK_FRAME};
+static const ph_host_kind unit_kinds[] = {PH_WORK_HOT_CODE, PH_WORK_WARM_CODE, PH_WORK_CODE};
 
 static uint64_t price(ph_host_kind frame, ph_host_kind unit, uint64_t units) {
     return ph_cfg.host_ns[frame] + units * ph_cfg.host_ns[unit] / 1000;
@@ -102,19 +109,19 @@ static known_code *learn(void *code) {
     *known = (known_code){.class = class_of((uintptr_t)code, function),
                           .number = frames.ncodes++,
                           .constructor = ends_with(function, ".__new__"),
-                          .units = units,
-                          .cold_ns = price(PH_WORK_FRAME, PH_WORK_CODE, units),
-                          .hot_ns = price(PH_WORK_HOT_FRAME, PH_WORK_HOT_CODE, units)};
+                          .units = units};
+    for (int heat = HOT; heat <= COLD; heat++) known->ns[heat] = price(frame_kinds[heat], unit_kinds[heat], units);
     python.set_extra(code, frames.index, known);
     return known;
 }
 
 static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
-    bool hot = ph_thread_age(thread, &thread->functions, known->number) <= ph_cfg.hot_within_functions;
+    uint64_t age = ph_thread_age(thread, &thread->functions, known->number);
+    int heat = age <= ph_cfg.hot_within_functions ? HOT : age <= ph_cfg.warm_within_functions ? WARM : COLD;
     if (LIKELY(ph_frame_instruction(frame, code) == frames.fresh)) {
-        thread->counts[hot ? PH_WORK_HOT_FRAME : PH_WORK_FRAME]++;
-        thread->counts[hot ? PH_WORK_HOT_CODE : PH_WORK_CODE] += known->units;
-        uint64_t ns = hot ? known->hot_ns : known->cold_ns;
+        thread->counts[frame_kinds[heat]]++;
+        thread->counts[unit_kinds[heat]] += known->units;
+        uint64_t ns = known->ns[heat];
         if (known->constructor) {
             thread->counts[PH_WORK_CONSTRUCTOR]++;
             ns += ph_cfg.host_ns[PH_WORK_CONSTRUCTOR];

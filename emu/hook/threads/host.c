@@ -235,6 +235,9 @@ PH_EXPORT uint64_t phantora_host_clock_ns(void) {
 
 /* ---- counts, for whoever fits a host description ----------------------------------------------------------------- */
 
+/* Other programs have run since: nothing of this one is in the caches. No thread does anything meanwhile. */
+PH_EXPORT void phantora_host_grows_old(void) { ph_threads_grow_old(); }
+
 /* Sums over all threads, by ph_host_kind; returns how many kinds there are. */
 PH_EXPORT int phantora_host_counts(uint64_t *counts, int capacity) {
     uint64_t totals[PH_HOST_KINDS];

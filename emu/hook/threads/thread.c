@@ -60,6 +60,12 @@ uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number) {
 
 void ph_thread_grow_old(ph_thread *thread) { thread->age += UINT32_MAX; }
 
+void ph_threads_grow_old(void) {
+    ph_lock(PH_LOCK_THREADS);
+    for (ph_thread *thread = threads.first; thread; thread = thread->next) ph_thread_grow_old(thread);
+    ph_unlock(PH_LOCK_THREADS);
+}
+
 uint64_t ph_threads_counts(uint64_t totals[PH_HOST_KINDS]) {
     ph_lock(PH_LOCK_THREADS);
     memcpy(totals, threads.counts, sizeof threads.counts);

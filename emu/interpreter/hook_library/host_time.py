@@ -21,6 +21,8 @@ class HostTimeCalls(Library):
         self._frames_on = self._function_with_lock("frames_on", None, c_int)
         self._measures_host = self._function("measures_host", c_int)
         self._host_counts = self._function("host_counts", c_int, RANGES, c_int)
+        self.host_grows_old: Callable[[], None] = self._function("host_grows_old", None)
+        """What all threads have run so far was long ago; none does anything meanwhile. For counting."""
         self._host_kind = self._function("host_kind", c_char_p, c_int)
         self.clock_ns: Callable[[], int] = self._function("clock_ns", c_uint64)
         self.host_clock_ns: Callable[[], int] = self._function("host_clock_ns", c_uint64)

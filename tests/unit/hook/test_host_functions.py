@@ -42,7 +42,7 @@ def generator():
 
 def frames_of(rank, work):
     found = counted(rank, work)
-    return found.get("frame", 0) + found.get("hot_frame", 0), found.get("resume", 0)
+    return sum(found.get(kind, 0) for kind in ("frame", "warm_frame", "hot_frame")), found.get("resume", 0)
 
 
 def test_functions_are_counted_where_they_are_entered_and_generators_where_they_go_on(running):
@@ -87,7 +87,25 @@ def test_the_host_s_description_says_what_its_caches_keep(running):
         nvtx, add = Nvtx(rank), b"aten::add, op_id = 1, sizes = [[4]]"
         assert counted(rank, lambda: [nvtx.range(add) for _ in range(3)])["cold_op"] == 3
 
-    running(program, hot_within_functions=0, cold_after_functions=0)
+    running(program, hot_within_functions=0, warm_within_functions=0, cold_after_functions=0)
+
+
+def test_a_function_cools_down_and_so_does_an_operator(running):
+    """The first caches hold 10 functions here, the second 60; an operator counts like eight functions."""
+
+    def program(rank):
+        count_frames(rank)
+        nvtx, add, other = Nvtx(rank), b"aten::add, op_id = 1, sizes = [[4]]", b"aten::mul, op_id = 2, sizes = [[4]]"
+        function(), nvtx.range(add), nvtx.range(other)
+        assert "warm_frame" in counted(rank, function)
+        assert counted(rank, lambda: nvtx.range(add))["warm_op"] == 1
+        counted(rank, lambda: [nvtx.range(other) for _ in range(8)])
+        assert "frame" in counted(rank, function)
+        assert counted(rank, lambda: nvtx.range(add))["cold_op"] == 1
+        rank.c.phantora_host_grows_old()
+        assert counted(rank, lambda: nvtx.range(add))["cold_op"] == 1
+
+    running(program, hot_within_functions=10, warm_within_functions=60, cold_after_functions=10)
 
 
 def test_functions_cost_by_their_code_and_rules_make_some_free_or_leave_out_all_below(running):
@@ -145,7 +163,8 @@ def test_functions_take_host_time_on_their_thread(running):
         taken = rank.c.phantora_host_clock_ns() - begin
         assert 100 * 1_000 <= taken <= 130 * 1_000, taken
 
-    cost = {"host_ns__frame": 1_000, "host_ns__hot_frame": 1_000, "host_ns__code_unit": 0, "host_ns__hot_code_unit": 0}
+    cost = {f"host_ns__{heat}frame": 1_000 for heat in ("", "warm_", "hot_")}
+    cost |= {f"host_ns__{heat}code_unit": 0 for heat in ("", "warm_", "hot_")}
     running(program, **cost)
 
 
@@ -238,7 +257,8 @@ def test_objects_whose_class_makes_them_in_python_cost_more(running):
         Plain()
         assert made - (rank.c.phantora_host_clock_ns() - before) == 7_000
 
-    cost = {"host_ns__frame": 1_000, "host_ns__hot_frame": 1_000, "host_ns__code_unit": 0, "host_ns__hot_code_unit": 0}
+    cost = {f"host_ns__{heat}frame": 1_000 for heat in ("", "warm_", "hot_")}
+    cost |= {f"host_ns__{heat}code_unit": 0 for heat in ("", "warm_", "hot_")}
     running(program, **cost, host_ns__constructor=7_000)
 
 

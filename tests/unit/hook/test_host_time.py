@@ -14,7 +14,11 @@ from .test_ranges import Nvtx
 
 ROOT = Path(__file__).parents[3]
 NODE = b"autograd::engine::evaluate_function: MmBackward0, op_id = 1"
-WORK = {f"host_ns__{kind}": 0 for kind in ("cold_op", "outer_op", "frame", "code_unit", "hot_frame", "hot_code_unit")}
+COLD_OR_WARM = (
+    *("warm_op", "cold_op", "outer_op", "frame", "code_unit"),
+    *("warm_frame", "warm_code_unit", "hot_frame", "hot_code_unit"),
+)
+WORK = {f"host_ns__{kind}": 0 for kind in COLD_OR_WARM}
 
 
 def counts(rank):
@@ -100,6 +104,8 @@ def test_an_operator_is_cold_until_it_is_run_and_again_after_a_while(running):
         assert counted(rank, lambda: [nvtx.range(other) for _ in range(100)])["cold_op"] == 1
         assert "cold_op" not in counted(rank, lambda: nvtx.range(add))
         counted(rank, lambda: [nvtx.range(other) for _ in range(200)])
+        assert counted(rank, lambda: nvtx.range(add))["warm_op"] == 1
+        counted(rank, lambda: [nvtx.range(other) for _ in range(600)])
         assert counted(rank, lambda: nvtx.range(add))["cold_op"] == 1
 
     running(program)
