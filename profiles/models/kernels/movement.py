@@ -40,6 +40,9 @@ BAG_NS, BAG_ITEM_NS = 2_200.0, 400.0  # a bag's look-up, and each of its items, 
 BAG_LANES = 32
 WARP = 32
 GATED = 170.0  # instructions for an element of GLU's gradient, whose operands are strided
+VECTOR_NBYTES = 16  # that a thread of FSDP's packing writes
+PACKED, PACKED_CONVERTED = 0.92, 0.61
+REPEATED_NS = 700.0  # a row of values that is added to one that the row before it was added to
 SEGMENT_ROWS = 10  # of a part
 BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 
@@ -88,11 +91,14 @@ def _indexed(instructions: float) -> Model:
 
 
 def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """indexing_backward_kernel: each row of values is added to one of the result, which is read and written."""
+    """indexing_backward_kernel: each row of values is added to one of the result, which is read and written. Those of
+    one row wait for each other: equally many for each row are taken.
+    """
     rows = [shape for shape in what.sizes if len(shape) >= 2]
     count = elements(rows[-1]) if rows else covered(what, 4)
     added = overlapped(machine.memory_ns(3 * count * item_of(name)), machine.issue_ns(85.0 * count))
-    return max(added, _items_put(machine, what, name))
+    repeated = rows[-1][0] / rows[0][0] if len(rows) > 1 and rows[0][0] else 1.0
+    return max(added, repeated * REPEATED_NS, _items_put(machine, what, name))
 
 
 def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -192,15 +198,17 @@ def _random(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _sharded_copy(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """FSDP's packing and unpacking: each thread moves one 16-byte vector, strided rows of parameters."""
-    # The largest shape is the flat buffer; all-gathered parameters are of half precision.
-    count = largest(what) or covered(what, 8)
+    """FSDP's packing and unpacking: each thread moves one 16-byte vector, strided rows of parameters. Where it is
+    packed, the grid covers what is written, and a conversion reads less at once.
+    """
     if "chunk_cat" not in name.base:
+        # The largest shape is the flat buffer; all-gathered parameters are of half precision.
+        count = largest(what) or covered(what, 8)
         return machine.memory_ns(2 * count * 2.0) / 0.92
-    written, read = (
-        (item_nbytes(one) for one in (name.arguments[0], name.arguments[-1])) if name.arguments else (4.0, 4.0)
-    )
-    return machine.memory_ns(count * (written + read)) / 0.45
+    nbytes = float(covered(what, VECTOR_NBYTES))
+    written, read = (item_nbytes(name.arguments[at]) for at in (0, -1)) if name.arguments else (1.0, 1.0)
+    rate = PACKED if written == read else PACKED_CONVERTED
+    return machine.memory_ns(nbytes * (1.0 + read / written)) / rate
 
 
 RULES: tuple[tuple[str, str, Model], ...] = (

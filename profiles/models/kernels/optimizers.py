@@ -115,7 +115,9 @@ def _traffic(name: KernelName) -> tuple[int, int, float]:
         # Copy<destination, source, ...>: half of the two items on each side.
         return 1, 1, (item_nbytes(arguments[0]) + item_nbytes(arguments[1])) / 2
     numbers = [integer(one, 0) for one in arguments if re.fullmatch(r"\d+", one)]
-    return (numbers[1] if len(numbers) > 1 else max(depth - 1, 1)), 1, item
+    reads = numbers[1] if len(numbers) > 1 else max(depth - 1, 1)
+    # addcmul: optimizers multiply a gradient by itself.
+    return (reads - 1 if head.startswith("PointwiseOp") and "multiplies" in name.text and reads > 2 else reads), 1, item
 
 
 def _depth(metadata: str) -> int:

@@ -19,14 +19,21 @@ REDUCE_INSTRUCTIONS = (("ArgM|Welford|Min|Max", 38.0), ("", 18.0))
 LANE_INSTRUCTIONS = 200.0
 REDUCE_NS = 900.0  # the reduction within a block
 COLUMN_NS = 2_500.0  # the same by rows of threads
-GLOBAL_NS = 10_000.0  # across blocks: partial results to memory, a semaphore, the last block's second pass
+# Across blocks: partial results to memory, a semaphore; the last block goes through what each has left of its columns.
+GLOBAL_NS, GLOBAL_BLOCK_NS = 4_000.0, 50.0
 GATHER_NS = 1_100.0  # one round of a single block that looks up targets, then their inputs
 # Softmax of whole rows: its three readings hit the L2 cache while the rows in flight take less than a share of it.
 CACHED, UNCACHED = 0.5, 0.85
 SOFTMAX_BLOCKS = 2  # of an SM
 # Reductions of a row and its second and third reading; for exponentials of 16-bit inputs.
 ROW_NS, EXPONENTIAL_ROW_NS = 7_000.0, 10_500.0
-L1_SHARE = 0.85  # of shared memory and L1 together
+# Of shared memory and L1 together: rows in flight that take less are found there again, twice as much are not at all.
+ROW_KEPT = 0.6
+NORM_STREAM, NORM_L2 = 0.97, 0.65  # of the streaming bandwidths: a block waits for its row, then for its sums
+# Weight gradients: a round of rows of a block, with and without means, by how many blocks an SM has; the bandwidth
+# where a warp is a block, with 16-bit items and others.
+COLUMNS_START_NS, COLUMNS_NS, COLUMNS_RMS_NS, COLUMNS_WAVE, COLUMNS_ADD_UP = 1_500.0, 1_046.0, 804.0, 1.2, 1.66
+WARP_COLUMNS_HALF, WARP_COLUMNS = 0.78, 0.9
 COLD = 0.5  # batch norm reads what a convolution wrote some time ago
 TRANSFORMED_NS = 0.82  # an element of a block that normalises a channel, of four on an SM
 CHANNELS_STREAM = 0.93  # of the streaming bandwidth
@@ -59,7 +66,9 @@ def _reduce(machine: Machine, what: Kernel, name: KernelName) -> float:
     per_element = next(cost for pattern, cost in REDUCE_INSTRUCTIONS if re.search(pattern, operation))
     issue = machine.issue_ns(per_element * count + LANE_INSTRUCTIONS * lanes)
     memory = machine.memory_ns((count + results) * item, blocks=prod(what.grid))
-    start = REDUCE_NS + (COLUMN_NS if vector > 1 else 0.0) + (GLOBAL_NS if across_blocks else 0.0)
+    start = REDUCE_NS + (COLUMN_NS if vector > 1 else 0.0)
+    if across_blocks:  # all threads of the last block share the blocks of one result
+        start += GLOBAL_NS + (GLOBAL_BLOCK_NS * what.grid[1] if vector > 1 else 0.0)
     return start + overlapped(memory, issue)
 
 
@@ -88,8 +97,9 @@ def _softmax_rows(machine: Machine, what: Kernel, name: KernelName) -> float:
     return machine.memory_ns(nbytes * (2 + 2 * (1 - hits))) + ceil(rows / (machine.sms * SOFTMAX_BLOCKS)) * row
 
 
-def _rows(inputs: int, per_row: float, per_element: float, start_ns: float) -> Model:
+def _rows(inputs: int, start_ns: float, per_row: float, per_element: float, exponent: float) -> Model:
     """Normalisation, a block per row that reads its inputs twice and writes once; instructions per row and element.
+    `exponent`: joins bytes and instructions, which follow one another within a block.
 
     The second reading comes from L1 if the rows in flight fit it, else from L2, else from memory.
     """
@@ -97,37 +107,47 @@ def _rows(inputs: int, per_row: float, per_element: float, start_ns: float) -> M
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count, rows = _count(what), prod(what.grid)
         item = item_nbytes(name.arguments[0] if name.arguments else "float")
-        memory = machine.memory_ns(count * item * (inputs + 1))
+        memory = machine.memory_ns(count * item * (inputs + 1)) / NORM_STREAM
         resident = max(machine.gpu.limits.threads_per_sm // max(prod(what.block), 1), 1)
         again = float(count * item * inputs)
         in_flight = again / rows * min(resident, max(rows // machine.sms, 1))
-        if in_flight > L1_SHARE * machine.gpu.limits.shared_nbytes_per_sm:
-            fits = in_flight * machine.sms <= machine.gpu.memory.l2_nbytes
-            memory += again / (machine.l2_gb_per_s if fits else machine.memory_gb_per_s)
-        return start_ns + overlapped(memory, machine.issue_ns(rows * per_row + count * per_element))
+        missed = min(max(in_flight / (ROW_KEPT * machine.gpu.limits.shared_nbytes_per_sm) - 1.0, 0.0), 1.0)
+        fits = in_flight * machine.sms <= machine.gpu.memory.l2_nbytes
+        memory += missed * again / (machine.l2_gb_per_s * NORM_L2 if fits else machine.memory_gb_per_s)
+        busy = machine.issue_ns(rows * per_row + count * per_element)
+        return start_ns + overlapped(memory, busy, exponent=exponent)
 
     return model
 
 
+def _is_rms(name: KernelName) -> bool:
+    return bool(name.arguments) and name.arguments[-1] == "true"
+
+
 def _layer_norm(machine: Machine, what: Kernel, name: KernelName) -> float:
-    rms = bool(name.arguments) and name.arguments[-1] == "true"
-    return _rows(1, *((22_700.0, 16.5, 600.0) if rms else (45_000.0, 36.0, 1_200.0)))(machine, what, name)
+    figures = (22_300.0, 7.2) if _is_rms(name) else (42_500.0, 32.0)
+    return _rows(1, 1_040.0, *figures, 1.7)(machine, what, name)
 
 
 def _layer_norm_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
-    rms = bool(name.arguments) and name.arguments[-1] == "true"
-    return _rows(2, 6_000.0 if rms else 15_000.0, 54.0, 700.0)(machine, what, name)
+    figures = (18_700.0, 35.3) if _is_rms(name) else (23_900.0, 38.4)
+    return _rows(2, 750.0, *figures, 3.7)(machine, what, name)
 
 
 def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Normalisation's weight gradients: two inputs, a block for 32 columns, often fewer blocks than SMs. A row of 32
-    16-bit items is half of a memory line.
+    """Normalisation's weight gradients, 32 columns a block. GammaBetaBackwardCUDAKernelTemplate says how many threads a
+    column has in a block, and how many rows a round: a block waits for each round's loads. Where a warp is a block,
+    there are enough to fill the GPU.
     """
     item = item_nbytes(name.arguments[0] if name.arguments else "float")
     count, blocks = _count(what), prod(what.grid)
-    busy = machine.issue_ns(16.0 * count) * machine.quantised(blocks)
-    memory = machine.memory_ns(count * item * 2, blocks=blocks) / (1.0 if item >= 4 or blocks < machine.sms else 0.6)
-    return 1_500.0 + overlapped(memory, busy)
+    memory = machine.memory_ns(count * item * 2)
+    high, rows = (int(re.sub(r"\D", "", one) or 0) for one in (*name.arguments, "", "", "", "", "")[3:5])
+    if high == 1:
+        return COLUMNS_START_NS + memory / (WARP_COLUMNS_HALF if item < 4 else WARP_COLUMNS)
+    rounds = ceil(count / (what.grid[0] * 32) / ((rows or 256) * what.grid[1]))
+    waits = rounds * (COLUMNS_RMS_NS if _is_rms(name) else COLUMNS_NS) * ceil(blocks / machine.sms) ** COLUMNS_WAVE
+    return COLUMNS_START_NS + overlapped(memory, machine.loaded_ns(waits), exponent=COLUMNS_ADD_UP)
 
 
 def _moments(per_element: float, inputs: int, start_ns: float) -> Model:

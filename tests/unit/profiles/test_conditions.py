@@ -1,0 +1,61 @@
+"""Causes that kernels measured under the conditions of a step have shown (docs/data/conditions-h100.jsonl.gz)."""
+
+from __future__ import annotations
+
+import pytest
+
+import profiles
+from profiles.models.dispatch import estimate
+from profiles.signature import parse
+
+GPU = profiles.load_gpu("h100")
+ADDED = (
+    "at::native::ReduceOp<float, at::native::func_wrapper_t<float, at::native::sum_functor<float, float, float>"
+    "::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int, float, 4, 4> >"
+)
+
+
+def us(signature: str) -> float:
+    return estimate(GPU, parse(signature)).solo_ns / 1e3
+
+
+def column_sum_us(rows: int, columns: int, grid: str) -> float:
+    name = f"void at::native::reduce_kernel<128, 4, {ADDED}({ADDED.removesuffix(' >')})"
+    return us(f"kernel;{name};{grid};32,4,1;2064;aten::sum;[[{rows}, {columns}], [], [], []]")
+
+
+def chunk_cat_us(types: str, grid: str) -> float:
+    name = f"void at::native::detail::chunk_cat_cuda_kernel<{types}>(int)"
+    return us(f"kernel;{name};{grid};128,1,1;0;aten::_chunk_cat;[[4096, 4096], [4096], [], [], [2, 109056000]]")
+
+
+def test_the_last_block_goes_through_what_the_others_have_left_of_a_column() -> None:
+    """Measured: 71.6 and 17.2 us."""
+    assert column_sum_us(65536, 128, "1,1024,1") == pytest.approx(71.6, rel=0.2)
+    assert column_sum_us(768, 3072, "24,1,1") == pytest.approx(17.2, rel=0.3)
+
+
+def test_fsdp_s_packing_writes_what_its_grid_covers() -> None:
+    """Measured: 16-bit parameters 317 to 351 us; 32-bit ones, whose kernel has the same name, 625 to 708; conversions
+    697 to 739.
+    """
+    assert chunk_cat_us("char, char", "106500,2,1") == pytest.approx(317, rel=0.05)
+    assert chunk_cat_us("char, char", "213000,2,1") == pytest.approx(625, rel=0.05)
+    assert chunk_cat_us("float, c10::BFloat16", "213000,2,1") == pytest.approx(718, rel=0.05)
+
+
+def test_rows_added_to_one_row_wait_for_each_other() -> None:
+    """Measured: 5,711 us for 8,192 rows each."""
+    name = "void (anonymous namespace)::indexing_backward_kernel<float, 4>(long const*)"
+    two = us(f"kernel;{name};4096,6,1;32,4,1;0;aten::_index_put_impl_;[[2, 768], [], [16384, 768], [], []]")
+    assert two == pytest.approx(5711, rel=0.05)
+
+
+@pytest.mark.parametrize(("is_rms", "measured_us"), [("false", 82.5), ("true", 63.0)])
+def test_weight_gradients_of_norms_wait_for_their_rows(is_rms: str, measured_us: float) -> None:
+    """Of 16,384 rows of 768: 16- and 32-bit items take as long, 78.1 and 85.8, 62.8 and 62.8 us."""
+    kernel = "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate"
+    for item in ("c10::BFloat16", "float"):
+        name = f"{kernel}<{item}, float, 32u, 32u, 256u, false, true, {is_rms}>(long)"
+        found = us(f"kernel;{name};24,1,1;32,32,1;4224;aten::native_layer_norm_backward;[[16384, 768], [16384, 768]]")
+        assert found == pytest.approx(measured_us, rel=0.2)
