@@ -25,7 +25,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the folders whose content is part of the key."""
     root = tmp_path / "installation"
     for folder in (installed.EMU, *(installed.EMU.parent / room for room in ("formats", "profiles"))):
-        shutil.copytree(folder, root / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(folder, root / folder.name, ignore=shutil.ignore_patterns("__pycache__", "lib"))
     (root / "emu" / "lib").mkdir(exist_ok=True)
     library = root / "emu" / "lib" / "libcuda.so.1"
     library.write_bytes(b"")
