@@ -143,3 +143,15 @@ def _joined(extent: list[int], strides: list[Strides]) -> tuple[list[int], list[
             kept.append(at)
             sizes.append(extent[at])
     return sizes, [[operand[at] for at in kept] for operand in strides]
+
+
+def channels_last(sizes: list[int], strides: list[int]) -> bool:
+    """The rule of `c10::is_channels_last_strides_2d`: strides that fit both layouts count as channels-first."""
+    if len(sizes) < 4 or len(strides) != len(sizes) or strides[1] == 0:
+        return False
+    least = 0
+    for at in (1, *range(len(sizes) - 1, 1, -1), 0):
+        if sizes[at] == 0 or strides[at] < least or (at == 0 and least == strides[1]):
+            return False
+        least = strides[at] * (sizes[at] if sizes[at] > 1 else 1)
+    return True

@@ -10,12 +10,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from formats.files import MOST_TRACE_NBYTES, read_bytes
 from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, format_signature
-from profiles.timings.layouts import with_layout
+from profiles.timings.layouts import channels_last, with_layout
 
 Event = dict[str, Any]
 Span = tuple[float, float]
@@ -28,6 +29,11 @@ RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # of cudnnRNNMode_t
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward")
 TENSOR_CORES_F32 = "tf32|^nvjet_|s1688gemm"
 """In the name of a product of 32-bit numbers that tensor cores compute."""
+PRODUCTS_OF_PIXELS, PRODUCTS_BY_IMAGES = r"^nvjet_.*_NN[NT]$", r"^nvjet_.*_NT[NT]$|cutlass_\d+_.*_nt_align"
+"""Names of products that are data gradients of 1x1 convolutions: channels last, and channels first."""
+VECTORS_F32 = "ffma|winograd|fft2d|simt_sgemm|f32f32_f32f32_f32"
+"""In the name of a convolution of 32-bit numbers without tensor cores."""
+TF32_ARGUMENTS = {"aten::cudnn_convolution": 8, "aten::cudnn_convolution_transpose": 9}
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
 DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double": "f64", "long int": "i64", "int": "i32"}
 
@@ -162,17 +168,20 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
 
 
 def _conv_direction(op: Event, kernel: str) -> str:
-    """Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are not
-    transposed; helpers belong to the weights'. What a transposed convolution computes is what a convolution's data
-    gradient does, and its own data gradient is a convolution.
+    """Both gradients run under one op. The data gradient's kernels say so, are products of two matrices that are not
+    transposed (of images channels first: of the first one transposed, column by column), or those of spectra; helpers
+    belong to the weights'. What a transposed convolution computes is what a convolution's data gradient does, and its
+    own data gradient is a convolution.
     """
     transposed = _is_transposed(op["name"], op["args"])
     if op["name"] != "aten::convolution_backward":
         return "dgrad" if transposed else "fwd"
     if transposed:
         return "fwd" if re.search("fprop|fwd", kernel.lower()) else "wgrad"
-    dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
-    return "dgrad" if dgrad else "wgrad"
+    weights = op["args"]["Input Dims"][2]
+    by_images = prod(weights[2:]) == 1 and _layout(op["args"], weights, op["name"]) == "nchw"
+    data = r"dgrad|fft2d|cf32cf32|" + (PRODUCTS_BY_IMAGES if by_images else PRODUCTS_OF_PIXELS)
+    return "dgrad" if re.search(data, kernel, re.IGNORECASE) else "wgrad"
 
 
 def _is_transposed(name: str, args: dict[str, Any]) -> bool:
@@ -334,9 +343,17 @@ def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:
     x, y = (out, given) if transposed else (given, out)
     return Conv(
         direction=_conv_direction(op, kernel), x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding),
-        stride=tuple(stride), dilation=tuple(dilation), groups=groups, dtype=_math_dtype(args),
+        stride=tuple(stride), dilation=tuple(dilation), groups=groups, dtype=_conv_dtype(name, args, kernel),
         layout=_layout(args, w, name), op=name, sizes=sizes,
     )  # fmt: skip
+
+
+def _conv_dtype(name: str, args: dict[str, Any], kernel: str) -> str:
+    """Forward, an argument says whether 32-bit operands may be rounded; backward, what kernels are for says it."""
+    dtype = _math_dtype(args)
+    at, concrete = TF32_ARGUMENTS.get(name), args.get("Concrete Inputs") or []
+    exact = concrete[at] == "False" if at is not None and at < len(concrete) else re.search(VECTORS_F32, kernel)
+    return "f32" if dtype == "tf32" and exact else dtype
 
 
 def _math_dtype(args: dict[str, Any]) -> str:
@@ -352,19 +369,7 @@ def _layout(args: dict[str, Any], w: list[int], name: str) -> str:
     if len(strides) <= first + 1:
         return "nhwc"
     pairs = zip(args["Input Dims"][first : first + 2], strides[first : first + 2], strict=True)
-    return "nhwc" if any(_channels_last(*pair) for pair in pairs) else "nchw"
-
-
-def _channels_last(sizes: list[int], strides: list[int]) -> bool:
-    """The rule of `c10::is_channels_last_strides_2d`: strides that fit both layouts count as channels-first."""
-    if len(sizes) < 4 or len(strides) != len(sizes) or strides[1] == 0:
-        return False
-    least = 0
-    for at in (1, *range(len(sizes) - 1, 1, -1), 0):
-        if sizes[at] == 0 or strides[at] < least or (at == 0 and least == strides[1]):
-            return False
-        least = strides[at] * (sizes[at] if sizes[at] > 1 else 1)
-    return True
+    return "nhwc" if any(channels_last(*pair) for pair in pairs) else "nchw"
 
 
 def category_of(what: Signature) -> str:

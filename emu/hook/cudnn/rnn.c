@@ -178,8 +178,9 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
 }
 
 /* ---- workspace and reserve space ----------------------------------------------------------------------------------
- * The formulas are read off 60 calls on an H200 (cuDNN of PyTorch 2.11; f32, bf16 and f16; tests/unit/hook_libs has the
- * sizes). In them TBH is the size of the hidden states of all steps, TBI that of the input, BH that of one step's. */
+ * The formulas are read off 60 calls on an H200 and 54 on an H100, with dropout, too (cuDNN of PyTorch 2.11; f32, bf16
+ * and f16; tests/unit/hook_libs has the sizes). In them TBH is the size of the hidden states of all steps, TBI that of
+ * the input, BH that of one step's. */
 enum { CUBLAS_SPACE_NBYTES = 8 << 20, WORK_PADDING = 512, RESERVE_PADDING = 256 };
 
 /* Do the kernels keep the recurrent weights on the SMs? PyTorch asks for it; of small LSTMs cuDNN also does it unasked,
@@ -188,6 +189,15 @@ static bool persists(const rnn *it) {
     enum { SMALL = 128 };
     return it->algo == PH_RNN_PERSIST_STATIC ||
            (it->mode == PH_RNN_LSTM && directions(it) == 1 && it->hidden <= SMALL && it->dtype != CUDNN_DTYPE_BF16);
+}
+
+/* Between layers dropout keeps a bit for each output that the next layer has for an input, in each of its directions.
+ */
+static bool drops(const rnn *it) { return it->layers > 1 && it->drop && it->drop->probability > 0; }
+
+static uint64_t mask_nbytes(const rnn *it, uint64_t tbh) {
+    uint64_t ways = (uint64_t)directions(it);
+    return drops(it) ? ((uint64_t)it->layers - 1) * tbh * ways * ways / 8 : 0;
 }
 
 /* Activations for the backward pass: of each layer the gates' and the state's, between layers the output. */
@@ -202,10 +212,12 @@ static uint64_t working_elements(const rnn *it, const rnn_data *x) {
     if (it->mode == PH_RNN_LSTM) {
         if (directions(it) == 2) return 14 * tbh + tbi + 24 * layers * bh;
         if (persists(it)) return 21 * tbh + tbi + 8 * layers * bh;
-        return 5 * tbh + tbi + 9 * layers * bh + 2 * (layers > 1 && bh > bi ? bh : bi);
+        uint64_t states = 9 * layers * bh + 2 * (layers > 1 && bh > bi ? bh : bi) + (layers > 2 ? layers - 2 : 0) * bh;
+        return (drops(it) ? 6 : 5) * tbh + tbi + states;
     }
     if (directions(it) == 2) return 14 * tbh + 14 * layers * bh;
     if (persists(it)) return 13 * tbh + 2 * tbi + 6 * layers * bh;
+    if (it->mode == PH_RNN_GRU && drops(it)) return 5 * tbh + tbi + 5 * layers * bh;
     return layers == 1 ? 4 * tbh + 2 * tbi + 5 * bh : 5 * tbh + 17 * layers * bh;
 }
 
@@ -220,9 +232,9 @@ PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forwa
         *work_nbytes = cudnn_dtype_nbytes(it->dtype, weight_elements + working_elements(it, x)) +
                        (size_t)pseudo_layers * CUBLAS_SPACE_NBYTES + WORK_PADDING;
     if (reserve_nbytes)
-        *reserve_nbytes = forward_mode == FORWARD_TRAINING
-                              ? cudnn_dtype_nbytes(it->dtype, reserved_elements(it, tbh)) + RESERVE_PADDING
-                              : 0;
+        *reserve_nbytes = forward_mode == FORWARD_TRAINING ? cudnn_dtype_nbytes(it->dtype, reserved_elements(it, tbh)) +
+                                                                 mask_nbytes(it, tbh) + RESERVE_PADDING
+                                                           : 0;
     return CUDNN_OK;
 }
 

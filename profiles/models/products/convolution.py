@@ -10,12 +10,22 @@ two; other groups are padded and multiplied one by one, which takes several time
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both, overlapped
 from profiles.models.products.engines import engine_of
-from profiles.models.products.tiles import MEDIUM, SMALL, VECTOR_F32, Engine, product_ns
+from profiles.models.products.tiles import (
+    MEDIUM,
+    PARTIAL_NBYTES,
+    SINGLE_ITEMS,
+    SMALL,
+    UNALIGNED,
+    VECTOR_F32,
+    Engine,
+    product_ns,
+)
+from profiles.models.products.transforms import NEVER_SPLIT, fourier_ns, in_fourier_space, winograd_ns, winograds
 from profiles.signature import Conv, Shape, dtype_nbytes
 
 IMPLICIT_16 = Engine("convolution 16 bit", MEDIUM, 0.925, 0.18, 93.0, 1.0, 1.56, 845.0, 0.025, 2700.0, 2200.0)
@@ -27,11 +37,19 @@ WEIGHTS_TF32 = Engine("convolution weights tf32", MEDIUM, 0.64, 41.0, 43.0, 1.0,
 # Kernels of older GPUs, for channels that must be padded.
 PADDED = Engine("convolution padded", SMALL, 0.38, 0.0, 32.0, 1.0, 0.0, 300.0, 0.03, 1000.0, 2200.0)
 PADDED_WEIGHTS = replace(PADDED, name="convolution weights padded", rate=0.80, split_ns=3700.0)
+# Sums over pixels whose items are loaded one by one run at half the rate.
+SINGLE_WEIGHTS = replace(SINGLE_ITEMS, name="convolution weights single items", rate=0.087)
+UNALIGNED_STREAM = 0.62  # of what passes otherwise, where rows do not begin at 16 bytes
+CONVERTED_PIXELS = 200  # smaller images are converted instead
 VECTOR = replace(VECTOR_F32, name="convolution f32")
-VECTOR_RATE = {"fwd": 0.75, "dgrad": 0.6, "wgrad": 0.35}  # of a plain product's
-# 3x3 filters over many channels: Winograd's and Fourier transforms save products.
-TRANSFORMED_RATE = {"fwd": 1.3, "dgrad": 1.6, "wgrad": 2.2}
-TRANSFORMED_CHANNELS = 128
+VECTOR_FORWARD = replace(VECTOR_F32, name="convolution forward f32", least_k=NEVER_SPLIT)
+VECTOR_RATE = {"fwd": 0.75, "dgrad": 0.7, "wgrad": 0.56}  # of a plain product's
+VECTOR_POINTWISE = {"fwd": 0.86, "dgrad": 0.62, "wgrad": 0.35}
+VECTOR_STRIDED = 1.5  # the gradient of the data, with a stride
+# Gradients of images of few channels: a kernel of its own that multiplies at this share of the vector units' rate.
+FEW_DATA, FEW_DATA_RATE = 4, 0.2
+# Strided first layers, of channels last: share of that rate for nine taps.
+FIRST_RATE, FIRST_TAPS = 0.39, 49
 
 STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses are looked up
 # Small groups multiplied together: time over that of a full tile, with up to NARROW_GROUP channels and with more.
@@ -63,6 +81,10 @@ FEW_CHANNELS_FIRST = 2.6  # their rate where data are channels first, over that 
 
 
 GROUPED_DIRECT = "convolution in groups, without tensor cores"
+GROUPED_SERIAL = "convolution in groups, one by one"
+FEW_IMAGES = 4
+TOGETHER = {"f16": 64, "bf16": 64, "tf32": 48}
+"""Channels of a group up to which groups are convolved together, by dtype."""
 GROUPED_SLOW = "convolution in groups, padded"
 FEWEST_OF_GROUP, MOST_OF_GROUP = 4, 128
 """Channels of a group for which cuDNN has kernels that take all groups at once."""
@@ -110,14 +132,60 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
     flops = 2.0 * groups * outer * pixels_out * inner * taps
     if groups > 1 and inner == 1 and outer == 1:
         return _depthwise(gpu, what, flops)
+    if one_by_one(what):
+        return _one_by_one(gpu, what)
     if in_padded_groups(what):
         return _padded_groups(gpu, what, flops)
     if rate := _direct_rate(what, inner):
         vectors = gpu.peak_flops("f32") * gpu.achieved.vector_fraction * rate * 1e-9
-        return both(
-            gpu, lambda machine: flops / vectors * gpu.sm_count / machine.sms, flops, model=GROUPED_DIRECT, peak="f32"
-        )
+        model = GROUPED_DIRECT if what.groups > 1 else f"convolution {what.dtype}"
+        return both(gpu, lambda machine: flops / vectors * gpu.sm_count / machine.sms, flops, model=model, peak="f32")
+    if what.dtype == "f32" and (transformed := _transformed(gpu, what, flops)):
+        return transformed
     return _implicit(gpu, what, flops)
+
+
+def one_by_one(what: Conv) -> bool:
+    """Are the groups convolved one after the other? They are where cuDNN has no kernel that takes all at once."""
+    if what.groups == 1 or what.w[1] == 1 or prod(what.w[2:]) >= DIRECT_TAPS:
+        return False
+    if what.dtype in ("f16", "bf16") and what.x[0] > FEW_IMAGES:
+        return False  # likewise, but cutting groups out takes longer than convolving them: `_padded_groups` was fitted
+    return max(what.w[0] // what.groups, what.w[1]) > TOGETHER.get(what.dtype, 0)
+
+
+def _one_by_one(gpu: Gpu, what: Conv) -> Estimate:
+    """Of channels last, a group is cut out of its operands, and the result is put in."""
+    groups = what.groups
+    n, c = what.x[0], what.w[1]
+    k = what.w[0] // groups
+    single = replace(what, x=(n, c, *what.x[2:]), w=(k, *what.w[1:]), y=(n, k, *what.y[2:]), groups=1)
+    one = conv(gpu, single)
+    nbytes = dtype_nbytes(what.dtype) * (prod(single.x) + prod(single.y))
+    floor = gpu.achieved.kernel_floor_ns
+
+    def cut_ns(machine: Machine) -> float:
+        return 2 * floor + 2 * machine.memory_ns(nbytes) / STREAM if what.layout == "nhwc" else 0.0
+
+    alone, beside = cut_ns(Machine.alone(gpu)), cut_ns(Machine.beside_nccl(gpu))
+    return replace(
+        one,
+        solo_ns=groups * (one.solo_ns + alone),
+        contended_ns=groups * (one.contended_ns + beside),
+        flops=groups * one.flops,
+        kernels=groups * one.kernels,
+        nbytes=groups * one.nbytes,
+        model=GROUPED_SERIAL,
+    )
+
+
+def _transformed(gpu: Gpu, what: Conv, flops: float) -> Estimate | None:
+    """Without tensor cores, where cuDNN multiplies less by a transform."""
+    ns = winograd_ns if winograds(what) else fourier_ns if in_fourier_space(what) else None
+    if not ns:
+        return None
+    nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
+    return both(gpu, lambda machine: ns(machine, what), flops, model="convolution f32", kernels=4, nbytes=nbytes)
 
 
 def in_padded_groups(what: Conv) -> bool:
@@ -154,7 +222,16 @@ def _padded(channels: int) -> int:
 
 
 def _direct_rate(what: Conv, inner: int) -> float:
-    """Share of the vector units' rate; 0: tensor cores are used."""
+    """Share of the vector units' rate; 0: the products of an implicit matrix product."""
+    if what.groups == 1 and inner <= FEW_DATA and len(what.w) == 4:
+        if what.dtype in ("f32", "tf32") and what.direction == "dgrad":
+            return FEW_DATA_RATE
+        half, taps = what.dtype in ("f16", "bf16"), prod(what.w[2:])
+        if half and what.direction == "fwd" and taps == THREE_BY_THREE and what.layout == "nchw":
+            return FEW_DATA_RATE
+        strided = min(what.stride) > 1 and THREE_BY_THREE <= taps <= FIRST_TAPS and what.layout != "nchw"
+        if half and what.direction == "fwd" and strided:
+            return FIRST_RATE * taps / THREE_BY_THREE  # tensor cores: as many outputs whatever the taps
     if what.groups <= 1 or what.dtype not in ("f16", "bf16", "tf32"):
         return 0.0
     if prod(what.w[2:]) >= DIRECT_TAPS:
@@ -173,7 +250,8 @@ def _depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
     def ns(machine: Machine) -> float:
         per_output = DEPTHWISE_OUTPUT[what.direction] + DEPTHWISE_TAP[what.direction] * taps
-        per_output *= DEPTHWISE_DTYPE.get(what.dtype, 1.0)
+        if what.dtype != "f16" or what.groups % FEWEST_CHANNELS == 0:  # else the kernel for any type
+            per_output *= DEPTHWISE_DTYPE.get(what.dtype, 1.0)
         if what.direction == "wgrad" and what.dtype in ("f32", "tf32") and taps > WIDE_TAPS:
             per_output = DEPTHWISE_WIDE * taps
         work = overlapped(machine.memory_ns(nbytes) / STREAM, machine.issue_ns(per_output * outputs))
@@ -194,14 +272,19 @@ def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     groups = max(what.groups, 1)
     outer, inner = what.w[0] // groups, what.w[1]
     # Channels-first, a 1x1 filter is a batch of products with the pixels of an image as columns.
-    per_image = pointwise and what.layout == "nchw" and pixels % vector == 0 and groups == 1
+    single = _by_images(what, pixels, vector) if pointwise and what.layout == "nchw" and groups == 1 else None
+    per_image = single is not None
     small = groups > 1 and GROUP_CHANNELS % max(outer, inner, 1) == 0
-    padded = tensor and not per_image and not small and (inner % vector != 0 or outer % vector != 0)
+    rows = pointwise and what.layout == "nhwc" and groups == 1 and tensor
+    padded = tensor and not per_image and not small and not rows and (inner % vector != 0 or outer % vector != 0)
     convert = tensor and what.layout == "nchw" and not per_image
     size = _product(what, vector if padded else 1)
     engine, dtype = _engine(what, padded=padded, pointwise=pointwise)
+    engine = single or (_by_rows(what) if rows and what.dtype != "tf32" else engine)
     touched = min(prod(what.x), prod(what.y) // max(what.y[1], 1) * what.x[1] * prod(what.w[2:]))
     nbytes = item * (touched + prod(what.w) + prod(what.y)) / STREAM
+    if rows and what.direction != "wgrad" and engine in (UNALIGNED, SINGLE_ITEMS):
+        nbytes /= UNALIGNED_STREAM
     around = [one for one in (what.x, what.y, what.w) if convert or (padded and one[1] % vector)]
     slower = _slower(what)
     least = item * (min(prod(what.x), touched) + prod(what.w) + prod(what.y))
@@ -209,6 +292,10 @@ def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     def ns(machine: Machine) -> float:
         if per_image and what.direction != "wgrad":
             main = product_ns(machine, engine, dtype, size.m, pixels, size.k, what.x[0], nbytes=nbytes)
+        elif engine is SINGLE_WEIGHTS:
+            sums = what.x[0] * size.m * size.n * PARTIAL_NBYTES
+            main = product_ns(machine, engine, dtype, size.m, size.n, pixels, what.x[0], nbytes=nbytes)
+            main += machine.gpu.achieved.kernel_floor_ns + sums / machine.l2_gb_per_s
         else:
             main = product_ns(machine, engine, dtype, size.m, size.n, size.k, size.groups, nbytes=nbytes)
         return main * slower + sum(_converted_ns(machine, shape, item, vector if padded else 0) for shape in around)
@@ -216,11 +303,34 @@ def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=1 + len(around), nbytes=least, peak=dtype)
 
 
+def _by_images(what: Conv, pixels: int, vector: int) -> Engine | None:
+    """What multiplies the images of a 1x1 filter one by one where their pixels are rows; None: they are converted.
+
+    Rows that do not begin at 16 bytes: cuDNN has kernels that load pairs of items for forward, single items for
+    backward (`cutlass_80_..._align2`, `cutlass_75_..._align1`).
+    """
+    if pixels % vector == 0:
+        return _engine(what, padded=False, pointwise=True)[0]
+    if what.dtype not in ("f16", "bf16"):
+        return None
+    if pixels % 2 == 0:
+        return UNALIGNED if what.direction == "fwd" else None
+    weights = SINGLE_WEIGHTS if pixels > CONVERTED_PIXELS else None
+    return {"fwd": None, "dgrad": SINGLE_ITEMS, "wgrad": weights}[what.direction]
+
+
+def _by_rows(what: Conv) -> Engine:
+    """What multiplies a 1x1 filter where channels are rows: products of matrices, aligned or not."""
+    channels = gcd(what.w[0], what.w[1])
+    return engine_of(what.dtype, row_nbytes=channels * dtype_nbytes(what.dtype))[0]
+
+
 def _slower(what: Conv) -> float:
     """Time over that of a product of the same size."""
     if what.dtype not in ("f16", "bf16", "tf32"):
-        transformed = prod(what.w[2:]) >= 9 and min(what.w[0], what.w[1]) >= TRANSFORMED_CHANNELS
-        return 1 / (TRANSFORMED_RATE if transformed else VECTOR_RATE)[what.direction]
+        rates = VECTOR_RATE if prod(what.w[2:]) > 1 else VECTOR_POINTWISE
+        apart = what.direction == "dgrad" and prod(what.stride or (1,)) > 1 and prod(what.w[2:]) > 1
+        return (VECTOR_STRIDED if apart else 1.0) / rates[what.direction]
     strided = what.direction == "dgrad" and prod(what.stride or (1,)) > 1
     channels = min(what.w[0], what.w[1] * max(what.groups, 1))
     empty = max(GROUP_CHANNELS / max(channels, FEWEST_CHANNELS), 1.0) if prod(what.w[2:]) > 1 else 1.0
@@ -240,7 +350,7 @@ def _engine(what: Conv, *, padded: bool, pointwise: bool) -> tuple[Engine, str]:
     if what.dtype == "tf32":
         return (plain if pointwise and not weights else WEIGHTS_TF32 if weights else IMPLICIT_TF32), dtype
     if what.dtype not in ("f16", "bf16"):
-        return (VECTOR if what.dtype == "f32" else plain), dtype
+        return ((VECTOR_FORWARD if what.direction == "fwd" else VECTOR) if what.dtype == "f32" else plain), dtype
     if padded:
         return (PADDED_WEIGHTS if weights else PADDED), dtype
     if pointwise:

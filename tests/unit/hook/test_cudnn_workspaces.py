@@ -23,21 +23,34 @@ RNNS = [
 ]
 
 
+# The same with dropout, on an H100: docs/data/convolutions-h100.jsonl.gz.
+DROPPED = [
+    ((LSTM, STANDARD, F32, 650, 650, 2, 1, 32, 35), (65865728, 32123264)),
+    ((LSTM, STANDARD, BF16, 384, 384, 2, 2, 96, 64), (119669760, 104988928)),
+    ((GRU, STANDARD, F32, 256, 768, 2, 1, 64, 100), (147194624, 256205056)),
+    ((GRU, STANDARD, F32, 768, 768, 2, 1, 16, 100), (75071872, 64051456)),
+]
+
+
 def made(c, name):
     out = ctypes.c_void_p()
     assert getattr(c, f"cudnnCreate{name}")(ctypes.byref(out)) == 0
     return out
 
 
-@pytest.mark.parametrize(("problem", "measured"), RNNS)
-def test_a_recurrent_network_takes_what_was_measured(running, problem, measured):
+@pytest.mark.parametrize(
+    ("problem", "measured", "probability"), [(*one, 0.0) for one in RNNS] + [(*one, 0.1) for one in DROPPED]
+)
+def test_a_recurrent_network_takes_what_was_measured(running, problem, measured, probability):
     mode, algorithm, dtype, inputs, hidden, layers, directions, batch, steps = problem
 
     def program(rank):
         c = rank.c
         handle, net, data = made(c, ""), made(c, "RNNDescriptor"), made(c, "RNNDataDescriptor")
+        dropout = made(c, "DropoutDescriptor")
+        assert not c.cudnnSetDropoutDescriptor(dropout, handle, ctypes.c_float(probability), None, 0, 0)
         assert not c.cudnnSetRNNDescriptor_v8(
-            net, algorithm, mode, 2, directions - 1, 0, dtype, 0, 1, inputs, hidden, hidden, layers, None, 0
+            net, algorithm, mode, 2, directions - 1, 0, dtype, 0, 1, inputs, hidden, hidden, layers, dropout, 0
         )
         assert not c.cudnnSetRNNDataDescriptor(data, dtype, 0, steps, batch, inputs, None, None)
         work, reserve = ctypes.c_size_t(), ctypes.c_size_t()

@@ -131,6 +131,43 @@ def test_which_gradient_of_a_convolution(kernel: str, direction: str) -> None:
     assert signature_of_conv(op, kernel).direction == direction
 
 
+@pytest.mark.parametrize(
+    ("kernel", "direction"),
+    [
+        ("nvjet_sm90_hsh_320x64_64x4_2x1_v_ssched_bz_NTT", "dgrad"),
+        ("nvjet_sm90_hss_64x128_64x8_1x2_h_bz_TNN", "wgrad"),
+        ("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nt_align1>(Params)", "dgrad"),
+        ("void cutlass::Kernel2<cutlass_75_tensorop_s1688gemm_bf16_256x128_tn_align1>(Params)", "wgrad"),
+    ],
+)
+def test_which_gradient_of_images_channels_first(kernel: str, direction: str) -> None:
+    dims = [[8, 64, 56, 56], [8, 256, 56, 56], [64, 256, 1, 1], [], [], [], [], [], [], [], []]
+    strides = [[200704, 3136, 56, 1], [802816, 3136, 56, 1], [256, 1, 1, 1]]
+    concrete = ["", "", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", ""]
+    op = convolution("aten::convolution_backward", dims, concrete, strides)
+    assert signature_of_conv(op, kernel).direction == direction
+
+
+@pytest.mark.parametrize(
+    ("kernel", "direction"), [("fft2d_r2c_32x32<float>", "dgrad"), ("winogradWgradData4x4", "wgrad")]
+)
+def test_transforms_are_those_of_f32(kernel: str, direction: str) -> None:
+    dims = [[8, 64, 56, 56], [8, 64, 56, 56], [64, 64, 3, 3], [], [], [], [], [], [], [], []]
+    concrete = ["", "", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", ""]
+    op = convolution("aten::convolution_backward", dims, concrete)
+    op["args"]["Input type"] = ["float"] * 3
+    what = signature_of_conv(op, kernel)
+    assert (what.direction, what.dtype) == (direction, "f32")
+
+
+@pytest.mark.parametrize(("allowed", "dtype"), [("True", "tf32"), ("False", "f32")])
+def test_forward_says_whether_tensor_cores_may_round(allowed: str, dtype: str) -> None:
+    concrete = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", allowed]
+    op = convolution("aten::cudnn_convolution", [[8, 64, 56, 56], [64, 64, 3, 3], *([[]] * 7)], concrete)
+    op["args"]["Input type"] = ["float"] * 2
+    assert signature_of_conv(op, "any").dtype == dtype
+
+
 def convolution(name: str, dims: list[Any], concrete: list[str], strides: list[Any] | None = None) -> dict[str, Any]:
     arguments = {"External id": 1, "Input Dims": dims, "Input type": ["c10::BFloat16"] * 3, "Concrete Inputs": concrete}
     return {"name": name, "args": arguments | ({"Input Strides": strides} if strides else {})}
