@@ -3,8 +3,8 @@
  *
  * Workspaces matter because PyTorch allocates them from its caching allocator. How much cuDNN needs depends on the
  * kernel that it chooses. The rules below are read off 1,383 calls on an H200 (cuDNN of PyTorch 2.11). What they leave
- * out: kernels that need a few hundred bytes, forward kernels that split their sum, fast Fourier transforms, and
- * Winograd's transform in other directions.
+ * out: kernels that need a few hundred bytes, forward kernels that split their sum, and transforms in other directions
+ * than Winograd's of weights' gradients and Fourier's of data gradients.
  */
 #include "core/config.h"
 #include "core/hash.h"
@@ -176,6 +176,24 @@ static size_t winograd_nbytes(const conv_problem *p, const shape *s) {
     return TRANSFORMED * 4 * (tiles * (s->c + s->k) + s->c * s->k);
 }
 
+/* Some 3x3 data gradients go through Fourier's transform, in tiles of 32 x 32 of which 30 x 30 are kept: 32 x 17
+ * complex values of each filter, and of each channel of a place in all images, twice where there are several places.
+ * Which do is not documented: the rule is in_fourier_space of profiles/models/products/transforms.py. */
+static size_t fourier_nbytes(const conv_problem *p, const shape *s) {
+    enum { SPECTRUM = 32 * 17 * 8, KEPT = 30, FEW_SPECTRA = 23552, LEAST_PIXELS = 12672, FEWER_PIXELS = 7296 };
+    enum { MANY_PIXELS = 139264, LEAST_SIDE = 21, MOST_SIDE = 84, DEEP = 80, SEVERAL_IMAGES = 16, MIN_CHANNELS = 16 };
+    if (p->direction != PH_CONV_DGRAD || p->nhwc || p->nspatial != 2 || p->w[2] != 3 || p->w[3] != 3 || !s->stride1 ||
+        p->dilation[0] != 1 || s->groups != 1 || s->c < MIN_CHANNELS || s->k < MIN_CHANNELS)
+        return 0;
+    size_t images = (size_t)p->x[0], side = (size_t)(p->x[2] > p->x[3] ? p->x[2] : p->x[3]);
+    size_t pixels = images * (size_t)p->x[2] * (size_t)p->x[3];
+    bool chosen =
+        s->k > s->c ? pixels > MANY_PIXELS && images >= SEVERAL_IMAGES : pixels > LEAST_PIXELS && side <= MOST_SIDE;
+    if (s->k * s->c <= FEW_SPECTRA)
+        chosen = (pixels > LEAST_PIXELS && side > LEAST_SIDE) || (pixels > FEWER_PIXELS && s->c > DEEP && s->k <= s->c);
+    return chosen ? SPECTRUM * (s->c * s->k + images * (s->c + s->k) * (side > KEPT ? 2 : 1)) : 0;
+}
+
 /* Tensor cores want channels last, in groups of 16 bytes. What comes otherwise is copied into the workspace. */
 static size_t channels_last_nbytes(const conv_problem *p, const shape *s) {
     bool wgrad = p->direction == PH_CONV_WGRAD;
@@ -214,6 +232,6 @@ size_t conv_workspace(const conv_problem *p) {
     shape s = shape_of(p);
     bool depthwise = s.groups > 1 && s.groups == s.c;
     if (ph_cfg.cc_major < 8 || depthwise || (!s.half && p->dtype != CUDNN_DTYPE_F32)) return 0;
-    if (!s.half && !p->tf32) return winograd_nbytes(p, &s);
+    if (!s.half && !p->tf32) return winograd_nbytes(p, &s) + fourier_nbytes(p, &s); /* of one direction each */
     return p->nhwc ? channels_last_nbytes(p, &s) : channels_first_nbytes(p, &s);
 }
