@@ -64,6 +64,7 @@ def make(folder: Path) -> None:
     write_texts(folder / "documents")
     write_chats(folder / "chat")
     write_chat_model(folder / "chat_model")
+    write_recipe(folder / "axolotl.yml")
     write_digits(folder.parent / "data")
     write_words(folder / "words")
     write_from_the_hub(folder)
@@ -230,6 +231,32 @@ def write_chat_model(folder: Path) -> None:
         pad_token_id=1,
     )
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+
+
+def write_recipe(path: Path) -> None:
+    """axolotl's: the chat model learns the chats, packed."""
+    recipe = {
+        "base_model": "chat_model",
+        "datasets": [{"path": "chat/sft/train.jsonl", "ds_type": "json", "type": "chat_template"}],
+        "dataset_prepared_path": "prepared",
+        "output_dir": "out",
+        "sequence_len": 512,
+        "sample_packing": True,
+        "gradient_accumulation_steps": 1,
+        "micro_batch_size": 2,
+        "max_steps": 6,
+        "optimizer": "adamw_torch_fused",
+        "lr_scheduler": "cosine",
+        "learning_rate": 2e-4,
+        "lora_r": 16,
+        "lora_alpha": 32,
+        "lora_target_linear": True,
+        "bf16": True,
+        "attn_implementation": "sdpa",
+        "logging_steps": 1,
+        "save_strategy": "no",
+    }
+    path.write_text(json.dumps(recipe))  # JSON is YAML, too
 
 
 def write_digits(folder: Path) -> None:

@@ -174,7 +174,22 @@ DEEPSPEED = Framework(
     "45b4b715",
     environment=OFFLINE,
 )
+AXOLOTL = Framework(
+    "axolotl",
+    ("axolotl", "transformers", "peft", "bitsandbytes", "liger-kernel"),
+    ("axolotl",),
+    ("-m", "axolotl.cli.train", "axolotl.yml"),
+    environment=(*OFFLINE, ("AXOLOTL_DO_NOT_TRACK", "1")),
+)
+UNSLOTH = Framework(
+    "Unsloth",
+    ("unsloth", "transformers", "trl"),
+    ("unsloth", "trl"),
+    ("unsloth_lora.py",),
+    environment=(*OFFLINE, ("UNSLOTH_DISABLE_STATISTICS", "1")),
+)
 NO_TORCHAUDIO = "it imports torchaudio, whose newest version on PyPI, 2.11.0, refuses PyTorch 2.15"
+TRITON = (r"Triton [0-9.]+ has no triton\.runtime\.build",)
 TRL_FLAGS = (
     *("--model_name_or_path", "chat_model", "--max_steps", "4", "--logging_steps", "1", "--output_dir", "out"),
     *("--per_device_train_batch_size", "4", "--report_to", "none", "--bf16", "True"),
@@ -217,6 +232,12 @@ JOBS = (
     Job(LLAMA_FACTORY, "llama-factory-full", "supervised fine-tuning, ZeRO 3",
         ("examples/train_full/qwen3_full_sft.yaml", *FACTORY_FLAGS), shows=("100%.* 4/4",), steps=4, warns=UPDATED,
         modules=("deepspeed",), fails=NO_TORCHAUDIO),
+    Job(AXOLOTL, "axolotl-lora", "LoRA, packed", ("--adapter", "lora", "--gradient-checkpointing", "True"),
+        shows=("trainable params", "100%.* 6/6"), steps=6, warns=(*UPDATED, *TRITON)),
+    Job(AXOLOTL, "axolotl-qlora", "QLoRA: 4 bits", ("--adapter", "qlora", "--load-in-4bit", "True"),
+        shows=("trainable params", "100%.* 6/6"), steps=6, warns=(*UPDATED, *TRITON), modules=("bitsandbytes",)),
+    Job(UNSLOTH, "unsloth-lora", "LoRA, its own kernels and recomputation", ranks=1,
+        shows=("Unsloth", "100%.* 6/6"), steps=6, warns=(*UPDATED, *TRITON)),
     Job(ACCELERATE, "accelerate-nlp", "BERT on pairs of sentences, DDP, bf16",
         ("examples/nlp_example.py", "--mixed_precision", "bf16"), shows=("epoch 2: {'accuracy'",), steps=24,
         warns=(*CHOSEN, "decides by a value that is not computed")),
@@ -230,7 +251,7 @@ JOBS = (
     Job(TORCHTUNE, "torchtune-full", "full fine-tuning, FSDP2, a compiled FlexAttention", options=("--steps", "4"),
         shows=("Loss: 0.0",), steps=4),
     Job(TORCHREC, "torchrec-dlrm", "DLRM, sharded tables of 26 x 2**20 rows, all-to-all", options=("--steps", "4"),
-        shows=("0/1000",), steps=4, warns=(r"Triton [0-9.]+ has no triton\.runtime\.build",)),
+        shows=("0/1000",), steps=4, warns=TRITON),
     Job(DEEPSPEED, "deepspeed-examples-autotp", "AutoTP 2 with ZeRO 2 over 4 ranks",
         ("training/tensor_parallel/basic_example/autotp_example.py", "--model_name", "chat_model", "--tp_size", "2",
          "--dp_size", "2", "--num_steps", "4", "--seq_length", "256"), ranks=4, steps=4),
