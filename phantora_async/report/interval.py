@@ -39,7 +39,7 @@ SLOWEST = 0.15
 """What waiting for the slowest of four ranks adds to host-bound steps: their work differs at random (docs/host.md)."""
 
 
-CALIBRATION = {"gpu": 1.59, "host": 0.82, "both": 0.82}
+CALIBRATION = {"gpu": 1.32, "host": 0.89, "both": 0.89}
 """By what decides the step time: the factor that docs/accuracy.md asks for. Without it, ranges that the host may decide
 held 96 % of single real runs."""
 WORKING = 0.5

@@ -60,7 +60,7 @@ def _family(name: str, jobs: int, rows: Sequence[KeptRow]) -> str:
         many,
         f"{_mean(errors):.1%}",
         f"{max(errors):.1%}",
-        f"{sum(held)} of {len(held)}",
+        f"{sum(held)}/{len(held)}",
         f"{_mean(widths):.0%}",
         f"{_mean(memory):.2%}, {max(memory):.2%}" if memory else "",
     ]

@@ -85,7 +85,7 @@ def test_all_runs_the_book_keeps_rows_and_writes_the_pages(tmp_path: Path, monke
     (row,) = kept_rows.read(tmp_path / "rows.jsonl").values()
     assert (row.simulated, row.low, row.fitted, row.torch) == (0.12, pytest.approx(0.1), False, "2.11.0")
     text = (tmp_path / "page.md").read_text()
-    assert "| plain (h200) | 1 | 20.0% | 20.0% | 1 of 1 | 33% |" in text
+    assert "| plain (h200) | 1 | 20.0% | 20.0% | 1/1 | 33% |" in text
     assert "Measured and not run: 1 (details.md says why)." in text
     details = (tmp_path / "details.md").read_text()
     assert "- a slow host: a +20.0%\n" in details
