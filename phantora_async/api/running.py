@@ -198,17 +198,20 @@ class _Child:
                     pipe.close()
 
     def _copy_all(self, sources: selectors.BaseSelector) -> None:
-        """Until all pipes are closed."""
-        while sources.get_map():
+        """Until all pipes are closed. A signal may come between any two instructions, so all of it is tried again."""
+        while True:
             try:
-                for key, _ in sources.select():
-                    data = os.read(key.fd, CHUNK_NBYTES)
-                    if data:
-                        key.data(data)
-                    else:
-                        sources.unregister(key.fileobj)
+                while sources.get_map():
+                    for key, _ in sources.select():
+                        data = os.read(key.fd, CHUNK_NBYTES)
+                        if data:
+                            key.data(data)
+                        else:
+                            sources.unregister(key.fileobj)
             except KeyboardInterrupt:
                 self.interrupt()
+            else:
+                return
 
 
 class _Copy:
