@@ -54,7 +54,7 @@ class Measurement:
     real_ns: dict[str, float] | None
     """Nanoseconds of one run, by program; None without a GPU."""
     detached_ns: dict[str, float] | None
-    """In front of a library that does nothing; None if only the GPU was asked."""
+    """In front of a library that does nothing, before and after `real_ns`; None if only the GPU was asked."""
     fast: float
     """A tenth of the rounds took less than this times the median one: how steady the host was."""
     slow: float
@@ -72,20 +72,28 @@ def measure(
     if not HOOK_LIBRARY.is_file():
         raise EnvironmentUnusable(f"the hook library {HOOK_LIBRARY} is missing", "build it: python emu/hook/build.py")
     common = ["--backend", "nccl" if gpus > 1 else "fake", "--only", ",".join(programs)]
-    timed = [*common, "--rounds", str(rounds)]
     with tempfile.TemporaryDirectory(prefix="phantora-host-") as folder:
         say("counting each program's work")
         [counted] = _run(python, ["count", *common, *_hook(folder, "modelled", like)], [_EMULATED_GPU])
-        detached: list[dict[str, Any]] = []
-        real: list[dict[str, Any]] = []
-        if not (programs and gpus):
+
+        def timed(mode: str, rounds: int, ranks: Sequence[dict[str, str]], *more: str) -> list[dict[str, Any]]:
+            return _run(python, [mode, *common, "--rounds", str(rounds), *more], ranks)
+
+        def in_front_of_nothing(rounds: int) -> list[dict[str, Any]]:
+            if programs and gpus:
+                return []
             say("timing the programs in front of a library that does nothing")
-            alone = [_EMULATED_GPU] * max(1, gpus)
-            detached = _run(python, ["detached", *timed, *_hook(folder, "none", like)], alone)
-        if gpus:
+            return timed("detached", rounds, [_EMULATED_GPU] * max(1, gpus), *_hook(folder, "none", like))
+
+        if not gpus:
+            detached, real = in_front_of_nothing(rounds), []
+        else:
+            # What the GPU's driver takes is the difference, and a host's speed may drift by a third within minutes:
+            # so one is timed before and after the other.
+            detached = in_front_of_nothing((rounds + 1) // 2)
             say(f"timing the programs on {gpus} GPU{'s' if gpus > 1 else ''}")
-            ranks = _torchrun(gpus) if gpus > 1 else [{}]
-            real = _run(python, ["real", *timed], ranks)[:1]
+            real = timed("real", rounds, _torchrun(gpus) if gpus > 1 else [{}])[:1]
+            detached += in_front_of_nothing((rounds + 1) // 2)
     times = (real or detached)[0]
     return Measurement(
         MeasuredMachine(

@@ -203,4 +203,21 @@ def test_only_the_real_programs_have_the_user_s_list_of_gpus(tmp_path: Path, mon
         f"print(json.dumps({answer!r} | {{'ns': {{'a': [1.0, 1.0]}}}}))"
     )
     measurement.measure(_program(tmp_path, body), 1, 2, KNOWN, lambda text: None)
-    assert log.read_text().split("\n")[:-1] == ["count 0", "detached 0", "real 3"]
+    assert log.read_text().split("\n")[:-1] == ["count 0", "detached 0", "real 3", "detached 0"]
+
+
+def test_a_host_that_drifts_does_not_change_what_the_driver_takes(tmp_path: Path) -> None:
+    """The programs run on the GPU between two times in front of a library that does nothing."""
+    begun = tmp_path / "begun"
+    answer = {"first": {}, "again": {}, "failed": {}, "repeats": {}, "python": "3", "torch": "2", "gpu": "H100"}
+    body = (
+        "import json, os, sys\n"
+        f"at = os.path.getsize({str(begun)!r}) if os.path.exists({str(begun)!r}) else 0\n"
+        f"open({str(begun)!r}, 'a').write('x')\n"
+        "ns = 100 + 20 * at + (50 if 'real' in sys.argv else 0)\n"  # each process runs on a slower host
+        "rounds = int(sys.argv[sys.argv.index('--rounds') + 1]) if '--rounds' in sys.argv else 1\n"
+        f"print(json.dumps({answer!r} | {{'ns': {{'a': [ns] * rounds}}}}))"
+    )
+    measured = measurement.measure(_program(tmp_path, body), 1, 7, KNOWN, lambda text: None)
+    assert measured.real_ns == {"a": 100 + 20 * 2 + 50}
+    assert measured.detached_ns == {"a": 100 + 20 * 2}
