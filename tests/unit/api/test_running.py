@@ -11,13 +11,14 @@ from phantora_async.api import running
 from phantora_async.options import RunOptions
 
 WAITS = """
-import os, signal
+import os, signal, time
 def stop(number, frame):
     open(os.environ["PLACE"] + ".stopped", "w").close()
     os._exit(0)
 signal.signal(signal.SIGINT, stop)
 open(os.environ["PLACE"], "w").close()
-signal.pause()
+while True:
+    time.sleep(0.01)
 """
 
 

@@ -268,7 +268,8 @@ def test_a_process_that_is_ended_is_told(runs: Runs, monkeypatch: pytest.MonkeyP
 
 def test_runs_at_a_time_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever ends the thread that waits for them, a signal to this process alone too."""
-    waits = 'import os, time; open(os.environ["PLACE"], "w").close(); time.sleep(1000)'
+    # Short sleeps: a signal between Python's last look and a long one would not end it.
+    waits = 'import os, time; open(os.environ["PLACE"], "w").close()\nwhile True: time.sleep(0.01)'
     monkeypatch.setattr(running, "BOOTSTRAP", waits)
     places = [tmp_path / name for name in "ab"]
     for place in places:
