@@ -41,7 +41,7 @@ SLOWEST = 0.15
 
 CALIBRATION = {"gpu": 1.32, "host": 0.89, "both": 0.89}
 """By what decides the step time: the factor that docs/accuracy.md asks for. Without it, ranges that the host may decide
-held 96 % of single real runs."""
+held 94 % of single real runs."""
 WORKING = 0.5
 """Share of the phases in which the GPU waits for a slow host that it spends working, an assumption."""
 

@@ -191,16 +191,19 @@ def test_processes_are_ranks_only_if_they_are_told_so(tmp_path: Path, monkeypatc
     assert measurement._run(program, ["real"], [{"RANK": "0"}, {"RANK": "1"}]) == [{"rank": "0"}, {"rank": "1"}]
 
 
+ANSWER = {"first": {}, "again": {}, "failed": {}, "repeats": {}, "python": "3", "torch": "2", "gpu": "H100"}
+"""What emu.hostbench says beside times."""
+
+
 def test_only_the_real_programs_have_the_user_s_list_of_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others run on one emulated GPU, number 0."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     log = tmp_path / "lists"
-    answer = {"first": {}, "again": {}, "failed": {}, "repeats": {}, "python": "3", "torch": "2", "gpu": "H100"}
     body = (
         "import json, os, sys\n"
         f"part = next(word for word in sys.argv if word in ('count', 'detached', 'real'))\n"
         f"open({str(log)!r}, 'a').write(part + ' ' + os.environ['CUDA_VISIBLE_DEVICES'] + '\\n')\n"
-        f"print(json.dumps({answer!r} | {{'ns': {{'a': [1.0, 1.0]}}}}))"
+        f"print(json.dumps({ANSWER!r} | {{'ns': {{'a': [1.0, 1.0]}}}}))"
     )
     measurement.measure(_program(tmp_path, body), 1, 2, KNOWN, lambda text: None)
     assert log.read_text().split("\n")[:-1] == ["count 0", "detached 0", "real 3", "detached 0"]
@@ -209,14 +212,13 @@ def test_only_the_real_programs_have_the_user_s_list_of_gpus(tmp_path: Path, mon
 def test_a_host_that_drifts_does_not_change_what_the_driver_takes(tmp_path: Path) -> None:
     """The programs run on the GPU between two times in front of a library that does nothing."""
     begun = tmp_path / "begun"
-    answer = {"first": {}, "again": {}, "failed": {}, "repeats": {}, "python": "3", "torch": "2", "gpu": "H100"}
     body = (
         "import json, os, sys\n"
         f"at = os.path.getsize({str(begun)!r}) if os.path.exists({str(begun)!r}) else 0\n"
         f"open({str(begun)!r}, 'a').write('x')\n"
         "ns = 100 + 20 * at + (50 if 'real' in sys.argv else 0)\n"  # each process runs on a slower host
         "rounds = int(sys.argv[sys.argv.index('--rounds') + 1]) if '--rounds' in sys.argv else 1\n"
-        f"print(json.dumps({answer!r} | {{'ns': {{'a': [ns] * rounds}}}}))"
+        f"print(json.dumps({ANSWER!r} | {{'ns': {{'a': [ns] * rounds}}}}))"
     )
     measured = measurement.measure(_program(tmp_path, body), 1, 7, KNOWN, lambda text: None)
     assert measured.real_ns == {"a": 100 + 20 * 2 + 50}

@@ -1,8 +1,12 @@
 """cuDNN's workspaces, measured on an H200 with PyTorch 2.11: what its allocator was asked for; and its launches."""
 
 import ctypes
+import itertools
 
 import pytest
+
+from profiles.models.products.transforms import in_fourier_space
+from profiles.signature import Conv
 
 F32, F16, BF16 = 0, 2, 9
 LSTM, GRU, TANH = 2, 3, 1
@@ -124,26 +128,44 @@ def tensor(c, kind, dtype, layout, dims):
     return it
 
 
+def workspace(c, direction, dtype, tf32, layout, batch, c_in, c_out, image, kernel, stride):
+    out = (image + 2 * (kernel // 2) - kernel) // stride + 1
+    x = tensor(c, "Tensor", dtype, layout, (batch, c_in, image, image))
+    w = tensor(c, "Filter", dtype, layout, (c_out, c_in, kernel, kernel))
+    y = tensor(c, "Tensor", dtype, layout, (batch, c_out, out, out))
+    how, pair = made(c, "ConvolutionDescriptor"), ctypes.c_int * 2
+    assert not c.cudnnSetConvolutionNdDescriptor(
+        how, 2, pair(kernel // 2, kernel // 2), pair(stride, stride), pair(1, 1), 1, F32
+    )
+    assert not c.cudnnSetConvolutionMathType(how, 1 if tf32 or dtype != F32 else 3)
+    order = {FORWARD: (x, w, how, y), DATA: (w, y, how, x), FILTER: (x, y, how, w)}[direction]
+    nbytes = ctypes.c_size_t()
+    ask = getattr(c, f"cudnnGetConvolution{direction}WorkspaceSize")
+    assert not ask(None, *order, 1, ctypes.byref(nbytes))
+    return nbytes.value
+
+
 @pytest.mark.parametrize(("problem", "measured"), CONVOLUTIONS)
 def test_a_convolution_takes_what_was_measured(running, problem, measured):
-    direction, dtype, tf32, layout, batch, c_in, c_out, image, kernel, stride = problem
-    out = (image + 2 * (kernel // 2) - kernel) // stride + 1
+    def program(rank):
+        assert workspace(rank.c, *problem) == pytest.approx(measured, rel=0.01, abs=1000)
+
+    running(program)
+
+
+def test_workspaces_and_prices_have_one_rule_for_fourier_s_transform(running):
+    """It stands in C, and in Python for the cost of the same call."""
+    sides, images = (7, 14, 20, 21, 22, 28, 30, 31, 56, 84, 85, 112, 224), (1, 4, 15, 16, 48, 128)
+    channels = (15, 16, 32, 64, 80, 81, 128, 256)
 
     def program(rank):
-        c = rank.c
-        x = tensor(c, "Tensor", dtype, layout, (batch, c_in, image, image))
-        w = tensor(c, "Filter", dtype, layout, (c_out, c_in, kernel, kernel))
-        y = tensor(c, "Tensor", dtype, layout, (batch, c_out, out, out))
-        how = made(c, "ConvolutionDescriptor")
-        pair = ctypes.c_int * 2
-        assert not c.cudnnSetConvolutionNdDescriptor(
-            how, 2, pair(kernel // 2, kernel // 2), pair(stride, stride), pair(1, 1), 1, F32
-        )
-        assert not c.cudnnSetConvolutionMathType(how, 1 if tf32 or dtype != F32 else 3)
-        order = {FORWARD: (x, w, how, y), DATA: (w, y, how, x), FILTER: (x, y, how, w)}[direction]
-        nbytes = ctypes.c_size_t()
-        ask = getattr(c, f"cudnnGetConvolution{direction}WorkspaceSize")
-        assert not ask(made(c, ""), *order, 1, ctypes.byref(nbytes))
-        assert nbytes.value == pytest.approx(measured, rel=0.01, abs=1000)
+        told = set()
+        for batch, c_in, c_out, side in itertools.product(images, channels, channels, sides):
+            x, w, y = (batch, c_in, side, side), (c_out, c_in, 3, 3), (batch, c_out, side, side)
+            one = Conv("dgrad", x, w, y, (1, 1), (1, 1), (1, 1), 1, "f32", "nchw", "aten::convolution_backward", ())
+            nbytes = workspace(rank.c, DATA, F32, False, NCHW, batch, c_in, c_out, side, 3, 1)
+            assert (nbytes > 0) == in_fourier_space(one), one
+            told.add(nbytes > 0)
+        assert told == {False, True}
 
     running(program)
