@@ -286,7 +286,12 @@ class Flow:
             yield from flow.decisions()
 
     def _is_zero(self, node: ast.expr) -> bool:
-        """Would it raise, because a value that nobody computed reads as 0? Not if something is added to it."""
+        """Would it raise, because a value that nobody computed reads as 0? Not if something is added to it, nor if it
+        is one of a dictionary's items and nobody knows which have it.
+        """
+        match node:
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str())) if self._keys.get(name_of(owner)) is None:
+                return False
         return self._has(node) and not isinstance(node, (ast.BinOp, ast.BoolOp, ast.IfExp))
 
     def _hands_to_lambda(self, call: ast.Call, called: ast.Lambda) -> bool:

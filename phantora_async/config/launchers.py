@@ -26,7 +26,7 @@ _PYTHON = re.compile(r"python(\d(\.\d+)?)?$")
 
 
 def check(given: RunOptions) -> None:
-    """Raises UsageError if what is to be run starts ranks itself, or is the interpreter."""
+    """Raises UsageError if what is to be run starts ranks itself, or is the interpreter or another command."""
     script = os.fspath(given.script)
     words = [script, *given.arguments]
     if given.module:
@@ -51,6 +51,8 @@ def check(given: RunOptions) -> None:
             f"{script} is the interpreter, not a script",
             f"{_command(given, rest or ['train.py'])} (--python names an interpreter)",
         )
+    if not Path(script).exists() and shutil.which(script):
+        raise UsageError(f"{script} is a command, not a script", _with_launcher(given, words))
 
 
 _STARTS = "{} starts ranks itself: it is a launcher, not a script"

@@ -28,6 +28,7 @@ from phantora_async.options import RunOptions
         ("python3", ["-u", "t.py", "--lr", "1"], False, "phantora-async run -n 2 t.py --lr 1"),
         ("mpirun", ["-np", "4", "python", "t.py"], False, "phantora-async run -n 2 t.py"),
         ("srun", ["-N2", "./job.sh"], False, "phantora-async run -n 2 train.py"),
+        ("env", ["A=1", "trains"], False, "phantora-async run -n 2 --launcher -- env A=1 trains"),
     ],
 )  # fmt: skip
 def test_the_right_command_is_named(script: str, arguments: list[str], module: bool, hint: str) -> None:
