@@ -53,6 +53,8 @@ LEAST_UNKNOWN = 0.005
 """A smaller share of the GPU time is not worth a remark."""
 LEAST_ASSUMED = 0.02
 """A smaller share of the GPU time, assumed, is not named beside the step time."""
+LEAST_UNEVEN = 0.05
+"""By how much of the median step the mean has to differ, so that it is named, too."""
 LEAST_SHOWN = 0.0005
 """A smaller share would be printed as 0.0%."""
 Rank = Mapping[str, Any]
@@ -145,6 +147,8 @@ def _step(simulated: Mapping[str, Any]) -> str:
     else:
         median = "median of " * (step["counted"] > 1)
         text = f"a step takes {seconds(step['median_ns'])} ({median}{counted_steps(step)})"
+        if abs(step["mean_ns"] - step["median_ns"]) > LEAST_UNEVEN * step["median_ns"]:
+            text += f", {seconds(step['mean_ns'])} in the mean: {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
     if found is not None:
         text += f"; {found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
     text += _assumed(simulated["cost_sources"])

@@ -70,6 +70,15 @@ def test_assumed_work_is_named_beside_the_step_time() -> None:
     assert "is assumed" not in terminal_report(report)
 
 
+def test_uneven_steps_are_told_beside_their_median() -> None:
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    assert "in the mean" not in terminal_report(report)
+    report["simulated"]["step"] |= {"median_ns": 2000, "mean_ns": 6800, "min_ns": 1900, "max_ns": 100_000}
+    assert "a step takes 2.0 µs (median of steps 4 to 6), 6.8 µs in the mean: 1.9 µs to 100.0 µs; " in (
+        terminal_report(report)
+    )
+
+
 def test_memory_that_does_not_suffice_is_said_before_the_failure() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     report |= {"exit_code": 1, "failure": {"text": "rank 1: OutOfMemoryError"}}
