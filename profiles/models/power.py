@@ -45,6 +45,8 @@ SHORT_NS = 20_000
 """A kernel outside the tensor cores that is shorter draws less in proportion: it does not fill the GPU all the time."""
 CLOCKED_ATTENTION = 1.5
 CLOCKED_NORM = 0.4
+CLOCKED_ADAM, CLOCKED_ADAM_HALF = 0.1, 0.45
+"""Adam and AdamW as one kernel, of 32 and of 16-bit numbers: half the bytes for the same instructions."""
 COOL, HOT, HOTTEST = 600.0, 1800.0, 0.03
 """Arithmetic intensities of products, and how much longer those at HOT take inside a job."""
 HOTTER_PER_DEPTH = 0.0006
@@ -84,8 +86,7 @@ def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
     if found.peak in ("", "f32", "f64"):
         busy_w = gpu.power.product_w * _outside_tensor_cores(what, found)
         drawn_w = gpu.power.idle_w + max(busy_w - gpu.power.idle_w, 0.0) * min(found.solo_ns / SHORT_NS, 1.0)
-        clocked = CLOCKED_NORM if found.model == "layer norm" else 0.0
-        return Draw(gpu.power.hunger * drawn_w / gpu.power_limit_w, clocked)
+        return Draw(gpu.power.hunger * drawn_w / gpu.power_limit_w, _clocked(what, found))
     busy = min(found.flops / gpu.peak_flops(found.peak) * 1e9 / max(found.solo_ns, 1.0) / BUSY_TENSOR_CORES, 1.0)
     clocked = 1.0
     least, more = PRODUCTS
@@ -96,6 +97,13 @@ def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
         least, more = CONVOLUTION
     drawn_w = (least + more * busy) * gpu.power.product_w
     return Draw(gpu.power.hunger * drawn_w / gpu.power_limit_w, clocked)
+
+
+def _clocked(what: Signature, found: Estimate) -> float:
+    """Outside the tensor cores."""
+    if found.model == "optimizer" and isinstance(what, Kernel) and "Adam" in what.name:
+        return CLOCKED_ADAM_HALF if re.search("BFloat16|Half", what.name) else CLOCKED_ADAM
+    return CLOCKED_NORM if found.model == "layer norm" else 0.0
 
 
 def _outside_tensor_cores(what: Signature, found: Estimate) -> float:

@@ -29,6 +29,9 @@ SECTOR_NBYTES = 32  # what a random access takes from memory
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
 # An embedding's gradient: a block finds its segment, later where it has more threads, and adds its rows.
 SEGMENT_NS, SEGMENT_THREAD_NS, SEGMENT_ROW_NS = 950.0, 1.1, 330.0
+# Of a segment that has several parts: the first one, and each further one; a thread that numbers them.
+PART_NS, NEXT_PART_NS, NUMBERED_NS, NUMBERED_START_NS = 900.0, 145.0, 8.5, 450.0
+FEWEST_ROWS = 2  # of an embedding whose launch has one block: token types
 GATHER_START_NS = 800.0
 ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
 CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
@@ -143,8 +146,29 @@ def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> flo
         rows = elements(what.sizes[1])
         parts = blocks * threads / (ceil(what.sizes[0][-1] / WARP) * WARP)
         added = min(max(rows / max(parts - rows / SEGMENT_ROWS, 1.0), 1.0), SEGMENT_ROWS)
-    waits = blocks / at_once * (SEGMENT_NS + SEGMENT_THREAD_NS * threads + SEGMENT_ROW_NS * (added - 1))
+    parts_ns = 0.0
+    if name.base == "sum_and_scatter" and (parts := _parts(what, blocks)) > 1:
+        parts_ns = PART_NS + NEXT_PART_NS * (parts - 1)
+    waits = max(blocks / at_once, 1.0 if parts_ns else 0.0) * (
+        SEGMENT_NS + SEGMENT_THREAD_NS * threads + SEGMENT_ROW_NS * (added - 1) + parts_ns
+    )
     return max(waits, SEGMENT_NS, _dealt_out_ns(machine, what))
+
+
+def _parts(what: Kernel, segments: int) -> float:
+    """Of each of so many segments, if the indices are spread over all of them. No more than 1: there are more segments
+    than indices, of which nobody knows how many are used.
+    """
+    indices = elements(what.sizes[1]) if len(what.sizes) > 1 else 0
+    return indices / segments / SEGMENT_ROWS + 1 / 2 if indices > segments else 0.0
+
+
+def _numbered_parts(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """krn_partial_segment_offset and its like: a thread for each segment writes a number for each of its parts."""
+    blocks = prod(what.grid)
+    segments = blocks * what.block[0] if blocks > 1 else FEWEST_ROWS
+    numbered = 0.0 if "partials_per" in name.base else _parts(what, segments) * NUMBERED_NS
+    return NUMBERED_START_NS + max(_small(machine, what, name), numbered)
 
 
 def _dense_embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -245,7 +269,8 @@ RULES: tuple[tuple[str, str, Model], ...] = (
         "sorting and scanning",
         sweep,
     ),
-    (r"krn_partial|lpnorm_cleanup|unpack_cudnn|partial_segments", "embedding", _small),
+    (r"krn_partial", "embedding", _numbered_parts),
+    (r"lpnorm_cleanup|unpack_cudnn|partial_segments", "embedding", _small),
     (r"dropout", "random numbers", _dropout),
     (r"distribution_|random", "random numbers", _random),
     (r"chunk_cat|split_with_sizes", "sharded copy", _sharded_copy),

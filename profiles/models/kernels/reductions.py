@@ -11,22 +11,21 @@ import re
 from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
+from profiles.models.kernels import sums
 from profiles.models.machine import Machine, Model, overlapped
 from profiles.signature import Kernel, Shape, elements
 
-# reduce_kernel: instructions per element by operation, of one lane per result, and latencies.
-REDUCE_INSTRUCTIONS = (("ArgM|Welford|Min|Max", 38.0), ("", 18.0))
-LANE_INSTRUCTIONS = 200.0
-REDUCE_NS = 900.0  # the reduction within a block
-COLUMN_NS = 2_500.0  # the same by rows of threads
-# Across blocks: partial results to memory, a semaphore; the last block goes through what each has left of its columns.
-GLOBAL_NS, GLOBAL_BLOCK_NS = 4_000.0, 50.0
-GATHER_NS = 1_100.0  # one round of a single block that looks up targets, then their inputs
+# A block of a loss goes through its targets in rounds: loads that wait for each other, of tensors in the L2 cache or
+# not, and sectors that it asks for one by one.
+TARGET_NS, CACHED_TARGET_NS, TARGET_ITEM_NS = 1_070.0, 770.0, 0.98
+GRADIENT_NS, CACHED_GRADIENT_NS, GRADIENT_ITEM_NS = 540.0, 250.0, 1.15
 # Softmax of whole rows: its three readings hit the L2 cache while the rows in flight take less than a share of it.
-CACHED, UNCACHED = 0.5, 0.85
+CACHED, UNCACHED = 0.59, 0.66
 SOFTMAX_BLOCKS = 2  # of an SM
-# Reductions of a row and its second and third reading; for exponentials of 16-bit inputs.
-ROW_NS, EXPONENTIAL_ROW_NS = 7_000.0, 10_500.0
+ROW_NS, ROW_ITEM, ROW_ITEM_HALF, ROW_EXPONENTIAL, ROW_ADD_UP = 9_200.0, 35.6, 23.6, 1.25, 2.86
+# Softmax of a row by a warp, which pads it to a power of two: instructions a lane and an item (16 bits, others, times
+# as many with a logarithm), and how bytes and instructions join.
+WARP_FORWARD, WARP_BACKWARD = (48.0, 48.0, 28.0, 0.81, 2.5), (23.5, 35.0, 23.0, 1.24, 2.9)
 # Of shared memory and L1 together: rows in flight that take less are found there again, twice as much are not at all.
 ROW_KEPT = 0.6
 NORM_STREAM, NORM_L2 = 0.97, 0.65  # of the streaming bandwidths: a block waits for its row, then for its sums
@@ -54,30 +53,14 @@ def _item(name: KernelName) -> float:
     return item_nbytes(types[0] if types else "float")
 
 
-def _reduce(machine: Machine, what: Kernel, name: KernelName) -> float:
-    operation = name.arguments[2] if len(name.arguments) > 2 else name.text
-    item = item_nbytes(operation.split("<", 1)[-1].split(",")[0])
-    vector = integer(name.arguments[1], 1) if len(name.arguments) > 1 else 1
-    count = _count(what)
-    across_blocks = what.grid[1] > 1
-    results = what.grid[0] * (what.block[0] * vector if vector > 1 else what.block[1])
-    results = min(results, count)
-    lanes = results * (1 if vector > 1 else min(what.block[0], 32))
-    per_element = next(cost for pattern, cost in REDUCE_INSTRUCTIONS if re.search(pattern, operation))
-    issue = machine.issue_ns(per_element * count + LANE_INSTRUCTIONS * lanes)
-    memory = machine.memory_ns((count + results) * item, blocks=prod(what.grid))
-    start = REDUCE_NS + (COLUMN_NS if vector > 1 else 0.0)
-    if across_blocks:  # all threads of the last block share the blocks of one result
-        start += GLOBAL_NS + (GLOBAL_BLOCK_NS * what.grid[1] if vector > 1 else 0.0)
-    return start + overlapped(memory, issue)
+def _types(name: KernelName) -> list[str]:
+    return [one for one in name.arguments if not re.match(r"(true|false|\(|-?\d)", one)] or ["float"]
 
 
 def _passes(reads: float, writes: float, instructions: float = 10.0, start_ns: float = 0.0) -> Model:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = _count(what)
-        types = [one for one in name.arguments if not re.match(r"(true|false|\(|-?\d)", one)]
-        item = item_nbytes(types[0] if types else "float")
-        memory = machine.memory_ns(count * item * (reads + writes), blocks=prod(what.grid))
+        memory = machine.memory_ns(count * item_nbytes(_types(name)[0]) * (reads + writes), blocks=prod(what.grid))
         return start_ns + overlapped(memory, machine.issue_ns(count * instructions))
 
     return model
@@ -85,16 +68,14 @@ def _passes(reads: float, writes: float, instructions: float = 10.0, start_ns: f
 
 def _softmax_rows(machine: Machine, what: Kernel, name: KernelName) -> float:
     """Maximum, sum, output: three readings, the second and third from the L2 cache if the rows in flight fit it."""
-    count = _count(what)
-    types = [one for one in name.arguments if not re.match(r"(true|false|\(|-?\d)", one)]
-    item = item_nbytes(types[0] if types else "float")
-    rows = prod(what.grid)
+    count, rows = _count(what), prod(what.grid)
+    item = item_nbytes(_types(name)[0])
     in_flight = min(rows, machine.sms * SOFTMAX_BLOCKS) * count / rows * item / machine.gpu.memory.l2_nbytes
     hits = min(max((UNCACHED - in_flight) / (UNCACHED - CACHED), 0.0), 1.0)
-    nbytes = count * item
-    logarithm = item >= 4 or "LogSoftMax" in name.text
-    row = ROW_NS if logarithm else EXPONENTIAL_ROW_NS
-    return machine.memory_ns(nbytes * (2 + 2 * (1 - hits))) + ceil(rows / (machine.sms * SOFTMAX_BLOCKS)) * row
+    memory = machine.memory_ns(count * item * (2 + 2 * (1 - hits)))
+    exponential = 1.0 if "LogSoftMax" in name.text else ROW_EXPONENTIAL
+    work = machine.issue_ns(count * (ROW_ITEM_HALF if item < 4 else ROW_ITEM) * exponential)
+    return overlapped(memory, work + ceil(rows / (machine.sms * SOFTMAX_BLOCKS)) * ROW_NS, exponent=ROW_ADD_UP)
 
 
 def _rows(inputs: int, start_ns: float, per_row: float, per_element: float, exponent: float) -> Model:
@@ -196,10 +177,13 @@ def _channel_transform(machine: Machine, what: Kernel, name: KernelName) -> floa
     return max(whole, of_block)
 
 
-def _lookup(round_ns: float) -> Model:
+def _lookup(uncached_ns: float, cached_ns: float, item_ns: float) -> Model:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        rows = max((shape[0] for shape in what.sizes if shape), default=prod(what.block))
-        return -(-rows // (prod(what.grid) * prod(what.block))) * round_ns
+        shapes = [shape for shape in what.sizes if shape]
+        targets = elements(shapes[1]) if len(shapes) > 1 else prod(what.grid) * prod(what.block)
+        rounds = ceil(targets / (prod(what.grid) * prod(what.block)))
+        cached = _count(what) * _item(name) <= machine.gpu.memory.l2_nbytes / 2
+        return rounds * overlapped(cached_ns if cached else uncached_ns, item_ns * prod(what.block))
 
     return model
 
@@ -209,26 +193,31 @@ def _small(start_ns: float) -> Model:
     return lambda machine, what, name: start_ns
 
 
-def _warp_softmax(forward: float, backward: float) -> Model:
-    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        back = "backward" in name.base
-        half = bool(name.arguments) and item_nbytes(name.arguments[0]) < 4
-        instructions = (backward if back else forward) * (1.0 if half else 0.6)
-        return _passes(2 if back else 1, 1, instructions, 800.0)(machine, what, name)
-
-    return model
+def _warp_softmax(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """softmax_warp_forward<input, output, accumulator, exponent of the padded row, logarithm, ...>"""
+    back = "backward" in name.base
+    lane, half, whole, logarithm, add_up = WARP_BACKWARD if back else WARP_FORWARD
+    count, shape = _count(what), _largest(what)
+    item = item_nbytes(name.arguments[0] if name.arguments else "float")
+    padded = 2 ** integer(name.arguments[3], 5) if len(name.arguments) > 4 else 32
+    per_item = (half if item < 4 else whole) * (logarithm if "true" in name.arguments[4:5] else 1.0)
+    rows = count / (shape[-1] if shape else padded)
+    work = machine.issue_ns(rows * (what.block[0] * lane + padded * per_item))
+    memory = machine.memory_ns(count * item * (3 if back else 2), blocks=prod(what.grid))
+    return 1_000.0 + overlapped(memory, work, exponent=add_up)
 
 
 RULES: tuple[tuple[str, str, Model], ...] = (
-    (r"^reduce_kernel$", "reduction", _reduce),
-    (r"^cunn_SoftMaxForward$|^cunn_SpatialSoftMaxForward$", "softmax", _softmax_rows),
+    (r"^reduce_kernel$", "reduction", sums.ns),
+    (r"^cunn_SoftMaxForward$", "softmax", _softmax_rows),
+    (r"^cunn_SpatialSoftMax", "softmax", _passes(3.8, 1)),
     (r"^cunn_SoftMaxForward", "softmax", _passes(1, 1, 40.0)),
-    (r"^cunn_SoftMaxBackward$|^cunn_SpatialSoftMaxBackward$", "softmax", _passes(3.4, 1)),
-    (r"^cunn_SoftMaxBackward", "softmax", _passes(2, 1)),
-    (r"^softmax_warp", "softmax", _warp_softmax(48.0, 36.0)),
-    (r"^nll_loss_forward_reduce", "loss", _lookup(GATHER_NS)),
-    (r"^nll_loss_backward_reduce", "loss", _lookup(GATHER_NS / 2)),
-    (r"^nll_loss", "loss", _lookup(GATHER_NS)),
+    (r"^cunn_SoftMaxBackward$", "softmax", _passes(3.25, 1)),
+    (r"^cunn_SoftMaxBackward", "softmax", _passes(2.1, 1)),
+    (r"^softmax_warp", "softmax", _warp_softmax),
+    (r"^nll_loss2d_forward_size_average", "loss", _small(0.0)),
+    (r"^nll_loss\w*backward", "loss", _lookup(GRADIENT_NS, CACHED_GRADIENT_NS, GRADIENT_ITEM_NS)),
+    (r"^nll_loss", "loss", _lookup(TARGET_NS, CACHED_TARGET_NS, TARGET_ITEM_NS)),
     (r"layer_norm_grad_input|LayerNormBackward", "layer norm", _layer_norm_gradient),
     (r"layer_norm|LayerNormForward|rms_norm", "layer norm", _layer_norm),
     (r"RowwiseMoments", "group norm", _moments(59.0, 1, 2_000.0)),

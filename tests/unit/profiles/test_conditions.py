@@ -9,30 +9,15 @@ from profiles.models.dispatch import estimate
 from profiles.signature import parse
 
 GPU = profiles.load_gpu("h100")
-ADDED = (
-    "at::native::ReduceOp<float, at::native::func_wrapper_t<float, at::native::sum_functor<float, float, float>"
-    "::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int, float, 4, 4> >"
-)
 
 
 def us(signature: str) -> float:
     return estimate(GPU, parse(signature)).solo_ns / 1e3
 
 
-def column_sum_us(rows: int, columns: int, grid: str) -> float:
-    name = f"void at::native::reduce_kernel<128, 4, {ADDED}({ADDED.removesuffix(' >')})"
-    return us(f"kernel;{name};{grid};32,4,1;2064;aten::sum;[[{rows}, {columns}], [], [], []]")
-
-
 def chunk_cat_us(types: str, grid: str) -> float:
     name = f"void at::native::detail::chunk_cat_cuda_kernel<{types}>(int)"
     return us(f"kernel;{name};{grid};128,1,1;0;aten::_chunk_cat;[[4096, 4096], [4096], [], [], [2, 109056000]]")
-
-
-def test_the_last_block_goes_through_what_the_others_have_left_of_a_column() -> None:
-    """Measured: 71.6 and 17.2 us."""
-    assert column_sum_us(65536, 128, "1,1024,1") == pytest.approx(71.6, rel=0.2)
-    assert column_sum_us(768, 3072, "24,1,1") == pytest.approx(17.2, rel=0.3)
 
 
 def test_fsdp_s_packing_writes_what_its_grid_covers() -> None:
