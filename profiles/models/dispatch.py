@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiles.descriptions.gpu import Gpu
+from profiles.models.batch_norms import norm
 from profiles.models.kernels.by_name import kernel
 from profiles.models.libraries import library
 from profiles.models.limits import bounded
@@ -11,7 +12,7 @@ from profiles.models.products.attention import sdpa
 from profiles.models.products.convolution import conv
 from profiles.models.products.matrix import gemm
 from profiles.models.products.recurrent import rnn
-from profiles.models.transfers import copy, memset, norm
+from profiles.models.transfers import copy, memset
 from profiles.models.triton import triton
 from profiles.signature import Conv, Copy, Gemm, Grouped, Kernel, Library, Memset, Norm, Rnn, Sdpa, Signature, Triton
 

@@ -1,13 +1,12 @@
-"""Copies, memory fills, and cuDNN's batch norm."""
+"""Copies and memory fills."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from profiles.descriptions.gpu import Gpu
-from profiles.models.machine import Estimate, Machine, both
-from profiles.signature import Copy, Memset, Norm, dtype_nbytes
+from profiles.models.machine import Estimate, both
+from profiles.signature import Copy, Memset
 
 DEVICE_COPY_START_NS = 100.0
 PEER_START_NS = 2_000.0  # estimate: a copy engine's way to another GPU's memory
@@ -15,11 +14,6 @@ SLOW_NBYTES = 400_000  # the first bytes over PCIe go at half the rate: measured
 DEVICE_COPY_RATE = 0.93  # of a streaming kernel's bandwidth
 FILL = 0.93  # of a copy's time per byte: pure writes need no turnaround of the memory bus
 FILL_FLOOR = 0.75  # of a kernel's: the driver's own kernel has no arguments to fetch
-CUDNN_NORM_RATE = 0.75
-CUDNN_NORM_PASSES = {"fwd": 3, "bwd": 5}
-# One block's time per element of its channel, and blocks of an SM.
-CUDNN_CHANNEL_NS = {"fwd": 0.55, "bwd": 1.45}
-CUDNN_BLOCKS = 4
 
 
 def copy(gpu: Gpu, what: Copy) -> Estimate:
@@ -46,19 +40,3 @@ def memset(gpu: Gpu, what: Memset) -> Estimate:
     found = both(gpu, lambda machine: FILL * machine.memory_ns(what.nbytes), model="memory fill", nbytes=what.nbytes)
     less = gpu.achieved.kernel_floor_ns * (1 - FILL_FLOOR)
     return replace(found, solo_ns=found.solo_ns - less, contended_ns=found.contended_ns - less)
-
-
-def norm(gpu: Gpu, what: Norm) -> Estimate:
-    """cuDNN's batch norm. Forward: statistics, then the output. Backward: x and dy are read for two sums and again for
-    the gradient. Channels first, a block sums a channel, so that few channels leave SMs idle.
-    """
-    count = prod(what.x)
-    nbytes = CUDNN_NORM_PASSES[what.direction] * count * dtype_nbytes(what.dtype)
-    channels = what.x[1] if len(what.x) > 1 else 1
-    alone = count / max(channels, 1) * CUDNN_CHANNEL_NS[what.direction] if what.layout == "nchw" else 0.0
-
-    def ns(machine: Machine) -> float:
-        waves = -(-channels // (machine.sms * CUDNN_BLOCKS))
-        return max(machine.memory_ns(nbytes) / CUDNN_NORM_RATE, waves * alone)
-
-    return both(gpu, ns, model="batch norm of cuDNN", nbytes=2.0 * count * dtype_nbytes(what.dtype))

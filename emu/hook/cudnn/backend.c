@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENGINES = 2, NOTE_TENSOR_CORE = 0 };
+enum { NOTE_TENSOR_CORE = 0 };
 
 typedef struct attribute {
     int name, type;
@@ -143,7 +143,7 @@ static backend *make(int kind) {
 /* ---- what is computed on finalization ---------------------------------------------------------------------------- */
 static void finish_engine(backend *engine) {
     int32_t note = NOTE_TENSOR_CORE;
-    if (backend_int(engine, ATTR_ENGINE_INDEX, 0) == 0 && ph_cfg.cc_major >= 8)
+    if (backend_int(engine, ATTR_ENGINE_INDEX, 0) == ENGINE_TENSOR_CORES && ph_cfg.cc_major >= 8)
         set(engine, ATTR_ENGINE_NOTES, TYPE_NUMERICAL_NOTE, 1, &note);
 }
 
@@ -151,10 +151,16 @@ static const backend *graph_of_config(const backend *config) {
     return backend_child(backend_child(config, ATTR_CFG_ENGINE, 0), ATTR_ENGINE_GRAPH, 0);
 }
 
+static int64_t engines_of(const backend *graph) {
+    graph_work work;
+    graph_work_of(graph, ENGINE_LARGEST, &work);
+    return graph_engines(&work);
+}
+
 static void work_of_config(const backend *config, graph_work *work) {
-    bool tensor_cores =
-        backend_int(backend_child(config, ATTR_CFG_ENGINE, 0), ATTR_ENGINE_INDEX, 0) == 0 && ph_cfg.cc_major >= 8;
-    graph_work_of(graph_of_config(config), tensor_cores, work);
+    int64_t index = backend_int(backend_child(config, ATTR_CFG_ENGINE, 0), ATTR_ENGINE_INDEX, 0);
+    bool lacks = index == ENGINE_TENSOR_CORES && ph_cfg.cc_major < 8;
+    graph_work_of(graph_of_config(config), lacks ? ENGINE_VECTORS : (graph_engine)index, work);
 }
 
 static void finish_config(backend *config) {
@@ -166,11 +172,12 @@ static void finish_config(backend *config) {
     set(config, ATTR_CFG_SHARED_MEMORY, TYPE_INT32, 1, &shared_nbytes);
 }
 
-/* Engine 0 uses tensor cores, engine 1 does not. Programs that forbid TF32 choose engines by this note. */
+/* Programs that forbid TF32 choose engines by the note. */
 static void finish_heuristics(backend *heuristics) {
     const backend *graph = backend_child(heuristics, ATTR_HEUR_GRAPH, 0);
     backend *configs[ENGINES];
-    for (int64_t i = 0; i < ENGINES; i++) {
+    int64_t engines = engines_of(graph);
+    for (int64_t i = 0; i < engines; i++) {
         backend *engine = make(BACKEND_ENGINE);
         set(engine, ATTR_ENGINE_GRAPH, TYPE_DESCRIPTOR, 1, &graph);
         set(engine, ATTR_ENGINE_INDEX, TYPE_INT64, 1, &i);
@@ -181,8 +188,8 @@ static void finish_heuristics(backend *heuristics) {
         engine->finalized = configs[i]->finalized = true;
         release(engine);
     }
-    set(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, ENGINES, configs);
-    for (int i = 0; i < ENGINES; i++) release(configs[i]);
+    set(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, engines, configs);
+    for (int64_t i = 0; i < engines; i++) release(configs[i]);
 }
 
 static void finish_plan(backend *plan) {
@@ -193,9 +200,10 @@ static void finish_plan(backend *plan) {
 }
 
 static int finish(backend *it) {
-    int64_t engines = ENGINES;
+    int64_t engines;
     switch (it->kind) {
     case BACKEND_OPGRAPH:
+        engines = engines_of(it);
         set(it, ATTR_GRAPH_ENGINES, TYPE_INT64, 1, &engines);
         return CUDNN_OK;
     case BACKEND_ENGINEHEUR:
@@ -203,7 +211,8 @@ static int finish(backend *it) {
         finish_heuristics(it);
         return CUDNN_OK;
     case BACKEND_ENGINE:
-        if (!backend_child(it, ATTR_ENGINE_GRAPH, 0) || backend_int(it, ATTR_ENGINE_INDEX, 0) >= ENGINES)
+        if (!backend_child(it, ATTR_ENGINE_GRAPH, 0) || backend_int(it, ATTR_ENGINE_INDEX, 0) < 0 ||
+            backend_int(it, ATTR_ENGINE_INDEX, 0) >= ENGINES)
             return CUDNN_NOT_SUPPORTED;
         finish_engine(it);
         return CUDNN_OK;

@@ -100,8 +100,13 @@ enum {
 typedef struct backend backend;
 
 /* ---- graph.c ----------------------------------------------------------------------------------------------- */
+/* Engine 0 uses tensor cores, engine 1 does not. Engine 2 stands for all others that cuDNN offers for a gradient of a
+ * convolution: nothing but a program that tries all (torch.backends.cudnn.benchmark) sees what they need. */
+typedef enum graph_engine { ENGINE_TENSOR_CORES, ENGINE_VECTORS, ENGINE_LARGEST, ENGINES } graph_engine;
+
 typedef struct graph_work {
     enum { WORK_CONV, WORK_NORM, WORK_SDPA, WORK_OTHER } kind;
+    graph_engine engine;
     union {
         conv_problem conv;
         norm_problem norm;
@@ -110,8 +115,10 @@ typedef struct graph_work {
     };
 } graph_work;
 
-/* What the graph computes on an engine that uses tensor cores, or on one that does not. */
-void graph_work_of(const backend *graph, bool tensor_cores, graph_work *out);
+/* What the graph computes on that engine. */
+void graph_work_of(const backend *graph, graph_engine engine, graph_work *out);
+/* How many engines there are for it. */
+int64_t graph_engines(const graph_work *work);
 size_t graph_workspace(const graph_work *work);
 int graph_launch(void *stream, const graph_work *work);
 

@@ -81,6 +81,8 @@ void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, con
                        const cudnn_tensor *w, const cudnn_tensor *y, int nspatial, const int64_t *pad,
                        const int64_t *stride, const int64_t *dilation, bool tf32);
 size_t conv_workspace(const conv_problem *problem);
+/* Of the kernel that needs most of all that compute it; 0: not known to need more than the one that is chosen. */
+size_t conv_largest_workspace(const conv_problem *problem);
 int conv_launch(void *stream, const conv_problem *problem);
 int norm_launch(void *stream, const norm_problem *problem);
 int sdpa_launch(void *stream, const sdpa_problem *problem);

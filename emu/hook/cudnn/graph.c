@@ -163,12 +163,13 @@ static uint64_t real_nbytes(const backend *graph, int64_t nops) {
     return nbytes;
 }
 
-void graph_work_of(const backend *graph, bool tensor_cores, graph_work *out) {
+void graph_work_of(const backend *graph, graph_engine engine, graph_work *out) {
     int64_t nops = 0;
     backend_get(graph, ATTR_GRAPH_OPS, &nops);
     memset(out, 0, sizeof *out);
+    out->engine = engine;
     for (int64_t i = 0; i < nops; i++) {
-        if (convolution(operation(graph, i), tensor_cores, &out->conv)) {
+        if (convolution(operation(graph, i), engine == ENGINE_TENSOR_CORES, &out->conv)) {
             out->kind = WORK_CONV;
             return;
         }
@@ -185,10 +186,14 @@ void graph_work_of(const backend *graph, bool tensor_cores, graph_work *out) {
     out->nbytes = real_nbytes(graph, nops);
 }
 
+int64_t graph_engines(const graph_work *work) {
+    return work->kind == WORK_CONV && conv_largest_workspace(&work->conv) ? ENGINES : ENGINE_LARGEST;
+}
+
 size_t graph_workspace(const graph_work *work) {
     switch (work->kind) {
     case WORK_CONV:
-        return conv_workspace(&work->conv);
+        return work->engine == ENGINE_LARGEST ? conv_largest_workspace(&work->conv) : conv_workspace(&work->conv);
     case WORK_SDPA:
         return ph_cfg.cc_major >= 9 ? sizeof(int32_t)
                                     : 0; /* the counter from which the kernel's blocks take their tiles */
@@ -198,9 +203,11 @@ size_t graph_workspace(const graph_work *work) {
 }
 
 int graph_launch(void *stream, const graph_work *work) {
+    int status = CUDNN_OK;
     switch (work->kind) {
-    case WORK_CONV:
-        return conv_launch(stream, &work->conv);
+    case WORK_CONV: /* the one that needs most is slower: with TF32 or 16 bits it was chosen for 1 of 88 gradients */
+        if (work->engine == ENGINE_LARGEST) status = conv_launch(stream, &work->conv);
+        return status == CUDNN_OK ? conv_launch(stream, &work->conv) : status;
     case WORK_NORM:
         return norm_launch(stream, &work->norm);
     case WORK_SDPA:

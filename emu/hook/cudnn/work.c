@@ -176,11 +176,19 @@ static size_t winograd_nbytes(const conv_problem *p, const shape *s) {
     return TRANSFORMED * 4 * (tiles * (s->c + s->k) + s->c * s->k);
 }
 
-/* Some 3x3 data gradients go through Fourier's transform, in tiles of 32 x 32 of which 30 x 30 are kept: 32 x 17
- * complex values of each filter, and of each channel of a place in all images, twice where there are several places.
- * Which do is not documented: the rule is in_fourier_space of profiles/models/products/transforms.py. */
+/* Fourier's transform in tiles of 32 x 32, of which all but the filter's border are kept. */
+static size_t spectra_nbytes(const conv_problem *p, const shape *s) {
+    enum { TILE = 32, SPECTRUM = TILE * (TILE / 2 + 1) * 8 };
+    int64_t side = p->x[2] > p->x[3] ? p->x[2] : p->x[3], taps = p->w[2] > p->w[3] ? p->w[2] : p->w[3];
+    size_t places = side > TILE - taps + 1 ? 2 : 1;
+    return SPECTRUM * (s->c * s->k + (size_t)p->x[0] * (s->c + s->k) * places);
+}
+
+/* Some 3x3 data gradients go through Fourier's transform: 32 x 17 complex values of each filter, and of each channel of
+ * a place in all images, twice where there are several places. Which do is not documented: the rule is in_fourier_space
+ * of profiles/models/products/transforms.py. */
 static size_t fourier_nbytes(const conv_problem *p, const shape *s) {
-    enum { SPECTRUM = 32 * 17 * 8, KEPT = 30, FEW_SPECTRA = 23552, LEAST_PIXELS = 12672, FEWER_PIXELS = 7296 };
+    enum { FEW_SPECTRA = 23552, LEAST_PIXELS = 12672, FEWER_PIXELS = 7296 };
     enum { MANY_PIXELS = 139264, LEAST_SIDE = 21, MOST_SIDE = 84, DEEP = 80, SEVERAL_IMAGES = 16, MIN_CHANNELS = 16 };
     if (p->direction != PH_CONV_DGRAD || p->nhwc || p->nspatial != 2 || p->w[2] != 3 || p->w[3] != 3 || !s->stride1 ||
         p->dilation[0] != 1 || s->groups != 1 || s->c < MIN_CHANNELS || s->k < MIN_CHANNELS)
@@ -191,7 +199,7 @@ static size_t fourier_nbytes(const conv_problem *p, const shape *s) {
         s->k > s->c ? pixels > MANY_PIXELS && images >= SEVERAL_IMAGES : pixels > LEAST_PIXELS && side <= MOST_SIDE;
     if (s->k * s->c <= FEW_SPECTRA)
         chosen = (pixels > LEAST_PIXELS && side > LEAST_SIDE) || (pixels > FEWER_PIXELS && s->c > DEEP && s->k <= s->c);
-    return chosen ? SPECTRUM * (s->c * s->k + images * (s->c + s->k) * (side > KEPT ? 2 : 1)) : 0;
+    return chosen ? spectra_nbytes(p, s) : 0;
 }
 
 /* Tensor cores want channels last, in groups of 16 bytes. What comes otherwise is copied into the workspace. */
@@ -234,4 +242,33 @@ size_t conv_workspace(const conv_problem *p) {
     if (ph_cfg.cc_major < 8 || depthwise || (!s.half && p->dtype != CUDNN_DTYPE_F32)) return 0;
     if (!s.half && !p->tf32) return winograd_nbytes(p, &s) + fourier_nbytes(p, &s); /* of one direction each */
     return p->nhwc ? channels_last_nbytes(p, &s) : channels_first_nbytes(p, &s);
+}
+
+/* Fourier's transform of whole images for gradients of weights: two buffers of spectra, of all images or all filters.
+ */
+static size_t whole_spectra_nbytes(const conv_problem *p, const shape *s) {
+    enum { LEAST_SIDE = 16, MOST_SIDE = 256, COMPLEX_NBYTES = 8 };
+    int64_t high = p->x[2] + p->w[2] - 1, wide = p->x[3] + p->w[3] - 1, needs = high > wide ? high : wide;
+    size_t side = LEAST_SIDE, images = (size_t)p->x[0] * (s->c + s->k), filters = s->c * s->k;
+    while (side < (size_t)needs) side *= 2;
+    if (side > MOST_SIDE) return 0;
+    return 2 * side * (side / 2 + 1) * COMPLEX_NBYTES * (images > filters ? images : filters) + s->y_channel * s->k;
+}
+
+/* What torch.backends.cudnn.benchmark asks for when it tries a gradient's kernels
+ * (docs/data/convolutions-h100.jsonl.gz: the second sizes in `trials`). Channels last, those that want channels first
+ * come with copies of all tensors. Not known: forward passes, and what data gradients with a stride and the splits of
+ * 16 bits need beyond that. */
+size_t conv_largest_workspace(const conv_problem *p) {
+    shape s = shape_of(p);
+    bool wgrad = p->direction == PH_CONV_WGRAD;
+    bool transforms = p->dtype == CUDNN_DTYPE_F32 && s.stride1 && p->dilation[0] == 1;
+    if (ph_cfg.cc_major < 8 || s.groups != 1 || p->nspatial != 2 || p->direction == PH_CONV_FORWARD) return 0;
+    if (!s.half && p->dtype != CUDNN_DTYPE_F32) return 0;
+    size_t copies = tensors_nbytes(&s, s.c, s.k) + (s.taps > 1 ? filter_nbytes(&s, s.c, s.k) : 0);
+    size_t nbytes = 0;
+    if (transforms && wgrad) nbytes = whole_spectra_nbytes(p, &s);
+    if (transforms && !wgrad && s.taps > 1) nbytes = spectra_nbytes(p, &s);
+    if (wgrad ? p->nhwc && nbytes : p->nhwc || s.half) nbytes += copies;
+    return nbytes;
 }

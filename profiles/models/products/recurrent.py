@@ -8,12 +8,19 @@ directions run on streams of their own and overlap in part.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
+from profiles.models.products.convolution import WEIGHTS_TF32
 from profiles.models.products.engines import ALIGNMENT_NBYTES, engine_of
 from profiles.models.products.tiles import product_ns
+from profiles.models.products.transforms import NEVER_SPLIT
 from profiles.signature import Rnn, dtype_nbytes
 
+# Gradients of weights sum over rows: tensor cores must have TF32 operands turned first, as in convolutions. No sum is
+# split.
+SUMS_TF32 = replace(WEIGHTS_TF32, name="recurrent weights tf32", least_k=NEVER_SPLIT)
 GATES = {"lstm": 4, "gru": 3, "relu": 1, "tanh": 1}
 CELL_NS = 1_100.0  # beside the floor of a launch
 CELL_GB_PER_S = 920.0
@@ -64,6 +71,8 @@ def _layer_ns(machine: Machine, what: Rnn, gates: int, width: int, floor: float)
 
     def product(m: int, n: int, k: int) -> float:
         engine, dtype = engine_of(what.dtype, row_nbytes=k * item)
+        if what.direction == "wgrad" and what.dtype == "tf32":
+            engine = SUMS_TF32
         return floor + product_ns(machine, engine, dtype, m, n, k, nbytes=item * (m * k + k * n + m * n))
 
     if what.direction == "wgrad":

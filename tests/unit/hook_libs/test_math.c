@@ -207,6 +207,42 @@ static void convolution(int dtype, int engine) {
     execute(graph, engine);
 }
 
+/* What a program finds that tries all engines of a gradient, channels last: sizes of torch.backends.cudnn.benchmark's
+ * trials on an H100 (docs/data/convolutions-h100.jsonl.gz). */
+static void tried(int dtype, bool weights, const int64_t *x, const int64_t *w, const int64_t *y, int64_t measured) {
+    void *how = make(BACKEND_CONVOLUTION), *graph = make(BACKEND_OPGRAPH), *heuristics = make(BACKEND_ENGINEHEUR),
+         *node = make(weights ? BACKEND_OP_CONV_WGRAD : BACKEND_OP_CONV_DGRAD), *configs[ENGINES];
+    int64_t one[2] = {1, 1}, n = 2, count = 0, workspace = 0;
+    cudnnBackendSetAttribute(how, ATTR_CONV_DILATIONS, TYPE_INT64, 2, one);
+    cudnnBackendSetAttribute(how, ATTR_CONV_STRIDES, TYPE_INT64, 2, one);
+    cudnnBackendSetAttribute(how, ATTR_CONV_PRE_PADDINGS, TYPE_INT64, 2, one);
+    cudnnBackendSetAttribute(how, ATTR_CONV_SPATIAL_DIMS, TYPE_INT64, 1, &n);
+    attach(node, weights ? ATTR_WGRAD_CONV : ATTR_DGRAD_CONV, how);
+    attach(node, weights ? ATTR_WGRAD_X : ATTR_DGRAD_DX, tensor(dtype, 'x', 4, x, false));
+    attach(node, weights ? ATTR_WGRAD_DW : ATTR_DGRAD_W, tensor(dtype, 'w', 4, w, false));
+    attach(node, weights ? ATTR_WGRAD_DY : ATTR_DGRAD_DY, tensor(dtype, 'y', 4, y, false));
+    attach(graph, ATTR_GRAPH_OPS, node);
+    CHECK(cudnnBackendFinalize(graph) == 0);
+    attach(heuristics, ATTR_HEUR_GRAPH, graph);
+    CHECK(cudnnBackendFinalize(heuristics) == 0);
+    for (int i = 0; i < ENGINES; i++) configs[i] = make(BACKEND_ENGINECFG);
+    CHECK(cudnnBackendGetAttribute(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, ENGINES, &count, configs) == 0 &&
+          count == ENGINES);
+    CHECK(cudnnBackendGetAttribute(configs[ENGINE_LARGEST], ATTR_CFG_WORKSPACE, TYPE_INT64, 1, &count, &workspace) ==
+          0);
+    CHECK(workspace > measured - 1024 && workspace < measured + 1024);
+    for (int i = 0; i < ENGINES; i++) cudnnBackendDestroyDescriptor(configs[i]);
+    cudnnBackendDestroyDescriptor(heuristics);
+}
+
+static void trials(void) {
+    int64_t x[4] = {96, 256, 20, 20}, w[4] = {512, 256, 3, 3}, y[4] = {96, 512, 20, 20};
+    tried(0, true, x, w, y, 1342177296);
+    tried(0, false, x, w, y, 1013973008);
+    int64_t image[4] = {24, 128, 112, 112}, filter[4] = {128, 128, 3, 3};
+    tried(2, false, image, filter, image, 154435600);
+}
+
 static void graphs(void) {
     fake_reset();
     convolution(9, 0);
@@ -241,5 +277,6 @@ int main(void) {
     products();
     light_products();
     graphs();
+    trials();
     return 0;
 }
