@@ -5,8 +5,10 @@ MODE is
   detached   the hook library in place of CUDA, timing nothing: host time without the driver's
   count      the same, with the observers of an emulated rank: how much of each kind of work a workload is
 
-`real` and `detached` print {"ns": {workload: [one per round]}, "repeats": {workload: runs of a sample}}; `count` prints
-{"first": {workload: {kind: units}}, "again": ...}: of a sample's first run, and of each further one.
+With `--in-turns` a round begins when a line comes on stdin, and is answered by "round N": so two processes can be
+timed by turns. `real` and `detached` print {"ns": {workload: [one per round]}, "repeats": {workload: runs of a
+sample}}; `count` prints {"first": {workload: {kind: units}}, "again": ...}: of a sample's first run, and of each
+further one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .workload import WORKLOADS, Run, Workload
@@ -36,6 +38,7 @@ def main() -> None:
     parser.add_argument("--device-file", help="what it is to emulate, host_mode none or (count) modelled")
     parser.add_argument("--backend", choices=("fake", "nccl"), default="fake", help="of torch.distributed")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--in-turns", action="store_true", help="wait for a line on stdin before each round")
     parser.add_argument("--only", default="")
     parser.add_argument("--cpu-time", action="store_true", help="of all threads, where others use the machine as well")
     given = parser.parse_args()
@@ -51,7 +54,7 @@ def main() -> None:
             }
         else:
             clock = time.process_time_ns if given.cpu_time else time.perf_counter_ns
-            answer = _time(chosen, given.rounds, clock)
+            answer = _time(chosen, _rounds(given.rounds + 1, in_turns=given.in_turns), clock)
             if counter is not None:
                 answer["hook_call_ns"] = counter.call_ns()
     answer |= _machine()
@@ -130,14 +133,23 @@ def _prepared(workload: Workload) -> Run | None:
     return run
 
 
-def _time(chosen: dict[str, Run], rounds: int, clock: Callable[[], int]) -> dict[str, Any]:
-    """Nanoseconds a run, one figure a round, and how many runs make one. Workloads take turns; the GPU is idle when a
-    sample begins."""
+def _rounds(count: int, *, in_turns: bool) -> Iterator[int]:
+    for turn in range(count):
+        if in_turns:
+            sys.stdin.readline()
+        yield turn
+        if in_turns:
+            print(f"round {turn}", flush=True)
+
+
+def _time(chosen: dict[str, Run], rounds: Iterable[int], clock: Callable[[], int]) -> dict[str, Any]:
+    """Nanoseconds a run, one figure a round but for the first, and how many runs make one. Workloads take turns; the
+    GPU is idle when a sample begins."""
     import torch
 
     times: dict[str, list[int]] = {name: [] for name in chosen}
     repeats = dict.fromkeys(chosen, 1)
-    for turn in range(rounds + 1):
+    for turn in rounds:
         for name, run in chosen.items():
             torch.cuda.synchronize()
             begin = clock()

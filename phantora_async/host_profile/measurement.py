@@ -24,7 +24,7 @@ from phantora_async.errors import EnvironmentUnusable
 from profiles import HostModel, load_gpu
 
 TIMEOUT_S = 240.0
-"""Of one of the three parts of a measurement, which takes 15 to 30 s: then something hangs."""
+"""Of counting or timing, which take 15 to 40 s: then something hangs."""
 STACKS_S = 5.0
 _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables of torchrun and batch systems: only the processes that are ranks here get theirs."""
@@ -54,7 +54,7 @@ class Measurement:
     real_ns: dict[str, float] | None
     """Nanoseconds of one run, by program; None without a GPU."""
     detached_ns: dict[str, float] | None
-    """In front of a library that does nothing, before and after `real_ns`; None if only the GPU was asked."""
+    """In front of a library that does nothing, in turns with `real_ns`; None if only the GPU was asked."""
     fast: float
     """A tenth of the rounds took less than this times the median one: how steady the host was."""
     slow: float
@@ -74,26 +74,20 @@ def measure(
     common = ["--backend", "nccl" if gpus > 1 else "fake", "--only", ",".join(programs)]
     with tempfile.TemporaryDirectory(prefix="phantora-host-") as folder:
         say("counting each program's work")
-        [counted] = _run(python, ["count", *common, *_hook(folder, "modelled", like)], [_EMULATED_GPU])
-
-        def timed(mode: str, rounds: int, ranks: Sequence[dict[str, str]], *more: str) -> list[dict[str, Any]]:
-            return _run(python, [mode, *common, "--rounds", str(rounds), *more], ranks)
-
-        def in_front_of_nothing(rounds: int) -> list[dict[str, Any]]:
-            if programs and gpus:
-                return []
-            say("timing the programs in front of a library that does nothing")
-            return timed("detached", rounds, [_EMULATED_GPU] * max(1, gpus), *_hook(folder, "none", like))
-
-        if not gpus:
-            detached, real = in_front_of_nothing(rounds), []
-        else:
-            # What the GPU's driver takes is the difference, and a host's speed may drift by a third within minutes:
-            # so one is timed before and after the other.
-            detached = in_front_of_nothing((rounds + 1) // 2)
-            say(f"timing the programs on {gpus} GPU{'s' if gpus > 1 else ''}")
-            real = timed("real", rounds, _torchrun(gpus) if gpus > 1 else [{}])[:1]
-            detached += in_front_of_nothing((rounds + 1) // 2)
+        counting = _Part(["count", *common, *_hook(folder, "modelled", like)], [_EMULATED_GPU])
+        [[counted]] = _run(python, [counting])
+        timing = [*common, "--rounds", str(rounds)]
+        parts = []
+        if gpus:
+            parts.append(_Part(["real", *timing], _torchrun(gpus) if gpus > 1 else [{}]))
+        if not (programs and gpus):
+            parts.append(_Part(["detached", *timing, *_hook(folder, "none", like)], [_EMULATED_GPU] * max(1, gpus)))
+        where = [f"on {gpus} GPU{'s' if gpus > 1 else ''}"] * bool(gpus)
+        where += ["in front of a library that does nothing"] * (len(parts) > len(where))
+        say(f"timing the programs {' and '.join(where)}")
+        answers = _run(python, parts, rounds + 1)
+    real = answers[0][:1] if gpus else []
+    detached = answers[-1] if len(answers) > len(real) else []
     times = (real or detached)[0]
     return Measurement(
         MeasuredMachine(
@@ -131,45 +125,91 @@ def _torchrun(gpus: int) -> list[dict[str, str]]:
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(gpus)]
 
 
-def _run(python: Path, arguments: Sequence[str], ranks: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
-    """One process for each of the environments, all at once; their answers. Raises EnvironmentUnusable. The processes
-    have ended when it returns."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Processes of emu.hostbench that run at once."""
+
+    arguments: Sequence[str]
+    ranks: Sequence[dict[str, str]]
+    """What each has in its environment."""
+
+
+def _run(python: Path, parts: Sequence[_Part], rounds: int = 0) -> list[list[dict[str, Any]]]:
+    """One process for each rank of the parts; their answers. Several parts take turns in each of `rounds`: a host's
+    speed may drift by a third within minutes, and what the GPU's driver takes is the difference of two parts. Raises
+    EnvironmentUnusable. The processes have ended when it returns."""
     base = {name: value for name, value in os.environ.items() if name not in _OF_A_RANK}
     base |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-    command = [str(python), "-X", "faulthandler", "-c", program("hostbench.__main__"), str(EMU), *arguments]
+    command = [str(python), "-X", "faulthandler", "-c", program("hostbench.__main__"), str(EMU)]
+    by_turns = ["--in-turns"] * (len(parts) > 1)
     with contextlib.ExitStack() as stack:
-        said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]
-        errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]
-        with contextlib.ExitStack() as processes:
+        errors = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in part.ranks] for part in parts]
+        with ThreadPoolExecutor(1) as talker, contextlib.ExitStack() as processes:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
             started = [
-                processes.enter_context(child(command, kill, env=base | more, stdout=out, stderr=err))
-                for more, out, err in zip(ranks, said, errors, strict=True)
+                [
+                    processes.enter_context(
+                        child([*command, *part.arguments, *by_turns], kill, env=base | more, stderr=err, **pipes)
+                    )
+                    for more, err in zip(part.ranks, files, strict=True)
+                ]
+                for part, files in zip(parts, errors, strict=True)
             ]
-            trouble = _wait(started, TIMEOUT_S)
+            for process in (process for processes_of in started for process in processes_of):
+                stack.callback(_close, process)
+            said = talker.submit(_take_turns, started, rounds if by_turns else 0)
+            trouble = _wait(parts, started, TIMEOUT_S)
         if trouble is not None:
-            raise EnvironmentUnusable(f"emu.hostbench {arguments[0]} {trouble}", details=_last_words(errors))
-        texts = [_text(file) for file in said]
-    return [json.loads(text.splitlines()[-1]) for text in texts if text.strip()]
+            raise EnvironmentUnusable(f"emu.hostbench {trouble}", details=_last_words([e for of in errors for e in of]))
+        return [[json.loads(text.splitlines()[-1]) for text in of if text.strip()] for of in said.result()]
 
 
-def _wait(started: Sequence[subprocess.Popen[str]], limit_s: float) -> str | None:
+def _close(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(BrokenPipeError):
+            if pipe is not None:
+                pipe.close()
+
+
+def _take_turns(parts: Sequence[Sequence[subprocess.Popen[str]]], rounds: int) -> list[list[str]]:
+    """What the processes say after their rounds. One that has ended says nothing more."""
+    for turn in range(rounds):
+        for processes in parts:
+            for process in processes:
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+            for process in processes:
+                assert process.stdout is not None
+                while (line := process.stdout.readline()) and line.strip() != f"round {turn}":
+                    pass  # libraries talk, too: NCCL_DEBUG
+    return [[process.stdout.read() if process.stdout else "" for process in processes] for processes in parts]
+
+
+def _wait(parts: Sequence[_Part], started: Sequence[Sequence[subprocess.Popen[str]]], limit_s: float) -> str | None:
     """Until all have ended well, or one has failed, or the time is over: then what is wrong. A process that is out of
     time is asked for its Python stacks (faulthandler)."""
-    with ThreadPoolExecutor(len(started)) as pool:
-        waits = {pool.submit(process.wait): rank for rank, process in enumerate(started)}
+    names = {
+        process: f"{part.arguments[0]} {{}}{_which(rank, len(processes))}"
+        for part, processes in zip(parts, started, strict=True)
+        for rank, process in enumerate(processes)
+    }
+    with ThreadPoolExecutor(len(names)) as pool:
+        waits = {pool.submit(process.wait): process for process in names}
         trouble = None
         try:
             for done in as_completed(waits, limit_s):
                 if done.result() != 0:
-                    trouble = f"ended with exit code {done.result()}{_which(waits[done], len(started))}"
+                    trouble = names[waits[done]].format(f"ended with exit code {done.result()}")
                     break
         except TimeoutError:
-            late = [rank for wait, rank in waits.items() if not wait.done()]
-            trouble = f"did not end within {limit_s:.0f} s{_which(late[0], len(started)) if late else ''}"
-            for rank in late:
-                started[rank].send_signal(signal.SIGABRT)
+            late = [process for wait, process in waits.items() if not wait.done()]
+            trouble = (names[late[0]] if late else "{}").format(f"did not end within {limit_s:.0f} s")
+            for process in late:
+                process.send_signal(signal.SIGABRT)
             wait(waits, timeout=STACKS_S)
-        for process in started:
+        for process in names:
             process.kill()
     return trouble
 
@@ -178,14 +218,12 @@ def _which(rank: int, count: int) -> str:
     return f" (process {rank} of {count})" if count > 1 else ""
 
 
-def _text(file: IO[str]) -> str:
-    file.seek(0)
-    return file.read()
-
-
 def _last_words(errors: Sequence[IO[str]]) -> str:
     """The ends of what the processes printed to stderr."""
-    texts = [_text(file).strip()[-2000:] for file in errors]
+    texts = []
+    for file in errors:
+        file.seek(0)
+        texts.append(file.read().strip()[-2000:])
     return "\n".join(f"process {rank}:\n{text}" if len(texts) > 1 else text for rank, text in enumerate(texts) if text)
 
 
