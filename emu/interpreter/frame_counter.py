@@ -74,19 +74,24 @@ _COMPILING_FUNCTIONS = (
     ("/torch/_inductor/runtime/triton_heuristics.py", "CachingAutotuner._precompile_worker"),
     ("/triton/runtime/jit.py", "JITFunction._do_compile"),
     ("/torch/_subclasses/fake_tensor.py", "dump_cache_stats"),  # at the end, of what was compiled or propagated here
+    ("/torch/_dynamo/utils.py", "record_compilation_metrics"),  # ... also after a call whose kernels were tuned here
 )
 _FRESH_GRAPH = (
-    "/torch/_functorch/_aot_autograd/runtime_wrappers.py",
-    "EffectTokensWrapper.post_compile.<locals>.inner_fn",
+    (
+        "/torch/_functorch/_aot_autograd/runtime_wrappers.py",
+        "EffectTokensWrapper.post_compile.<locals>.inner_fn",  # around each of its calls
+    ),
+    ("/torch/_dynamo/metrics_context.py", "RuntimeMetricsContext.__init__"),  # for its kernels or its first call
 )
-"""Around a graph that was compiled in this process, but not around one from the cache."""
+"""Of a graph that was compiled in this process, but not of one from the cache."""
 _FOLDING = ("ranks", "stores", "gloo", "work")
 """Of a folded run: what a run with all processes would not do. Only what it does around the program's calls is free."""
 _POLLING_FUNCTIONS = (
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._get_data"),
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data"),
+    ("/tqdm/_monitor.py", "TMonitor.run"),
 )
-"""They look again every few seconds of real time whether their data has come."""
+"""They look again every few seconds of real time whether their data has come, or whether a bar stands still."""
 
 
 def install(hook: Hook) -> None:
@@ -123,7 +128,7 @@ def rules() -> list[tuple[str, str, int]]:
         *(("*" + file, function, ASIDE) for file, function in _COMPARING),
         *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
-        ("*" + _FRESH_GRAPH[0], _FRESH_GRAPH[1], FREE),
+        *(("*" + file, function, FREE) for file, function in _FRESH_GRAPH),
         *((f"*/{packages}/", "", COUNTED) for packages in ("site-packages", "dist-packages")),
         *((file, "", LIBRARY) for file in (STDLIB_FOLDER + "/", "<frozen ", "<string>")),
     ]

@@ -6,6 +6,7 @@ from .names import Kind, Name, Purpose
 
 _CALLBACK = Name("torch._dynamo.callback", "CompilationCallbackHandler.install_callbacks", takes=("self trigger ...",))
 _CACHE = "torch._inductor.codecache"
+_COMPILE = "torch._inductor.async_compile"
 _AUTOGRAD = "torch._functorch._aot_autograd"
 _SAVE = Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache.save", takes=("key entry ...",))
 _CONTEXT = Name("torch._guards", "TracingContext.try_get")
@@ -135,6 +136,20 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "kernels of several graphs",
+        "having each kernel once in a process that loads several graphs",
+        "graphs from the cache take longer to load",
+        ("emu/compiler/kernels_once.py",),
+        (
+            Name(_COMPILE, "AsyncCompile.triton", takes=("self kernel_name source_code ...",)),
+            Name(_COMPILE, "CompiledTritonKernels.get", takes=("kernel_src",)),
+            Name(_COMPILE, "CompiledTritonKernels.remove_future", takes=("kernel_src",)),
+            Name(_CACHE, "CodeCacheFuture", Kind.CLASS),
+            Name(_CACHE, "StaticAutotunerFuture", Kind.CLASS),
+        ),
+        wrong="the first step of a compiled model may depend on what was compiled before",
+    ),
+    Purpose(
         "what split graphs return",
         "noting what the graphs of a compiled model under DistributedDataParallel return",
         "each rank of each run traces the graphs of compiled models under DistributedDataParallel",
@@ -184,6 +199,8 @@ PURPOSES = (
             Name("torch.distributed.device_mesh", "DeviceMesh.__eq__"),
             Name("torch.utils.data.dataloader", "_MultiProcessingDataLoaderIter._try_get_data"),
             Name("torch._subclasses.fake_tensor", "dump_cache_stats"),
+            Name("torch._dynamo.utils", "record_compilation_metrics"),
+            Name("torch._dynamo.metrics_context", "RuntimeMetricsContext.__init__"),
             Name(_HEURISTICS, "CachingAutotuner.benchmark_all_configs"),
             Name(_HEURISTICS, "CachingAutotuner._precompile_worker"),
             Name("triton.runtime.jit", "JITFunction._do_compile"),

@@ -21,7 +21,7 @@ from pathlib import Path
 from ..clock import barriers, new_groups, rendezvous, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
-from ..compiler import compile_time, graph_cache, keys, likely, split_graphs, triton_cache
+from ..compiler import compile_time, graph_cache, kernels_once, keys, likely, split_graphs, triton_cache
 from ..contract import isolation, stated_values
 from ..contract.job import Job
 from ..contract.policies import loading_policy, routing_policy, shape_policy
@@ -113,6 +113,7 @@ def prepare(job: Job) -> Prepared:
     gc.disable()  # little of what is imported becomes garbage
     graph_cache.install(check_torch())
     split_graphs.install()
+    kernels_once.install()
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
     hook = _load_hook(job)
