@@ -96,9 +96,8 @@ class Distributions:
         return self._philox.thread(state, thread, count)
 
     def groups(self, state: GeneratorState, threads: int) -> Tensor:
-        """The first four uniform numbers of each of so many threads."""
-        words, _ = self._philox.words(state, threads, 4)
-        return uniform(words)[0]
+        """The first four uniform numbers of each of so many threads, however many the GPU holds at once."""
+        return uniform(self._philox.first_words(state, threads))
 
 
 def _scaled(drawn: Tensor, factor: float, addend: float) -> Tensor:

@@ -60,6 +60,14 @@ class Philox:
         self._hook.philox(state.seed, state.offset, 0, threads, calls, out.data_ptr())
         return out.to(torch.int64) & 0xFFFFFFFF, launched
 
+    def first_words(self, state: GeneratorState, threads: int) -> Tensor:
+        """[threads, 4] words: what each thread draws first."""
+        import torch
+
+        out = torch.empty((threads, 4), dtype=torch.int32, device="cpu")
+        self._hook.philox(state.seed, state.offset, 0, threads, 1, out.data_ptr())
+        return out.to(torch.int64) & 0xFFFFFFFF
+
     def thread(self, state: GeneratorState, thread: int, count: int) -> list[int]:
         """The first words that one thread draws."""
         import torch

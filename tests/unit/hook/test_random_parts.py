@@ -44,3 +44,12 @@ def test_one_thread_draws_what_it_draws_among_all(hook):
     philox, state = Philox(hook, THREADS), GeneratorState(7, 40)
     words, _ = philox.words(state, 4 * THREADS, 4)
     assert philox.thread(state, 300, 4) == words[0, 300].tolist()
+
+
+def test_threads_of_a_launch_may_be_more_than_the_gpu_holds(hook):
+    """As torch.multinomial's with replacement, which has one for each sample."""
+    drawing, state = Distributions(Philox(hook, THREADS)), GeneratorState(7, 40)
+    drawn = drawing.groups(state, 5 * THREADS)
+    assert drawn.shape == (5 * THREADS, 4)
+    assert torch.equal(drawn[:THREADS], drawing.groups(state, THREADS))
+    assert torch.equal(drawn, Distributions(Philox(hook, 8 * THREADS)).groups(state, 5 * THREADS))
