@@ -27,6 +27,7 @@ PRODUCT_START_NS = 900.0  # of an instance with products: the first loads of its
 L2 = 1.35
 PRODUCT_L2 = 1.7
 STREAM = 1.05  # of the streaming bandwidth
+EVEN = 1.1  # instances whose work differs by less
 MOST_COUNTS = 16384
 """Of a pointer that a signature tells: emu/hook/kernels/program.c."""
 DTYPES = {"f8E4M3FN": "f8e4m3", "f8E5M2": "f8e5m2", "i8": "i8"}
@@ -92,6 +93,8 @@ def work_ns(machine: Machine, what: Triton, work: LaunchWork) -> float:
     busy = sum(_product_ns(machine, work, dtype, flops) for dtype, flops in work.product_flops.items())
     # The same warps multiply and compute what lies between products.
     uneven = machine.quantised(instances) if instances < machine.sms * 16 else 1.0
+    if work.longest > EVEN:  # half of the longest one is left when the first SM has nothing more to do
+        uneven = max(uneven, 1.0 + work.longest / 2 * min(machine.sms * resident / instances, 1.0))
     loop = overlapped((busy + issue) * uneven, memory, cached)
     return PRODUCT_START_NS * waves + loop
 

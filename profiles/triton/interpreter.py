@@ -33,9 +33,13 @@ from profiles.triton.values import (
 from profiles.triton.work import SECTOR_NBYTES, LaunchWork
 
 SAMPLES = 6
-BRANCHING_SAMPLES = 48  # of a program that does different things in different instances
+BRANCHING_SAMPLES = 48  # of a program that does different things in different instances, or other numbers of times
+# Multiples of these, without their whole parts, fill an interval evenly: the golden ratio, and its like for two.
+EVENLY = (0.6180339887498949, 0.7548776662466927)
 PIPELINED = 3.0  # loads of the loop of a product that are under way at once
 ADVANCED = 0.15  # of the integer instructions in the loop of a product are left
+# Times as many instructions, by the root of the number of a loop's products: each waits for what lies before it.
+BETWEEN = 1.13
 
 _ITEMS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
           "f8E5M2": 1}  # fmt: skip
@@ -60,27 +64,38 @@ def launch_work(program: Program, grid: tuple[int, int, int], integers: Integers
     """The work of a whole launch."""
     instances = prod(grid)
     branching = any(one.name == "scf.if" for one in program.body)
-    numbers = _sampled(instances, BRANCHING_SAMPLES if branching else SAMPLES)
+    counted = any(isinstance(known, tuple) for known in integers.values())
+    places = _sampled(grid, BRANCHING_SAMPLES if branching or counted else SAMPLES)
     work = LaunchWork()
-    inner = max(len(numbers) - 2, 1)
-    for place, number in enumerate(numbers):
-        edge = place in (0, len(numbers) - 1)
-        weight = 1.0 if edge or len(numbers) < 3 else (instances - 2) / inner
-        if len(numbers) < 3:
-            weight = instances / len(numbers)
-        at = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
+    inner, most = max(len(places) - 2, 1), 0.0
+    for number, at in enumerate(places):
+        edge = number in (0, len(places) - 1)
+        weight = 1.0 if edge or len(places) < 3 else (instances - 2) / inner
+        if len(places) < 3:
+            weight = instances / len(places)
         run = _Run(program, at, grid, integers, work)
+        before = work.flops
         run.block(program.body, weight)
+        most = max(most, (work.flops - before) / weight)
         work.rounds = max(work.rounds, run.rounds)
         work.reductions = max(work.reductions, run.reductions)
+    if work.flops:
+        work.longest = most * instances / work.flops
     return work
 
 
-def _sampled(instances: int, most: int) -> list[int]:
-    """The first, the last, and evenly spaced ones between, at odd distances so that no period is met."""
-    if instances <= most:
-        return list(range(instances))
-    return sorted({0, instances - 1, *(1 + int((at + 0.37) * (instances - 2) / (most - 2)) for at in range(most - 2))})
+def _sampled(grid: tuple[int, int, int], most: int) -> list[tuple[int, int, int]]:
+    """The first, the last, and others between that fill each axis evenly: blocks of one row may have more to do than
+    those of another.
+    """
+    x, y, z = grid
+    if prod(grid) <= most:
+        return [(number % x, number // x % y, number // (x * y)) for number in range(prod(grid))]
+    one, two = EVENLY
+    inner = [
+        (int((at + 0.37) / (most - 2) * x), int(at * one % 1 * y), int(at * two % 1 * z)) for at in range(most - 2)
+    ]
+    return [(0, 0, 0), *inner, (x - 1, y - 1, z - 1)]
 
 
 class _Run:
@@ -99,6 +114,8 @@ class _Run:
         self.reductions = 0.0
         self.multiplies = False
         """Whether the block being run is the loop of a product, whose addresses the compiler advances by constants."""
+        self.between = 1.0
+        """How many times its instructions count."""
         self.values: dict[str, Value] = {}
         for parameter in program.parameters:
             known = Pointer(parameter.name, 0) if parameter.is_pointer else integers.get(parameter.name)
@@ -144,8 +161,9 @@ class _Run:
         if not isinstance(start, int | np.integer) or not isinstance(by, int | np.integer):
             start, by = 0, 1
         before, reduced, multiplied = self.rounds, self.reductions, self.multiplies
-        products = any(inner.name == "tt.dot" for inner in one.regions[0])
-        self.multiplies = products or multiplied
+        products = sum(inner.name == "tt.dot" for inner in one.regions[0])
+        self.multiplies = bool(products) or multiplied
+        between, self.between = self.between, max(self.between, BETWEEN * products**0.5 if products > 1 else 1.0)
         if trips <= 0:
             final = [value for _, value in carried]
         else:
@@ -156,7 +174,7 @@ class _Run:
                 if trips > 1 and share > 0 and place > 0:
                     entered = [moved(value, by_one, place) for value, by_one in zip(first, change, strict=False)]
                     final = self._iteration(one, variable, int(start + place * by), carried, entered, share, weight)
-        self.multiplies = multiplied
+        self.multiplies, self.between = multiplied, between
         evaluated = min(trips, 3)
         if evaluated > 0:
             self.rounds = before + (self.rounds - before) * trips / evaluated / (PIPELINED if products else 1.0)
@@ -193,6 +211,9 @@ class _Run:
 
     # ---- single operations ----
 
+    def _issue(self, instructions: float) -> None:
+        self.work.instructions += instructions * self.between
+
     def _single(self, one: Operation, weight: float) -> None:
         name = one.name
         count, item = result_of(one)
@@ -205,17 +226,17 @@ class _Run:
         if name == "tt.reduce" or name == "tt.scan":
             operands = sum(elements(shape) for shape, _ in tensors_of(one.text.rsplit(": (", 1)[-1]))
             inner = max(len(one.regions[0]) - 1, 1) if one.regions else 1
-            self.work.instructions += weight * operands * (1.0 + 0.25 * inner)
+            self._issue(weight * operands * (1.0 + 0.25 * inner))
             self.reductions += 1
             return
         if name == "tt.extern_elementwise":
             symbol = re.search(r'symbol = "(\w+)"', one.text)
             cost = next((c for part, c in _LIBRARY if symbol and re.search(part, symbol[1])), 8.0)
-            self.work.instructions += weight * count * cost
+            self._issue(weight * count * cost)
             return
         if name not in _FREE and count > 1:
             advanced = self.multiplies and item.startswith("i")
-            self.work.instructions += weight * count * _COSTS.get(name, 1.0) * (ADVANCED if advanced else 1.0)
+            self._issue(weight * count * _COSTS.get(name, 1.0) * (ADVANCED if advanced else 1.0))
         self._set(one, self._value(one, name, item))
 
     def _value(self, one: Operation, name: str, item: str) -> Value:
@@ -267,14 +288,15 @@ class _Run:
         if isinstance(pointer, Pointer) and pointer.offset is not None:
             touched, asked, bounds = _sectors(pointer.offset, shape, mask, nbytes)
             side[base].add(weight * touched, weight * asked, None if pointer.random else bounds)
-            # Whole vectors of 16 bytes where neighbours lie side by side, else one access an element.
-            dense = asked >= 0.5 * touched
-            self.work.instructions += weight * (asked / 16 * 3 if dense or self.multiplies else asked / nbytes * 4)
+            # Whole vectors of 16 bytes where neighbours lie side by side, else one access an element, as where many
+            # ask for the same.
+            dense = (asked >= 0.5 * touched or self.multiplies) and not (self.multiplies and asked > 2 * touched)
+            self._issue(weight * (asked / 16 * 3 if dense else asked / nbytes * 4))
         else:
             side[base].add(weight * count * max(nbytes, SECTOR_NBYTES / 4), weight * count * nbytes, None)
-            self.work.instructions += weight * count * 4
+            self._issue(weight * count * 4)
         if one.name.startswith("tt.atomic"):
-            self.work.instructions += weight * count * 20
+            self._issue(weight * count * 20)
         if not stored:
             value = value_loaded(pointer, shape, item, self.counts.get(base))
             self.work.guesses += isinstance(value, Share)

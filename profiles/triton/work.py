@@ -56,6 +56,8 @@ class LaunchWork:
     """Reductions across its threads, one after another."""
     smallest_tile: tuple[int, int] | None = None
     """Of the products: the least rows and columns."""
+    longest: float = 1.0
+    """Products of the instance that has most, next to the mean."""
     guesses: int = 0
     """Loops and branches that depend on data: their length was assumed."""
 

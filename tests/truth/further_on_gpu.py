@@ -1,5 +1,5 @@
 """Further kernels of one GPU, measured as `conditions_on_gpu.py` measures: products whose rows are not aligned, losses of
-pictures, reductions of tensors of several dimensions, gradients of small embeddings, concatenations, block masks.
+pictures and what else is done to them, reductions of tensors of several dimensions, gradients of small embeddings, concatenations, block masks.
 
     python further_on_gpu.py OUT.jsonl [--for SECONDS] [FAMILY ...]    # needs the repository on PYTHONPATH
 
@@ -142,6 +142,46 @@ for number, (shapes, dim) in enumerate((
 )):  # fmt: skip
     for kind in ("f32", "bf16"):
         case("joined", f"{shapes[0]} and {len(shapes) - 1} {shapes[-1]} {dim} {kind}", joined(shapes, dim, kind))
+
+
+# ---- kernels of pictures that no model knew ----
+def with_gradient(shape, kind, call, last=False):
+    def make():
+        x = tensor(*shape, kind=kind)
+        x = (x.contiguous(memory_format=torch.channels_last) if last else x).requires_grad_()
+        y = call(x)
+        g = torch.randn_like(y)
+        return (lambda: torch.autograd.grad(call(x), x, g)), x.detach()
+
+    return make
+
+
+def gridded(shape, part):
+    places = []
+
+    def call(x):
+        if not places:
+            places.append(torch.rand(shape[0], shape[2] // part, shape[3] // part, 2, device=DEV).to(x.dtype) * 2 - 1)
+        return F.grid_sample(x, places[0], align_corners=False)
+
+    return call
+
+
+for number, shape in enumerate((
+    (8, 64, 128, 128), (16, 3, 256, 256), (2, 256, 64, 64), (32, 16, 96, 96), (4, 128, 200, 200), (64, 3, 64, 64), (1, 512, 64, 64),
+)):  # fmt: skip
+    n, c, h, w = shape
+    for at, (name, call) in enumerate((
+        ("grid", gridded(shape, 1)),
+        ("grid halved", gridded(shape, 2)),
+        ("unfold", lambda x: F.unfold(x[:, :64], 3, padding=1)), ("unfold by 4", lambda x: F.unfold(x, 4, stride=4)),
+        ("reflected", lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect")), ("replicated", lambda x: F.pad(x, (2, 2, 2, 2), mode="replicate")),
+        ("reflected lines", lambda x: F.pad(x.flatten(2), (16, 16), mode="reflect")), ("windows", lambda x: x.unfold(2, 3, 1)),
+        ("group norm", lambda x: F.group_norm(x, 8 if x.shape[1] % 8 == 0 else 1)), ("spectrum", lambda x: torch.fft.rfft2(x).abs()),
+    )):  # fmt: skip
+        kind = "f16" if (number + at) % 3 == 0 and name != "spectrum" else "f32"
+        if (number + at) % 2 == 0 or number < 2:
+            case("pictures", f"{name} {shape} {kind}", with_gradient(shape, kind, call, name == "group norm"))
 
 
 # ---- attention of blocks ----

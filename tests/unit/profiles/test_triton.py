@@ -120,3 +120,13 @@ def test_what_is_no_program_is_priced_by_its_grid(program: str) -> None:
 def test_a_program_has_one_public_function() -> None:
     with pytest.raises(TtirError, match="no public function"):
         read_program("module {|}")
+
+
+@pytest.mark.parametrize("grid", [(32, 1, 32), (16, 2, 32), (64, 4, 16)])
+def test_rows_that_do_more_are_sampled_as_often_as_others(grid: tuple[int, int, int]) -> None:
+    """Row i multiplies i + 1 times, as under a causal mask."""
+    rows = grid[0]
+    work = launch_work(read_program(COUNTED), grid, {"n": tuple(range(1, rows + 1))})
+    products = grid[1] * grid[2] * rows * (rows + 1) / 2
+    assert work.flops == pytest.approx(products * 2 * 64 * 32 * 128, rel=0.03)
+    assert work.longest == pytest.approx(2 * rows / (rows + 1), rel=0.03)
