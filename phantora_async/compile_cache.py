@@ -7,6 +7,7 @@ model, which chooses among candidates; so there is a folder for each of them, an
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -16,12 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emu.contract import installed
+from phantora_async.wording import short
 from profiles import Gpu
 
 OFF = "off"
 """In place of a folder: nothing outlives the run."""
 LEAST_FREE_NBYTES = 256 << 20
 """A cache on a fuller disk is not used: a compilation that cannot write its files fails."""
+_FULL_NBYTES = 1 << 20
+"""A disk with less cannot take what a compilation writes."""
 _SOURCES = (".py", ".def")
 
 
@@ -40,6 +44,17 @@ def why_unusable(folder: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return "" if free_nbytes >= LEAST_FREE_NBYTES else f"its disk has only {free_nbytes >> 20} MiB left"
+
+
+def why_failed(folder: Path, words: str) -> str:
+    """What this cache has to do with the error whose message is `words`; "" if nothing."""
+    try:
+        is_full = shutil.disk_usage(folder).free < _FULL_NBYTES
+    except OSError:
+        return ""
+    if not is_full or os.strerror(errno.ENOSPC) not in words:
+        return ""
+    return f"the disk of {short(folder)} is full, where compiled code is kept (--compile-cache names another folder)"
 
 
 def environment(folder: Path, gpu: Gpu) -> dict[str, str]:

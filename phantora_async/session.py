@@ -371,6 +371,10 @@ class Session:
     def _add_log(self, outcome: Outcome) -> None:
         """Adds the end of the log of a rank that died and whose output the user has not seen."""
         failure = outcome.failure
+        if isinstance(failure, RankDied) and (cache := self._config.compile_cache) is not None:
+            failure.message = ": ".join(
+                filter(None, [compile_cache.why_failed(cache, failure.message), failure.message])
+            )
         if isinstance(failure, RankDied) and failure.rank not in self._config.shown_ranks:
             log = self._config.log(failure.rank)
             if end := terminal.last_lines(log):

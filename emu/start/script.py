@@ -77,10 +77,14 @@ def run(program: Program) -> ScriptEnd:
 
 
 def words_of(error: BaseException) -> str:
-    """The exception's own line, without the notes that were added to it."""
+    """The exception's own line, without the notes that were added to it, and without what its message says in further
+    paragraphs: torch's errors end with variables that make them longer.
+    """
     told = traceback.TracebackException(type(error), error, None)
     told.__notes__ = None
-    return list(told.format_exception_only())[-1].strip()
+    words = list(told.format_exception_only())[-1].strip()
+    first = words.partition("\n\n")[0]
+    return words if first.endswith(":") else first
 
 
 def print_traceback(error: BaseException) -> None:

@@ -102,3 +102,20 @@ class Usage(NamedTuple):
     total: int
     used: int
     free: int
+
+
+@pytest.mark.parametrize(
+    ("free_nbytes", "words", "told"),
+    [
+        (0, "InductorError: OSError: [Errno 28] No space left on device", True),
+        (0, "ValueError: no such luck", False),
+        (1 << 30, "OSError: [Errno 28] No space left on device", False),  # of another disk
+    ],
+)
+def test_a_disk_that_fills_while_a_rank_compiles_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_nbytes: int, words: str, told: bool
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1 << 40, 1 << 40, free_nbytes))
+    why = compile_cache.why_failed(tmp_path, words)
+    assert (f"the disk of {tmp_path} is full" in why) == told
+    assert bool(why) == told

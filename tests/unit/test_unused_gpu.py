@@ -60,3 +60,9 @@ def test_notes_that_a_library_adds_to_an_exception_are_not_its_words() -> None:
     error = RuntimeError("JAX is not emulated")
     error.add_note("For simplicity, some frames are left out")
     assert words_of(error) == "RuntimeError: JAX is not emulated"
+
+
+def test_what_an_exception_says_in_further_paragraphs_is_not_its_words() -> None:
+    error = RuntimeError("no space\non the disk\n\nSet TORCHDYNAMO_VERBOSE=1 for the full stack trace\n\n")
+    assert words_of(error) == "RuntimeError: no space\non the disk"
+    assert words_of(RuntimeError("expected:\n\n3")) == "RuntimeError: expected:\n\n3"
