@@ -21,11 +21,13 @@ from profiles.signature import Kernel, Shape, elements
 
 LOADS = 4  # of a round: PyTorch's vt0
 MOST_BLOCKS = 32  # of an SM
+FEWEST_OF_THREAD, MOST_OF_THREAD = 16, 256  # items for each, from which on the warps of a block share a result
 START_NS, ADD_UP, STREAM = 1_400.0, 2.32, 0.94
 ALONG, ACROSS, SCATTERED = 8.3, 14.4, 48.7  # instructions an element: `Way`
 COMPARED = 3.2  # times as many where places are kept or moments are
 LANE, LANE_PLACES, LANE_OTHERS = 265.0, 475.0, 340.0  # instructions of a thread: its start, the tree of its warp
-ROUND_NS, ROUND_PLACES_NS, ROUND_MOMENTS_NS, ROUND_ACROSS_NS = 146.0, 486.0, 922.0, 442.0
+ROUND_NS, ROUND_PLACES_NS, ROUND_MOMENTS_NS = 146.0, 486.0, 922.0
+ROUND_ACROSS_NS, ROUND_SCATTERED_NS = 442.0, 830.0
 # Between blocks: a semaphore; a round of the last one through what each has left, slower where it is not full.
 SHARED_NS, SHARED_ROUND_NS, SHARED_PART_NS = 2_650.0, 264.0, 420.0
 
@@ -54,14 +56,14 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     if not any(what.sizes):
         shape = (prod(what.grid) * prod(what.block) * LOADS,)
     count = max(elements(shape), 1)
-    results, threads, way, is_full = _division(shape, what.grid, what.block, vector)
+    results, threads, way, is_full = _division(shape, what.grid, what.block, vector, what.op)
     blocks, of_block = prod(what.grid), prod(what.block)
     places, moments = "ArgM" in operation, "Welford" in operation
     kept = places or moments or bool(re.search("MaxOps|MinOps", operation))
     waves = max(blocks / (machine.sms * min(max(machine.gpu.limits.threads_per_sm // of_block, 1), MOST_BLOCKS)), 1.0)
     round_ns = ROUND_MOMENTS_NS if moments else ROUND_PLACES_NS if kept else ROUND_NS
-    if way is Way.ACROSS:
-        round_ns = ROUND_ACROSS_NS
+    if way is not Way.ALONG:
+        round_ns = ROUND_ACROSS_NS if way is Way.ACROSS else ROUND_SCATTERED_NS
     per_element = {Way.ALONG: ALONG, Way.SCATTERED: SCATTERED, Way.ACROSS: ACROSS}[way] * (COMPARED if kept else 1.0)
     lane = LANE_PLACES if places else LANE_OTHERS if kept else LANE
     waits = waves * ceil(count / results / threads / LOADS) * round_ns
@@ -76,29 +78,32 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _division(shape: Shape, grid: tuple[int, ...], block: tuple[int, ...], vector: int) -> Division:
-    """Which dimensions are reduced is not told, but how many results blocks of this grid have is."""
+def _division(shape: Shape, grid: tuple[int, ...], block: tuple[int, ...], vector: int, op: str = "") -> Division:
+    """Which dimensions are reduced is not told, but how many results blocks of this grid have is. Where that leaves a
+    choice, outer dimensions are kept, but in sums of pictures the channels, as in gradients of biases.
+    """
     count = max(elements(shape), 1)
     sizes = tuple(size for size in shape if size > 1)
     if vector > 1:
         of_block = block[0] * vector
-        ranges = [(begin, end) for end in range(len(sizes), 0, -1) for begin in range(end)]
-        kept = [prod(sizes[begin:end]) for begin, end in ranges]
-        results = next((one for one in kept if ceil(one / of_block) == grid[0]), min(grid[0] * of_block, count))
+        kept = {prod(sizes[begin:end]) for end in range(1, len(sizes) + 1) for begin in range(end)}
+        fitting = [one for one in kept if ceil(one / of_block) == grid[0]]
+        results = max(fitting, default=min(grid[0] * of_block, count))
         return Division(results, block[1] * grid[1], Way.ACROSS, results % of_block == 0)
-    found = []
+    found: list[tuple[int, int, int, Way, bool]] = []
     for number in range(len(sizes)):
         for places in combinations(range(len(sizes)), number):
             results = prod(sizes[at] for at in places)
+            channels = op == "aten::sum" and len(sizes) == 4 and places == (1,)
             first, last = places == tuple(range(number)), places == tuple(range(len(sizes) - number, len(sizes)))
             if number and places[-1] == len(sizes) - 1:
                 if ceil(results / block[0]) == grid[0]:
-                    found.append((not last, results, block[1] * grid[1], Way.ACROSS, results % block[0] == 0))
-            elif results == grid[0]:
+                    found.append((int(not last), results, block[1] * grid[1], Way.ACROSS, results % block[0] == 0))
+            elif results == grid[0] and count / results / block[0] >= min(FEWEST_OF_THREAD * block[1], MOST_OF_THREAD):
                 way = Way.ALONG if first else Way.SCATTERED
-                found.append((not first, results, block[0] * block[1] * grid[1], way, True))
+                found.append((-1 if channels else int(not first), results, block[0] * block[1] * grid[1], way, True))
             elif ceil(results / block[1]) == grid[0] and grid[1] == 1:
-                found.append((not first, results, block[0], Way.ALONG if first else Way.SCATTERED, True))
+                found.append((int(not first), results, block[0], Way.ALONG if first else Way.SCATTERED, True))
     if found:
         return Division(*min(found, key=lambda one: one[:2])[1:])
     shared = grid[1] > 1

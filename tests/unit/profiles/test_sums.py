@@ -32,6 +32,8 @@ def sum_us(sizes: str, grid: str, block: str, vector: int, item: str = "float") 
         ((4096, 128256), (1, 4008, 1), (512, 1, 1), 1, Division(1, 512 * 4008, Way.ALONG)),
         ((16, 512, 96, 96), (512, 2, 1), (32, 16, 1), 1, Division(512, 1024, Way.SCATTERED)),
         ((8192, 768), (6, 128, 1), (32, 4, 1), 4, Division(768, 512, Way.ACROSS)),
+        ((16, 128, 48, 48), (1, 576, 1), (32, 4, 1), 4, Division(128, 2304, Way.ACROSS)),
+        ((16, 512, 48, 48), (512, 1, 1), (32, 16, 1), 1, Division(512, 512, Way.SCATTERED)),
         ((25088, 192), (2, 392, 1), (32, 4, 1), 4, Division(192, 1568, Way.ACROSS, is_full=False)),
         ((96, 224, 56, 56), (168, 13, 1), (32, 4, 1), 4, Division(21504, 52, Way.ACROSS)),
         ((200000, 47), (2, 264, 1), (32, 16, 1), 1, Division(47, 16 * 264, Way.ACROSS, is_full=False)),
@@ -40,7 +42,7 @@ def sum_us(sizes: str, grid: str, block: str, vector: int, item: str = "float") 
 def test_a_launch_tells_what_its_threads_share(
     shape: tuple[int, ...], grid: tuple[int, ...], block: tuple[int, ...], vector: int, expected: Division
 ) -> None:
-    assert _division(shape, grid, block, vector) == expected
+    assert _division(shape, grid, block, vector, "aten::sum") == expected
 
 
 @pytest.mark.parametrize(
