@@ -15,6 +15,9 @@ ADDED_HALF, MET_HALF = 570.0, 100.0  # of 16 bits: compared and swapped until it
 ADDED_LAST, MET_LAST = 418.0, 2.1  # channels last: two of 16 bits at once, neighbours are other addresses
 FAR_APART = 3.0  # where the image becomes smaller, no two meet, and caches do not help
 MET_ADD_UP = 1.5
+# Instructions of a pixel and a column of col2im, and of a place of im2col.
+FOLDED, FOLDED_COLUMN, UNFOLDED, UNFOLDED_START_NS = 500.0, 265.0, 890.0, 3_500.0
+USUAL_TAPS = 9
 
 
 def per_thread(instructions: float, half: float | None = None) -> Model:
@@ -106,3 +109,31 @@ def depthwise_weights(pixel: float, start: float) -> Model:
         return machine.issue_ns(prod(what.grid) * (pixel * pixels + start))
 
     return model
+
+
+def sampled(instructions: float, channel_ns: float, half_ns: float) -> Model:
+    """grid_sample: a thread for each place goes through the channels, one after another. `instructions`: for each of
+    its items; `channel_ns`, `half_ns`: of a channel, for blocks that have an SM for themselves.
+    """
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        threads = covered(what, 1)
+        channels = what.sizes[0][1] if what.sizes and len(what.sizes[0]) > 1 else 1
+        waits = channels * (half_ns if item_of(name) < 4 else channel_ns)
+        return max(machine.issue_ns(instructions * threads * channels), waits)
+
+    return model
+
+
+def folded(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """col2im: a thread for each pixel adds the columns that have it."""
+    threads, columns = covered(what, 1), said(what)
+    memory = machine.memory_ns((threads + columns) * item_of(name))
+    return overlapped(memory, machine.issue_ns(FOLDED * threads + FOLDED_COLUMN * columns))
+
+
+def unfolded(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """im2col: a thread for each place of a filter of 3x3, which the sizes do not tell."""
+    threads = covered(what, 1)
+    memory = machine.memory_ns(threads * USUAL_TAPS * item_of(name))
+    return UNFOLDED_START_NS + overlapped(memory, machine.issue_ns(UNFOLDED * threads))

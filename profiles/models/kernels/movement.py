@@ -13,11 +13,14 @@ from profiles.models.kernels.images import (
     depthwise,
     depthwise_gradient,
     depthwise_weights,
+    folded,
     gathered,
     per_thread,
     planes,
+    sampled,
     spread,
     spread_wide,
+    unfolded,
 )
 from profiles.models.kernels.sizes import covered, item_of, largest, said
 from profiles.models.kernels.sorting import bitonic, block_sort, digit_counts, histogram, row_scan, sweep, topk
@@ -56,7 +59,7 @@ def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
     """
     count = said(what) or covered(what, 4)
     memory = machine.memory_ns(2 * count * item_of(name)) / 0.92
-    if name.base != "CatArrayBatchedCopy":
+    if name.base not in ("CatArrayBatchedCopy", "CatArrayBatchedCopy_alignedK_contig"):
         return memory
     dimensions = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
     inputs = [shape for shape in what.sizes if shape]
@@ -245,6 +248,16 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"conv_depthwise3d", "depthwise convolution of PyTorch", depthwise(120.0, 20.0)),
     (r"max_pool3d_with_indices_backward", "pooling", per_thread(400.0)),
     (r"max_pool3d_with_indices", "pooling", per_thread(540.0)),
+    (r"grid_sampler_2d_backward", "resampling", sampled(1_950.0, 1_090.0, 1_930.0)),
+    (r"grid_sampler_2d_kernel", "resampling", sampled(530.0, 290.0, 260.0)),
+    (r"reflection_pad1d_out", "resampling", per_thread(130.0)),
+    (r"(reflection|replication)_pad.*backward", "resampling", per_thread(195.0, 330.0)),
+    (r"(reflection|replication)_pad", "resampling", per_thread(185.0)),
+    (r"col2im", "resampling", folded),
+    (r"im2col", "resampling", unfolded),
+    (r"_unfold_backward", "resampling", per_thread(2_950.0)),
+    (r"_kernel_vectorized\d+_kernel$", "element-wise", per_thread(1_050.0)),  # compiled while it runs: complex numbers
+    (r"amp_update_scale", "element-wise", _short(500.0)),
     (r"glu_backward", "element-wise", _gated),
     (r"write_indices", "sorting and scanning", _small),
     (r"assert_async", "element-wise", _small),

@@ -19,12 +19,16 @@ from profiles.signature import Kernel, Shape, elements
 # not, and sectors that it asks for one by one.
 TARGET_NS, CACHED_TARGET_NS, TARGET_ITEM_NS = 1_070.0, 770.0, 0.98
 GRADIENT_NS, CACHED_GRADIENT_NS, GRADIENT_ITEM_NS = 540.0, 250.0, 1.15
+PICTURE_ITEM_NS, PICTURE_NS = 0.8, 240.0  # neighbours' sectors are the same; blocks of a picture add up one by one
 # Softmax of whole rows: its three readings hit the L2 cache while the rows in flight take less than a share of it.
 CACHED, UNCACHED = 0.59, 0.66
 SOFTMAX_BLOCKS = 2  # of an SM
 ROW_NS, ROW_ITEM, ROW_ITEM_HALF, ROW_EXPONENTIAL, ROW_ADD_UP = 9_200.0, 35.6, 23.6, 1.25, 2.86
 # Softmax of a row by a warp, which pads it to a power of two: instructions a lane and an item (16 bits, others, times
 # as many with a logarithm), and how bytes and instructions join.
+# Rows in registers: by the items of a thread, with a second block on the SM or without.
+HELD_NS, HELD_ITEM_NS, HELD_ALONE_NS, HELD_BY_TWO = 1_400.0, 640.0, 4_850.0, 6
+CHANNEL_NS, CHANNELS_ADD_UP = 240.0, 1.6  # a channel of a pixel, of a block alone on its SM
 WARP_FORWARD, WARP_BACKWARD = (48.0, 48.0, 28.0, 0.81, 2.5), (23.5, 35.0, 23.0, 1.24, 2.9)
 # Of shared memory and L1 together: rows in flight that take less are found there again, twice as much are not at all.
 ROW_KEPT = 0.6
@@ -76,6 +80,35 @@ def _softmax_rows(machine: Machine, what: Kernel, name: KernelName) -> float:
     exponential = 1.0 if "LogSoftMax" in name.text else ROW_EXPONENTIAL
     work = machine.issue_ns(count * (ROW_ITEM_HALF if item < 4 else ROW_ITEM) * exponential)
     return overlapped(memory, work + ceil(rows / (machine.sms * SOFTMAX_BLOCKS)) * ROW_NS, exponent=ROW_ADD_UP)
+
+
+def _softmax_in_registers(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """A block of 1,024 threads holds a row, and waits for its loads and reductions; up to six items of a thread leave
+    room for a second block.
+    """
+    shape = _largest(what)
+    held = ceil((shape[-1] if shape else 4096) / max(what.block[0], 1))
+    row = (HELD_NS + HELD_ITEM_NS * held) / SOFTMAX_BLOCKS if held <= HELD_BY_TWO else HELD_ALONE_NS
+    return max(ceil(prod(what.grid) / machine.sms) * row, _passes(1, 1)(machine, what, name))
+
+
+def _channels_softmax(again: int, passes: float, half: float, whole: float) -> Model:
+    """Softmax over channels: a thread for each pixel goes through them, three times forward. `again`: how often an
+    array is read once more, from the L2 cache if the pixels under way fit it. Instructions for an item of 16 bits, and
+    of others.
+    """
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        count, shape, threads = _count(what), _largest(what), prod(what.grid) * prod(what.block)
+        channels, item = shape[1] if len(shape) > 1 else 1, item_nbytes(_types(name)[0])
+        in_flight = min(threads * channels, count) * item / machine.gpu.memory.l2_nbytes
+        hits = min(max((UNCACHED - in_flight) / (UNCACHED - CACHED), 0.0), 1.0)
+        memory = machine.memory_ns(count * item * (4 - again * hits))
+        work = machine.issue_ns(count * (half if item < 4 else whole))
+        waits = ceil(count / channels / threads) * channels * passes * CHANNEL_NS
+        return max(overlapped(memory, work, exponent=CHANNELS_ADD_UP), waits)
+
+    return model
 
 
 def _rows(inputs: int, start_ns: float, per_row: float, per_element: float, exponent: float) -> Model:
@@ -188,6 +221,10 @@ def _lookup(uncached_ns: float, cached_ns: float, item_ns: float) -> Model:
     return model
 
 
+def _picture_loss(machine: Machine, what: Kernel, name: KernelName) -> float:
+    return _lookup(TARGET_NS, CACHED_TARGET_NS, TARGET_ITEM_NS)(machine, what, name) + prod(what.grid) * PICTURE_NS
+
+
 def _small(start_ns: float) -> Model:
     """Kernels over channels or groups alone."""
     return lambda machine, what, name: start_ns
@@ -210,12 +247,16 @@ def _warp_softmax(machine: Machine, what: Kernel, name: KernelName) -> float:
 RULES: tuple[tuple[str, str, Model], ...] = (
     (r"^reduce_kernel$", "reduction", sums.ns),
     (r"^cunn_SoftMaxForward$", "softmax", _softmax_rows),
-    (r"^cunn_SpatialSoftMax", "softmax", _passes(3.8, 1)),
-    (r"^cunn_SoftMaxForward", "softmax", _passes(1, 1, 40.0)),
+    (r"^cunn_SpatialSoftMaxForward", "softmax", _channels_softmax(2, 3, 165.0, 95.0)),
+    (r"^cunn_SpatialSoftMaxBackward", "softmax", _channels_softmax(1, 1.3, 120.0, 75.0)),
+    (r"^cunn_SoftMaxForwardReg", "softmax", _softmax_in_registers),
+    (r"^cunn_SoftMaxForward", "softmax", _passes(1, 1, 85.0)),
     (r"^cunn_SoftMaxBackward$", "softmax", _passes(3.25, 1)),
     (r"^cunn_SoftMaxBackward", "softmax", _passes(2.1, 1)),
     (r"^softmax_warp", "softmax", _warp_softmax),
     (r"^nll_loss2d_forward_size_average", "loss", _small(0.0)),
+    (r"^nll_loss2d_backward", "loss", _lookup(GRADIENT_NS, CACHED_GRADIENT_NS, PICTURE_ITEM_NS)),
+    (r"^nll_loss2d", "loss", _picture_loss),
     (r"^nll_loss\w*backward", "loss", _lookup(GRADIENT_NS, CACHED_GRADIENT_NS, GRADIENT_ITEM_NS)),
     (r"^nll_loss", "loss", _lookup(TARGET_NS, CACHED_TARGET_NS, TARGET_ITEM_NS)),
     (r"layer_norm_grad_input|LayerNormBackward", "layer norm", _layer_norm_gradient),

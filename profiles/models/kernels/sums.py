@@ -29,7 +29,7 @@ LANE, LANE_PLACES, LANE_OTHERS = 265.0, 475.0, 340.0  # instructions of a thread
 ROUND_NS, ROUND_PLACES_NS, ROUND_MOMENTS_NS = 146.0, 486.0, 922.0
 ROUND_ACROSS_NS, ROUND_SCATTERED_NS = 442.0, 830.0
 # Between blocks: a semaphore; a round of the last one through what each has left, slower where it is not full.
-SHARED_NS, SHARED_ROUND_NS, SHARED_PART_NS = 2_650.0, 264.0, 420.0
+SHARED_NS, SHARED_ROUND_NS, SHARED_PART_NS, SHARED_MOMENTS_NS = 2_650.0, 264.0, 420.0, 850.0
 
 
 class Way(Enum):
@@ -73,7 +73,8 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     if what.grid[1] > 1:
         time += SHARED_NS
         if way is Way.ACROSS:
-            time += ceil(what.grid[1] / what.block[1]) * (SHARED_ROUND_NS if is_full else SHARED_PART_NS)
+            of_round = SHARED_MOMENTS_NS if moments else SHARED_ROUND_NS if is_full else SHARED_PART_NS
+            time += ceil(what.grid[1] / what.block[1]) * of_round
     return time
 
 

@@ -10,10 +10,11 @@ from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both
 from profiles.models.products.engines import ALIGNMENT_NBYTES, engine_of, math_dtype
-from profiles.models.products.tiles import COLD, TENSOR_8, TENSOR_16, TENSOR_TF32, product
+from profiles.models.products.tiles import COLD, LOOSE, TENSOR_8, TENSOR_16, TENSOR_TF32, product
 from profiles.signature import Gemm, Grouped, Kernel, dtype_nbytes
 
-TURNED = (1.0, 1.17, 1.62)  # time of a tf32 product by how many of its operands lie that way
+TURNED = (1.62, 1.17, 1.0)  # time of a tf32 product by how many of its operands have k innermost
+ALIKE = (1.0, 1.0, 1.0)
 VECTOR_START_NS = 900.0
 VECTOR_STREAM = 0.72  # of the streaming bandwidth: a matrix times a vector has a kernel of its own
 GROUPED_RATE = 0.93  # CUTLASS's grouped kernel next to cuBLAS's best
@@ -28,6 +29,8 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     long_a, long_b = (what.m if what.transa == "n" else what.k), (what.k if what.transb == "n" else what.n)
     rows = [int(long * item) for long, item in ((long_a, a), (long_b, b), (what.m, c)) if long > 1]
     engine, dtype = engine_of(what.a, what.compute, row_nbytes=gcd(*rows) if rows else ALIGNMENT_NBYTES)
+    loose = engine.name in LOOSE
+    engine, turned_by = LOOSE.get(engine.name, (engine, TURNED if engine is TENSOR_TF32 else ALIKE))
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
@@ -38,12 +41,13 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
             return min(tiled, VECTOR_START_NS + machine.memory_ns(nbytes, cold=COLD) / VECTOR_STREAM)
         return tiled
 
-    # Tensor cores take 32-bit operands with k innermost; others are turned round in shared memory.
-    turned = (what.transa == "n") + (what.transb != "n") if engine is TENSOR_TF32 else 0
-    slower = TURNED[turned]
+    # Tensor cores take 32-bit operands with k innermost; others are turned round in shared memory. Kernels without
+    # asynchronous copies are slower the other way round.
+    slower = turned_by[(what.transa != "n") + (what.transb == "n")]
     _, kernels = product(Machine.alone(gpu), engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
     flops = parts * 2.0 * what.m * what.n * what.k * what.batch
-    return both(gpu, ns, flops, model=f"gemm {dtype}", kernels=parts * kernels, nbytes=nbytes, peak=dtype)
+    model = "gemm, unaligned" if loose else f"gemm {dtype}"
+    return both(gpu, ns, flops, model=model, kernels=parts * kernels, nbytes=nbytes, peak=dtype)
 
 
 def scaled(gpu: Gpu, what: Kernel | Grouped) -> Estimate | None:

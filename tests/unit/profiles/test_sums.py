@@ -106,3 +106,49 @@ def test_parts_of_a_segment_are_added_one_after_another() -> None:
     summed = us(f"kernel;void {SMALL}::sum_and_scatter<float, long>(long const*);1000,1,1;32,1,1;{sizes}")
     numbered = us(f"kernel;void {SMALL}::krn_partial_segment_offset<long>(long*);32,1,1;32,1,1;{sizes}")
     assert (summed, numbered) == (pytest.approx(15.6, rel=0.2), pytest.approx(5.7, rel=0.6))
+
+
+@pytest.mark.parametrize(
+    ("columns", "item", "measured_us"), [(3000, "f", 97.0), (8192, "f", 307.3), (8192, "b", 297.3)]
+)
+def test_a_row_in_registers_waits_whatever_its_items(columns: int, item: str, measured_us: float) -> None:
+    kind = "float" if item == "f" else "c10::BFloat16"
+    types = f"{kind}, float, {kind}, at::native::SoftMaxForwardEpilogue, long, 4"
+    name = f"void {SMALL}::cunn_SoftMaxForwardReg<{types}>(float*)"
+    found = us(f"kernel;{name};8192,1,1;1024,1,1;0;aten::_softmax;[[8192, {columns}], [], []]")
+    assert found == pytest.approx(measured_us, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "launch", "sizes", "measured_us"),
+    [
+        # A thread goes through 512 channels; many go through few.
+        ("grid_sampler_2d_kernel<c10::Half, int>", "16,1,1;256,1,1", "[1, 512, 64, 64], [1, 64, 64, 2]", 134.7),
+        (
+            "grid_sampler_2d_backward_kernel<float, int>",
+            "4096,1,1;256,1,1",
+            "[16, 3, 256, 256], [16, 3, 256, 256]",
+            202,
+        ),
+        ("col2im_batched_kernel<float>", "16384,1,1;512,1,1", "[8, 576, 16384]", 758.1),
+        ("col2im_batched_kernel<float>", "6144,1,1;512,1,1", "[16, 48, 4096]", 89.8),
+        ("reflection_pad2d_out_kernel<float>", "67,64,8;256,1,1", "[8, 64, 128, 128]", 58.2),
+    ],
+)
+def test_what_is_done_to_pictures(kernel: str, launch: str, sizes: str, measured_us: float) -> None:
+    found = us(f"kernel;void {SMALL}::{kernel}(float*);{launch};0;aten::done;[{sizes}, [], []]")
+    assert found == pytest.approx(measured_us, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("transposed", "m", "n", "k", "measured_us"),
+    [
+        ("t;n", 50257, 8192, 768, 6689.0),  # GPT-2's head: its rows begin at odd numbers of 16-bit items
+        ("n;n", 768, 8192, 50257, 4634.0),
+        ("t;n", 30522, 16384, 768, 3320.0),  # BERT's: at multiples of 4 bytes
+        ("n;n", 1000, 3000, 500, 27.5),
+    ],
+)
+def test_products_whose_rows_are_not_aligned(transposed: str, m: int, n: int, k: int, measured_us: float) -> None:
+    found = us(f"gemm;cublasGemmEx;{transposed};{m};{n};{k};1;bf16;bf16;bf16;f32;default;;")
+    assert found == pytest.approx(measured_us, rel=0.2)
