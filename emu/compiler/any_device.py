@@ -19,9 +19,10 @@ OWN = "own"
 _DEVICE = re.compile(r"""device\(type='cuda', index=(\d+)\)|(['"])cuda:(\d+)\2""")
 """A device in the code of an FX graph, as Python prints it or as a string."""
 _IN_WRAPPERS = (
-    (r"\b(?:_DeviceGuard|set_device|get_raw_stream|synchronize)\(", r"\)"),
-    (r"\bdevice\(type='cuda', index=", r"\)"),
-    (r"['\"]cuda:", r"['\"]"),
+    *((f"{called}(", ")") for called in ("_DeviceGuard", "set_device", "get_raw_stream", "synchronize")),
+    ("device(type='cuda', index=", ")"),
+    ("'cuda:", "'"),
+    ('"cuda:', '"'),
 )
 """What stands before and after the GPU's number in Inductor's wrapper code."""
 _AUTOGRAD_GRAPH = "_reduce_graph_module_for_cache_key"
@@ -44,7 +45,7 @@ def renumber(code: str, compiled_for: int, own: int) -> str:
     the kernels apart, and what they say of the GPU holds for all GPUs of the server.
     """
     for before, after in _IN_WRAPPERS:
-        code = re.sub(f"({before}){compiled_for}(?={after})", rf"\g<1>{own}", code)
+        code = code.replace(f"{before}{compiled_for}{after}", f"{before}{own}{after}")
     return code
 
 

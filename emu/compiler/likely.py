@@ -10,7 +10,28 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-COMPILER_MODULES = ("torch._inductor.compile_fx",)
+COMPILER_MODULES = (
+    "torch._inductor.compile_fx",
+    "torch._dynamo.backends.distributed",
+    "torch._dynamo.backends.inductor",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._inductor.choices",
+    "torch._inductor.codegen.cuda_combined_scheduling",
+    "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.codegen.cpp_wrapper_mps",
+    "torch._inductor.codegen.halide",
+    "torch._inductor.codegen.mps",
+    "torch._inductor.codegen.pallas",
+    "torch._inductor.codegen.python_wrapper_mtia",
+    "torch._inductor.codegen.wrapper_fxir",
+    "torch._inductor.codegen.xpu.xpu_combined_scheduling",
+    "torch._inductor.hooks",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
+    "torch.fx.experimental.validator",
+    "triton.tools.tensor_descriptor",
+)
+"""What a rank imports when it first compiles."""
 _SIGN = re.compile(r"torch[._]compile|flex_attention|\.compile\(\s*\)|from torch import .*\bcompile\b")
 _SETTINGS = (".json", ".toml", ".yaml", ".yml")
 _IN_SETTINGS = re.compile(r"(?m)^[^#\n]*compile")

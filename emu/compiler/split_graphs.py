@@ -148,15 +148,19 @@ def _returning_fakes(wrap_post_compile: Any) -> Any:
 
 
 def _fakes(values: list[Returned | int | None], fake_mode: Any) -> list[Any]:
+    """Without the operator that makes a tensor in this mode, which takes several times as long."""
     import torch
+    from torch._subclasses.fake_tensor import FakeTensor
 
-    with fake_mode:
-        return [
-            torch.empty_strided(value.size, value.stride, dtype=value.dtype, device=value.device)
-            if isinstance(value, Returned)
-            else value
-            for value in values
-        ]
+    def fake(value: Returned) -> Any:
+        device = torch.device(value.device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        meta = torch.empty_strided(value.size, value.stride, dtype=value.dtype, device="meta")
+        return FakeTensor(fake_mode, meta, device)
+
+    with torch._C._DisableTorchDispatch():
+        return [fake(value) if isinstance(value, Returned) else value for value in values]
 
 
 class _FirstCallReturns:

@@ -10,6 +10,10 @@ _COMPILE = "torch._inductor.async_compile"
 _AUTOGRAD = "torch._functorch._aot_autograd"
 _SAVE = Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache.save", takes=("key entry ...",))
 _CONTEXT = Name("torch._guards", "TracingContext.try_get")
+_FAKES = (
+    Name("torch._subclasses.fake_tensor", "FakeTensor", Kind.CLASS),
+    Name("torch._C", "_DisableTorchDispatch", Kind.OBJECT),
+)
 _BENCHMARKING = "torch._inductor.runtime.benchmarking"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _COMPILE_TIME = "emu/compiler/compile_time.py"
@@ -150,6 +154,13 @@ PURPOSES = (
         wrong="the first step of a compiled model may depend on what was compiled before",
     ),
     Purpose(
+        "code of compiled graphs",
+        "keeping the bytecode of compiled graphs",
+        "each rank compiles the Python code of the graphs that it loads",
+        ("emu/compiler/loaded_code.py",),
+        (Name(_CACHE, "_reload_python_module", takes=("key path set_sys_modules",)),),
+    ),
+    Purpose(
         "what split graphs return",
         "noting what the graphs of a compiled model under DistributedDataParallel return",
         "each rank of each run traces the graphs of compiled models under DistributedDataParallel",
@@ -163,6 +174,7 @@ PURPOSES = (
             ),
             Name(f"{_AUTOGRAD}.runtime_wrappers", "FakifiedOutWrapper.__init__", takes=("self out_metas ...",)),
             _CONTEXT,
+            *_FAKES,
         ),
     ),
     Purpose(
@@ -174,6 +186,7 @@ PURPOSES = (
             Name(f"{_AUTOGRAD}.autograd_cache", "check_cacheable", takes=("gm",)),
             _SAVE,
             _CONTEXT,
+            *_FAKES,
             Name(f"{_AUTOGRAD}.autograd_cache", "GenericAOTAutogradCacheEntry.wrap_post_compile", seen=("2.9",)),
         ),
     ),
@@ -187,6 +200,7 @@ PURPOSES = (
                 f"{_AUTOGRAD}.aot_autograd_result", "GenericAOTAutogradResult.wrap_post_compile", seen=("2.11", "2.15")
             ),
             _CONTEXT,
+            *_FAKES,
         ),
     ),
     Purpose(

@@ -21,7 +21,7 @@ from pathlib import Path
 from ..clock import barriers, new_groups, rendezvous, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
-from ..compiler import compile_time, graph_cache, kernels_once, keys, likely, split_graphs, triton_cache
+from ..compiler import compile_time, graph_cache, kernels_once, keys, likely, loaded_code, split_graphs, triton_cache
 from ..contract import isolation, stated_values
 from ..contract.job import Job
 from ..contract.policies import loading_policy, routing_policy, shape_policy
@@ -114,6 +114,7 @@ def prepare(job: Job) -> Prepared:
     graph_cache.install(check_torch())
     split_graphs.install()
     kernels_once.install()
+    loaded_code.install()
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
     hook = _load_hook(job)

@@ -91,7 +91,11 @@ def test_one_rank_compiles_for_all_ranks_and_later_runs(run: Run, tmp_path: Path
     assert sum(_compiled_graphs(first)) == 3, "the model has three graphs, and one rank compiles each"
     assert sum(_compiled_graphs(second)) == 0
     taken = [_said(done.log(rank), "passes took [", "]") for done in (first, second) for rank in range(2)]
-    assert len(set(taken)) == 1, taken
+    firsts, others = zip(*(each.split(", ", 1) for each in taken), strict=True)
+    assert len(set(others)) == 1, taken
+    assert [int(each) for each in firsts] == pytest.approx(
+        [int(firsts[-1])] * 4, rel=0.005
+    )  # 2.11: by 0.3 %; 2.15: equal
     assert first.simulated["step"]["median_ns"] == second.simulated["step"]["median_ns"]
 
 

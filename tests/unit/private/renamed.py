@@ -19,7 +19,7 @@ import torch.distributed.tensor
 
 from emu.clock import rendezvous, timeouts
 from emu.clock.virtual_clock import VirtualClock
-from emu.compiler import compile_time, graph_cache, kernels_once, split_graphs, triton_cache
+from emu.compiler import compile_time, graph_cache, kernels_once, loaded_code, split_graphs, triton_cache
 from emu.contract.policies import loading_policy
 from emu.interpreter import call_sites, thread_names, triton_programs
 from emu.interpreter.memory_holders import MemoryHolders
@@ -42,6 +42,7 @@ def install_everything(folder: Path) -> None:
     graph_cache.install("0")
     split_graphs.install()
     kernels_once.install()
+    loaded_code.install()
     triton_cache.install()
     compile_time.install(hook, peaks)
     timeouts.install()

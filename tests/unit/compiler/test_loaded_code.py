@@ -1,0 +1,36 @@
+"""The code of compiled graphs, as ranks load it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from emu.compiler import loaded_code
+
+
+def _reload_python_module(key: str, path: str, set_sys_modules: bool) -> ModuleType:
+    """In place of torch's: called for code that cannot be used."""
+    raise RuntimeError(f"Failed to import {path}")
+
+
+def test_a_graph_s_code_is_compiled_once(tmp_path: Path) -> None:
+    reload = loaded_code._as_bytecode(_reload_python_module)
+    path = tmp_path / "graph.py"
+    path.write_text("def call():\n    return 3\n")
+    first, second = (reload("graph", str(path), set_sys_modules=False) for _ in range(2))
+    assert first is not second
+    for module in (first, second):
+        assert (module.call(), module.key, module.__file__) == (3, "graph", str(path))
+        assert module.call.__code__.co_filename == str(path)
+    assert [kept.suffix for kept in (tmp_path / "__pycache__").iterdir()] == [".pyc"]
+    assert f"{__name__}.graph" not in sys.modules
+
+
+def test_code_that_cannot_be_used_is_torch_s_to_tell(tmp_path: Path) -> None:
+    path = tmp_path / "graph.py"
+    path.write_text("def call(\n")
+    with pytest.raises(RuntimeError, match="Failed to import"):
+        loaded_code._as_bytecode(_reload_python_module)("graph", str(path))
