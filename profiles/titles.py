@@ -6,7 +6,22 @@ from functools import lru_cache
 
 from profiles.errors import ProfileError
 from profiles.kernel_names.kernel_name import read_name
-from profiles.signature import Conv, Copy, Gemm, Grouped, Kernel, Library, Memset, Norm, Rnn, Sdpa, Shape, Triton, parse
+from profiles.signature import (
+    Conv,
+    Copy,
+    Gemm,
+    Grouped,
+    Kernel,
+    Library,
+    Memset,
+    Norm,
+    Rnn,
+    Sdpa,
+    Sequences,
+    Shape,
+    Triton,
+    parse,
+)
 
 LONGEST = 96
 """Characters of a title."""
@@ -32,6 +47,9 @@ def title(signature: str) -> str:
             causal = " causal" if what.causal else ""
             shapes = f"q={_dims(what.q)} k={_dims(what.k)}"
             return _with_op(f"attention {what.direction} {what.dtype} {shapes}{causal}", what.op)
+        case Sequences():
+            packed = f"sequences={what.sequences} queries={what.queries} pairs={what.pairs}"
+            return _with_op(f"{_kernel(what.name)} {packed}", what.op)
         case Kernel():
             return _with_op(f"{_kernel(what.name)} grid={_grid(what.grid)}", what.op)
         case Grouped():

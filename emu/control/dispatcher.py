@@ -17,6 +17,7 @@ from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .data_sizes.chosen_sizes import ChosenSizes
 from .data_sizes.sized_ops import SizedOps
+from .extensions import attention
 from .extensions import operations as extensions
 from .random_numbers import choices, distributions, fills
 from .routing.routing import Routing
@@ -109,20 +110,24 @@ def install(
         (lambda key: []) if names is None else names.get("_dispatch_get_registrations_for_dispatch_key")
     )
     for name in sorted({*registered_for("CUDA"), *op_rules.OF_ALL_DEVICES}):
-        if name in op_rules.LEFT_ALONE:
+        if name in op_rules.LEFT_ALONE and name not in attention.OPERATIONS:
             continue
         operation = _operation(name)
         if operation is None:
             continue
         kernel = torch.library.get_kernel(name, "CUDA")
-        made = (sized.makers.get(name) or _maker(name, operation))(control, operation, kernel.call_boxed)
-        ours = routing.before(operation, overflow_checks.noted(control, name, made))
+        if name in attention.OPERATIONS:
+            ours = attention.told(control, operation, kernel.call_boxed)
+        else:
+            made = (sized.makers.get(name) or _maker(name, operation))(control, operation, kernel.call_boxed)
+            ours = routing.before(operation, overflow_checks.noted(control, name, made))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     for key in sparse_ops.KEYS:
         _install_sparse(library, key, control, registered_for(key))
     extensions.follow(control, registered_for)
+    attention.follow(control, registered_for)
     argument_checks.install(control)
     return Installed(library, routing, sized.sizes, control)
 

@@ -11,7 +11,19 @@ from statistics import median
 from phantora_async.gpu_profile.bench import Bench, Json, about, is_broken
 from profiles import Gpu, Measured, gpu_names, load_gpu
 from profiles.kernel_names.kernel_name import read_name
-from profiles.signature import Copy, Grouped, Kernel, Library, Memset, Scaled, Signature, Strided, Triton, parse
+from profiles.signature import (
+    Copy,
+    Grouped,
+    Kernel,
+    Library,
+    Memset,
+    Scaled,
+    Sequences,
+    Signature,
+    Strided,
+    Triton,
+    parse,
+)
 
 WRITTEN, COLD = "written", "cold"
 """States of the L2 cache (emu/gpubench/timing.py): it has the first operand, just written; it has nothing."""
@@ -156,6 +168,7 @@ class SignatureBench:
 _NEVER: dict[type[Signature], str] = {
     Strided: "a call with operands laid out like its own is not looked for; `profile SCRIPT` measures it",
     Scaled: "a call that scales to and from the same sizes is not looked for; `profile SCRIPT` measures it",
+    Sequences: "a call with sequences as long as its own is not looked for; `profile SCRIPT` measures it",
     Triton: "a kernel that Triton compiled cannot be started without its arguments",
     Library: "its arguments are not known",
 }

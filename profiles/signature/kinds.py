@@ -33,6 +33,18 @@ class Scaled(Kernel):
 
 
 @dataclass(frozen=True, slots=True)
+class Sequences(Kernel):
+    sequences: int
+    queries: int
+    keys: int
+    rows: int
+    columns: int
+    tiles: int
+    longest: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Triton:
     name: str
     grid: tuple[int, int, int]
@@ -155,9 +167,12 @@ class Memset:
     nbytes: int
 
 
-Signature = Kernel | Strided | Scaled | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
+Signature = (
+    Kernel | Strided | Scaled | Sequences | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
+)
 
 CLASSES: dict[str, type[Signature]] = {
-    "kernel": Kernel, "strided": Strided, "scaled": Scaled, "triton": Triton, "grouped": Grouped, "gemm": Gemm,
-    "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library, "copy": Copy, "memset": Memset,
+    "kernel": Kernel, "strided": Strided, "scaled": Scaled, "triton": Triton, "grouped": Grouped,
+    "sequences": Sequences, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library,
+    "copy": Copy, "memset": Memset,
 }  # fmt: skip

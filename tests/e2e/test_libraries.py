@@ -73,6 +73,21 @@ def test_grouped_products(run: Run) -> None:
     assert models(done, "grouped;_ZN7cutlass") == {"grouped product"}
 
 
+def test_packed_attention(run: Run) -> None:
+    """Known lengths are told, unknown ones count as equal; a causal mask alone is in the kernel's name."""
+    done = run("libraries/packed_attention.py", n=1)
+    passed(done)
+    for kernel in ("flash_fwd", "flash_bwd_dq"):
+        told = [one.split(";") for one in signatures(done) if kernel in one and "combine" not in one]
+        assert sorted((one[0], *map(int, one[7:])) for one in told) == [
+            ("kernel",),
+            ("sequences", 2, 1024, 1024, 8, 8, 14, 2, 115584),
+            ("sequences", 3, 992, 992, 9, 9, 22, 5, 224 * 1024),
+            ("sequences", 4, 1024, 1024, 8, 8, 16, 2, 262144),
+        ]
+    assert models(done, "sequences;") == {"attention", "attention, flash"}
+
+
 def test_math_libraries(run: Run) -> None:
     done = run("libraries/math_libraries.py", n=1)
     passed(done)

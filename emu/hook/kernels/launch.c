@@ -1,8 +1,8 @@
 /*
  * Kernel launches: the path that must be fast. A launch's signature is its kernel, grid, block, shared memory and the
  * op that it is part of; of Triton's kernels also the program and the parameters that decide its work, of PyTorch's
- * element-wise ones the strides of operands that are not dense, of gradients of upsamplings the images' sizes. Their
- * hash finds the cost; the signature's text is only made if the hash is new.
+ * element-wise ones the strides of operands that are not dense, of gradients of upsamplings the images' sizes, of
+ * attention the sequences. Their hash finds the cost; the signature's text is only made if the hash is new.
  */
 #include "core/hash.h"
 #include "threads/host.h"
@@ -25,6 +25,7 @@ typedef struct launch {
     size_t shared_nbytes;
     const ph_op *op;
     const ph_groups *groups;
+    const ph_sequences *sequences;
     const ph_layout *layout;
     const ph_images *images;
     void *const *params;
@@ -74,6 +75,25 @@ static size_t describe_grouped(const void *what, char *text, size_t capacity) {
     return ph_format_grouped(&signature, text, capacity);
 }
 
+static size_t describe_sequences(const void *what, char *text, size_t capacity) {
+    const launch *l = what;
+    ph_signature_sequences signature = {.name = l->kernel->name,
+                                        .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                        .block = {l->block.x, l->block.y, l->block.z},
+                                        .shared_nbytes = l->shared_nbytes,
+                                        .op = l->op->name,
+                                        .sizes = l->op->sizes,
+                                        .sequences = l->sequences->sequences,
+                                        .queries = l->sequences->queries,
+                                        .keys = l->sequences->keys,
+                                        .rows = l->sequences->rows,
+                                        .columns = l->sequences->columns,
+                                        .tiles = l->sequences->tiles,
+                                        .longest = l->sequences->longest,
+                                        .pairs = l->sequences->pairs};
+    return ph_format_sequences(&signature, text, capacity);
+}
+
 static size_t describe_strided(const void *what, char *text, size_t capacity) {
     const launch *l = what;
     char strides[PH_LAYOUT_CHARACTERS];
@@ -112,6 +132,7 @@ static uint64_t key_of(const launch *l) {
     h = ph_mix(h, l->shared_nbytes ^ l->op->key);
     if (UNLIKELY(l->kernel->program != NULL)) h = ph_program_mix(l->kernel->program, l->params, h);
     if (UNLIKELY(l->groups != NULL)) h = ph_mix(h, ph_hash(5, l->groups, sizeof *l->groups));
+    if (UNLIKELY(l->sequences != NULL)) h = ph_mix(h, ph_hash(11, l->sequences, sizeof *l->sequences));
     if (UNLIKELY(l->layout != NULL)) h = ph_layout_mix(l->layout, h);
     if (UNLIKELY(l->images != NULL)) h = ph_mix(h, ph_hash(7, l->images, sizeof *l->images));
     return h ? h : 1;
@@ -120,6 +141,7 @@ static uint64_t key_of(const launch *l) {
 static ph_describe describe(const launch *l) {
     if (l->kernel->program) return describe_triton;
     if (l->images) return describe_scaled;
+    if (l->sequences) return describe_sequences;
     return l->groups ? describe_grouped : l->layout ? describe_strided : describe_kernel;
 }
 
@@ -127,6 +149,12 @@ static ph_describe describe(const launch *l) {
 PH_EXPORT void phantora_groups(const uint64_t *sizes) {
     static const uint64_t none[sizeof(ph_groups) / sizeof *sizes];
     memcpy(&ph_self()->groups, sizes ? sizes : none, sizeof(ph_groups));
+}
+
+/* What the thread launches belongs to an attention; sizes: the fields of ph_sequences in order, NULL: no more. */
+PH_EXPORT void phantora_sequences(const uint64_t *sizes) {
+    static const uint64_t none[sizeof(ph_sequences) / sizeof *sizes];
+    memcpy(&ph_self()->sequences, sizes ? sizes : none, sizeof(ph_sequences));
 }
 
 /* The checks that CUDA makes before a launch. */
@@ -177,6 +205,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
                 .shared_nbytes = shared_nbytes,
                 .op = ph_current_op(),
                 .groups = thread->groups.groups ? &thread->groups : NULL,
+                .sequences = thread->sequences.sequences ? &thread->sequences : NULL,
                 .layout = strided ? &layout : NULL,
                 .images = scaled ? &images : NULL,
                 .params = params};

@@ -37,6 +37,12 @@ typedef struct ph_groups {
     uint64_t groups, used, rows, longest, tiles64, tiles128;
 } ph_groups;
 
+/* The sequences of an attention that a thread launches: emu/control/extensions/attention.py tells them. Fields as in
+ * the `sequences` signature (emu/contract/signature.def). Without sequences nothing is known. */
+typedef struct ph_sequences {
+    uint64_t sequences, queries, keys, rows, columns, tiles, longest, pairs;
+} ph_sequences;
+
 /* When a thread ran what last, by numbers; 0: never. */
 typedef struct ph_ages {
     uint64_t *ran_at;
@@ -75,10 +81,11 @@ typedef struct ph_thread {
     uint32_t trace_number, correlation; /* for traces: the thread's id; its last API call's number */
     int nranges;                        /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
     const struct ph_known_op *ranges[PH_MAX_RANGES];
-    uint32_t launch_turns; /* how often it has launched a kernel after another thread had */
-    int optimizer_depth;   /* index + 1 of the outermost Optimizer.step range, 0 if none */
-    ph_groups groups;      /* of the grouped product that it launches */
-    int kernel_data_depth; /* the same for ops that copy tables to the device for their own kernels */
+    uint32_t launch_turns;  /* how often it has launched a kernel after another thread had */
+    int optimizer_depth;    /* index + 1 of the outermost Optimizer.step range, 0 if none */
+    ph_groups groups;       /* of the grouped product that it launches */
+    ph_sequences sequences; /* of the attention that it launches */
+    int kernel_data_depth;  /* the same for ops that copy tables to the device for their own kernels */
     struct ph_stream *default_streams[PH_MAX_DEVICES];
 } ph_thread;
 

@@ -19,6 +19,7 @@ class KernelCalls(Library):
         )
         self._compute_programs = self._function("compute_programs", None, _COMPUTE, CALLED)
         self._groups = self._function("groups", None, RANGES)
+        self._sequences = self._function("sequences", None, RANGES)
         self._routing = self._function("routing", None, c_uint64, c_uint32, c_uint32, RANGES, c_uint32, c_char_p)
         self._data_size = self._function("data_size", None, c_uint64, c_uint64, c_uint64, c_char_p)
         self.close_segments: Callable[[], None] = self._function("close_segments", None)
@@ -43,6 +44,10 @@ class KernelCalls(Library):
     def groups(self, sizes: Sequence[int] | None) -> None:
         """Groups of the product that this thread launches (emu/hook/threads/thread.h); None: of no product."""
         self._groups(None if sizes is None else flat(sizes))
+
+    def sequences(self, sizes: Sequence[int] | None) -> None:
+        """Sequences of the attention that this thread launches (emu/hook/threads/thread.h); None: of none."""
+        self._sequences(None if sizes is None else flat(sizes))
 
     def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:
         """Sends a ROUTING record."""

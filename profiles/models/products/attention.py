@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
+from typing import NamedTuple
 
 from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both, overlapped
 from profiles.models.power import attention_in_a_job
-from profiles.signature import Kernel, Sdpa, Shape, dtype_nbytes
+from profiles.signature import Kernel, Sdpa, Sequences, Shape, dtype_nbytes
 
 TILE = 128  # queries and keys
 FEW_QUERIES = 8  # of decoding: the keys are divided among blocks, and time is that of reading them
@@ -40,45 +41,70 @@ class Figures:
     mask: float
     deep: float
     """Factor for depths above DEEPEST."""
+    masked: float = 0.0
+    """More cycles of a pair in a tile that is masked, over the depth: with a causal mask one tile in each row, with a
+    window all.
+    """
+    window_ns: float = 0.0
+    """More time of a block with a window."""
 
 
 FIGURES = {
     ("cudnn", "fwd"): Figures(0.058, 0.0011, 2300.0, 0.5, 0.263, 0.14, 1.3),
     ("cudnn", "bwd"): Figures(0.176, 0.00305, 4300.0, 0.5, 0.143, 0.24, 1.6),
     # PyTorch's bundled FlashAttention 2 and memory-efficient kernels, for tensor cores before Hopper's.
-    ("flash", "fwd"): Figures(0.089, 0.00216, 1300.0, 1.0, 0.09, 0.2, 1.0),
+    ("flash", "fwd"): Figures(0.089, 0.00216, 1300.0, 1.0, 0.09, 0.2, 1.0, 12.0, 3500.0),
     ("flash", "bwd"): Figures(0.125, 0.00734, 3200.0, 0.5, 0.13, 0.2, 1.2),
     ("efficient", "fwd"): Figures(0.306, 0.00347, 1250.0, 0.5, 0.59, 0.23, 1.3),
     ("efficient", "bwd"): Figures(0.73, 0.0128, 2000.0, 0.5, 0.84, 0.165, 2.0),
 }
 FULL_PRECISION = {"fwd": 3.6, "bwd": 2.9}  # f32 operands
+COMBINE, MOST_PARTS = "flash_fwd_splitkv_combine_kernel", 7  # the keys are divided into 2**7 parts at most
 HALF = 0.45  # of the streaming bandwidth: the kernel that sums dO x O before the backward pass
 CONVERT = 0.8  # the one that converts dQ after it
+
+
+class Extent(NamedTuple):
+    """What one head of all sequences computes, as in a `sequences` signature."""
+
+    sequences: int
+    queries: int
+    keys: int
+    rows: int
+    """Tiles of queries: each sequence has its own."""
+    columns: int
+    """Tiles of keys."""
+    tiles: float
+    """Tiles of pairs of which one query sees one key at least."""
+    longest: float
+    """The most of these in one row."""
+    pairs: float
+    """Of a query and a key that it sees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     direction: str
-    batch: int
     heads: int
-    queries: int
-    keys: int
+    key_heads: int
     depth: int
     value_depth: int
     dtype: str
-    causal: bool
     dropout: bool
     mask: bool
-    key_heads: int
+    causal: bool
+    window: bool
+    extent: Extent
     backend: str = "cudnn"
 
 
 def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
     """cuDNN's call with all its helper kernels (row sums, conversion of dQ)."""
     batch, heads, queries, depth = what.q[-4:]
+    extent = equal(batch, queries, what.k[-2], what.causal)
+    mask = _masked(what.direction, what.sizes)
     problem = Problem(
-        what.direction, batch, heads, queries, what.k[-2], depth, what.v[-1], what.dtype, what.causal, what.dropout,
-        _masked(what.direction, what.sizes), what.k[-3],
+        what.direction, heads, what.k[-3], depth, what.v[-1], what.dtype, what.dropout, mask, what.causal, False, extent
     )  # fmt: skip
     backward = what.direction == "bwd"
 
@@ -104,33 +130,70 @@ def named(what: Kernel, name: KernelName) -> Problem | None:
     """PyTorch's own kernels: q, k, v lead the op's sizes, a causal mask is in FlashAttention's template. The
     memory-efficient kernels do not say whether the mask is causal; it is taken not to be.
     """
+    if name.base == COMBINE:
+        return None
     if found := re.match(r"flash_(fwd|bwd_dq_dk_dv_loop)_\w*kernel", name.base):
         direction, backend = ("fwd" if found[1] == "fwd" else "bwd"), "flash"
     elif found := re.match(r"fmha_cutlass(F|B)", name.base):
         direction, backend = ("fwd" if found[1] == "F" else "bwd"), "efficient"
     else:
         return None
-    shapes = [shape for shape in what.sizes if len(shape) == 4]
+    packed = isinstance(what, Sequences) and not any(len(shape) == 4 for shape in what.sizes)
+    shapes = [shape for shape in what.sizes if len(shape) == (3 if packed else 4)]
     if direction == "bwd" and len(shapes) >= 4:
         shapes = shapes[1:]  # the gradient comes first
     if len(shapes) < 3:
         return None
     q, k, v = shapes[:3]
+    if packed:  # (queries of all sequences, heads, depth)
+        q, k, v = ((1, one[1], one[0], one[2]) for one in (q, k, v))
     # Ops that name the kernel take (batch, heads, length, depth), the raw ones (batch, length, heads, depth).
-    if "scaled_dot_product" not in what.op:
+    elif "scaled_dot_product" not in what.op:
         q, k, v = ((one[0], one[2], one[1], one[3]) for one in (q, k, v))
     flags = [one == "true" for one in name.arguments[1:] if one in ("true", "false")]
+    if "splitkv" in name.base:
+        flags = [False, *flags]  # it has no dropout
     dropout, causal = (flags[0], flags[1]) if backend == "flash" and len(flags) > 1 else ("dropout" in name.base, False)
     dtype = "f32" if "_f32_" in name.base else "f16" if "half_t" in name.text or "_f16_" in name.base else "bf16"
     mask = backend == "efficient" and len(what.sizes) > 4 and len(what.sizes[3 if direction == "fwd" else 4]) == 4
-    return Problem(
-        direction, q[0], q[1], q[2], k[2], q[3], v[3], dtype, causal, dropout, mask, k[1], backend
-    )  # fmt: skip
+    if isinstance(what, Sequences):
+        extent = Extent(
+            what.sequences, what.queries, what.keys, what.rows, what.columns, what.tiles, what.longest, what.pairs
+        )
+    else:
+        extent = equal(q[0], q[2], k[2], causal)
+    if "splitkv" in name.base and (what.grid[2] != q[1] or extent.sequences == 1):
+        extent = extent._replace(longest=extent.longest / what.grid[1])
+    window = len(flags) > 2 and flags[2] and backend == "flash"
+    return Problem(direction, q[1], k[1], q[3], v[3], dtype, dropout, mask, causal, window, extent, backend)
+
+
+def equal(batch: int, queries: int, keys: int, causal: bool) -> Extent:
+    """Sequences that are equally long. A causal mask is aligned at the end of the shorter side."""
+    rows, columns = ceil(queries / TILE), ceil(keys / TILE)
+    whole = float(queries) * keys
+    if not causal or queries <= 1:
+        tiles, pairs = float(rows * columns), whole
+    else:
+        tiles = sum(min(max(columns - rows + row + 1, 1), columns) for row in range(rows)) if rows < 4096 else 0.0
+        tiles = tiles or rows * columns / 2
+        pairs = queries * (keys - queries / 2 if keys >= queries else keys**2 / (2.0 * queries))
+    return Extent(
+        batch, batch * queries, batch * keys, batch * rows, batch * columns, batch * tiles, columns, batch * pairs
+    )
+
+
+def combined_ns(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """Of parts of the keys that blocks of their own have computed: results in f32 become one."""
+    numbers = [int(one) for one in name.arguments[1:] if one.isdigit()]
+    parts = 2 ** min(numbers[1], MOST_PARTS) if len(numbers) > 1 else 2
+    rows = max((prod(shape) for shape in what.sizes if len(shape) in (3, 4)), default=0)
+    return machine.memory_ns(rows * (4.0 * parts + 2)) / CONVERT
 
 
 def helper_ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     """FlashAttention's kernels before and after the backward pass: two inputs, or one of f32 and one output."""
-    rows = max((shape[0] * shape[1] * shape[2] * shape[3] for shape in what.sizes if len(shape) == 4), default=0)
+    rows = max((prod(shape) for shape in what.sizes if len(shape) in (3, 4)), default=0)
     nbytes = 4.0 * rows if "dot_do_o" in name.base else 6.0 * rows
     return machine.memory_ns(nbytes) / (HALF if "dot_do_o" in name.base else CONVERT)
 
@@ -140,7 +203,7 @@ def flops(what: Problem) -> float:
     MFU's sake.
     """
     products = {"fwd": 2, "bwd": 4}[what.direction]
-    return products * (what.depth + what.value_depth) * _useful_pairs(what)
+    return products * (what.depth + what.value_depth) * what.heads * what.extent.pairs
 
 
 def attention_ns(machine: Machine, what: Problem) -> float:
@@ -159,29 +222,32 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     cycles += (figures.dropout if what.dropout else 0.0) + (figures.mask if what.mask else 0.0)
     if what.dtype in ("f32", "tf32"):
         cycles *= FULL_PRECISION[what.direction]
-    blocks = what.batch * what.heads * ceil((what.queries if what.direction == "fwd" else what.keys) / TILE)
-    pairs, longest = _tiled_pairs(what)
-    rows = what.batch * what.heads * ceil(what.queries / TILE)
+    extent, area = what.extent, float(TILE * TILE)
+    blocks = what.heads * (extent.rows if what.direction == "fwd" else extent.columns)
+    pairs, longest = what.heads * extent.tiles * area, extent.longest * area
+    rows = what.heads * extent.rows
+    masked = extent.tiles if what.window else extent.rows if what.causal else 0.0
     loop = max(pairs / machine.sms, longest) * cycles / mhz
     # With a causal mask the longest block is about twice as long as the average. Without one there is more to do.
     tail = 2 * figures.imbalance * max(longest - pairs / max(rows, 1), 0.0) * cycles / mhz
     tail = min(tail, max(rows * longest / machine.sms, longest) * cycles / mhz - loop)
+    tail += what.heads * masked * area / machine.sms * figures.masked / wide / mhz
     item = dtype_nbytes(what.dtype)
     reads = 2 if what.direction == "fwd" else 4
-    nbytes = item * what.batch * (
-        what.heads * what.queries * what.depth * reads
-        + what.key_heads * what.keys * (what.depth + what.value_depth) * (reads / 2)
+    nbytes = item * (
+        what.heads * extent.queries * what.depth * reads
+        + what.key_heads * extent.keys * (what.depth + what.value_depth) * (reads / 2)
     )  # fmt: skip
-    if what.queries <= FEW_QUERIES and what.direction == "fwd":
+    if extent.queries <= FEW_QUERIES * extent.sequences and what.direction == "fwd":
         return figures.block_ns + machine.memory_ns(nbytes)
-    start = max(blocks / machine.sms, 1.0) * figures.block_ns
+    start = max(blocks / machine.sms, 1.0) * (figures.block_ns + (figures.window_ns if what.window else 0.0))
     return overlapped(loop + tail, machine.memory_ns(nbytes)) + start
 
 
 def _around_ns(machine: Machine, what: Problem) -> float:
     """Row sums of dO x O before, dQ gathered in f32 and converted after: two kernels far from streaming speed."""
     item = dtype_nbytes(what.dtype)
-    rows = what.batch * what.heads * what.queries * what.depth
+    rows = what.heads * what.extent.queries * what.depth
     sums, converted = machine.memory_ns(rows * 2 * item) / HALF, machine.memory_ns(rows * (4 + item)) / CONVERT
     return sums + converted + 2 * machine.gpu.achieved.kernel_floor_ns
 
@@ -198,25 +264,3 @@ def _tensor_scale(machine: Machine, backend: str) -> float:
     if backend != "cudnn" and machine.gpu.products_by_warp_groups:
         return 1.0
     return reference * (1.0 if backend == "cudnn" else 0.6) / per_cycle
-
-
-def _tiled_pairs(what: Problem) -> tuple[float, float]:
-    """Pairs of whole tiles, of all blocks and of the longest one."""
-    rows, columns = ceil(what.queries / TILE), ceil(what.keys / TILE)
-    area = float(TILE * TILE)
-    many = what.batch * what.heads
-    if not what.causal or what.queries <= 1:
-        return many * rows * columns * area, columns * area
-    # The mask is aligned at the end of the shorter side.
-    per_head = sum(min(max(columns - rows + row + 1, 1), columns) for row in range(rows)) if rows < 4096 else 0.0
-    per_head = per_head or rows * columns / 2
-    return many * per_head * area, columns * area
-
-
-def _useful_pairs(what: Problem) -> float:
-    """A causal mask is aligned at the end of the shorter side."""
-    whole = float(what.batch * what.heads) * what.queries * what.keys
-    if not what.causal or what.queries <= 1:
-        return whole
-    half = what.keys - what.queries / 2 if what.keys >= what.queries else what.keys**2 / (2.0 * what.queries)
-    return float(what.batch * what.heads) * what.queries * half

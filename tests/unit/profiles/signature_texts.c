@@ -35,6 +35,7 @@ int main(void) {
     SHOW("sdpa", sdpa, PH_BACKWARD, {heads, 4}, {heads, 4}, {heads, 4}, PH_DTYPE_F16, true, false, op, sizes);
     SHOW("triton", triton, "add_kernel", {64, 1, 1}, {128, 1, 1}, 0, "-,-,4096", "module {|tt.return|}", op, sizes);
     SHOW("grouped", grouped, "device_kernel", {132, 1, 1}, {384, 1, 1}, 200000, 64, 60, 4096, 512, 90, 70, op, sizes);
+    SHOW("sequences", sequences, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, 3, 1000, 990, 9, 8, 22, 5, 230000);
     SHOW("strided", strided, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, {image, 2}, "2x16384,16384x2");
     SHOW("scaled", scaled, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, {image, 2}, {image, 2});
     SHOW("rnn", rnn, PH_CONV_DGRAD, PH_RNN_LSTM, PH_RNN_STANDARD, 35, 20, 1500, 1500, 1500, 2, true, PH_DTYPE_F16, op,

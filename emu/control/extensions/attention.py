@@ -1,0 +1,179 @@
+"""Tells the hook which pairs of a query and a key FlashAttention's kernels compute, which decides their time.
+
+Packed batches (`cu_seqlens`) have sequences of their own lengths, one behind the other; with a window a query sees the
+keys near it. Where the ends of the sequences are not known they count as equally long. Lengths differ from batch to
+batch: what they have together is rounded, so that there are few different signatures.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import pairwise
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ...private.access import schema_of
+from ...private.imports import when_imported
+from ..computed_op import Kernel
+from ..control_tensors import KNOWN, ControlTensors
+from ..host_views import Place
+from ..routing.groups import rounded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OPERATIONS = frozenset(("aten::_flash_attention_forward", "aten::_flash_attention_backward"))
+OF_FLASH_ATTN = tuple(
+    f"flash_attn::_flash_attn_{kind}" for kind in ("forward", "varlen_forward", "backward", "varlen_backward")
+)
+TILE = 128
+_NAMES = {
+    "q": ("q", "query"),
+    "k": ("k", "key"),
+    "ends_q": ("cu_seqlens_q", "cum_seq_q"),
+    "ends_k": ("cu_seqlens_k", "cum_seq_k"),
+    "causal": ("causal", "is_causal"),
+    "left": ("window_size_left",),
+    "right": ("window_size_right",),
+}
+"""What flash-attn and PyTorch call the arguments."""
+
+
+def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
+    """The function to call in the place of `call`, which calls the CUDA kernel of one of these operations."""
+    arguments = schema_of(operation).arguments
+    places = {
+        ours: (n, argument.name, argument.default_value)
+        for ours, names in _NAMES.items()
+        for n, argument in enumerate(arguments)
+        if argument.name in names
+    }
+    hook = control.hook
+
+    def attend(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        given = {
+            ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
+        }
+        found = _sequences(control, **given)
+        if found is None:
+            return call(keyset, *args, **kwargs)
+        hook.sequences(found)
+        try:
+            return call(keyset, *args, **kwargs)
+        finally:
+            hook.sequences(None)
+
+    return attend
+
+
+def _sequences(
+    control: ControlTensors,
+    q: Tensor,
+    k: Tensor,
+    causal: bool,
+    left: int | None,
+    right: int | None,
+    ends_q: Tensor | None = None,
+    ends_k: Tensor | None = None,
+) -> tuple[int, ...] | None:
+    """The fields of a `sequences` signature; None if sizes and the kernel's name tell all."""
+    before = None if left is None or left < 0 else left
+    after = 0 if causal else None if right is None or right < 0 else right
+    if ends_q is None or ends_k is None:
+        if before is None and after in (None, 0):
+            return None
+        batch, queries, keys = q.size(0), q.size(1), k.size(1)
+        return together(((queries, keys),), before, after, batch)
+    queries_of, keys_of = _lengths(control, ends_q), _lengths(control, ends_k)
+    if queries_of is None or keys_of is None:
+        n = max(ends_q.numel() - 1, 1)
+        return together(((-(-q.size(0) // n), -(-k.size(0) // n)),), before, after, n)
+    return tuple(map(rounded, together(tuple(zip(queries_of, keys_of, strict=False)), before, after)))
+
+
+def _lengths(control: ControlTensors, ends: Tensor) -> list[int] | None:
+    """None if they are not known. Waits for what has yet to arrive from other ranks, so that the time does not depend
+    on when it does.
+    """
+    if not ends.is_cuda or not control.small([ends]) or control.capturing():
+        return None
+    control.wait([ends])
+    if control.state_of(Place(ends)) != KNOWN:
+        return None
+    view = control.unrecorded(lambda: control.find_view(ends))
+    if view is None:
+        return None
+    return [max(end - begin, 0) for begin, end in pairwise(control.unrecorded(view.tolist))]
+
+
+@lru_cache(maxsize=256)
+def together(
+    lengths: tuple[tuple[int, int], ...], before: int | None, after: int | None, times: int = 1
+) -> tuple[int, ...]:
+    """The fields of a `sequences` signature, for sequences of so many queries and keys, each `times` times. A query
+    sees so many keys before and after its own place, all if None. The last query's place is that of the last key.
+    """
+    tiles: Callable[[int], int] = lambda n: -(-n // TILE)  # noqa: E731
+    visited = longest = pairs = 0
+    for queries, keys in lengths:
+        ahead = keys - queries
+        for first in range(0, queries, TILE):
+            last = min(first + TILE, queries) - 1
+            begin = 0 if before is None else max(first + ahead - before, 0)
+            end = keys if after is None else min(max(last + ahead + after + 1, 0), keys)
+            row = max(tiles(end) - begin // TILE, 0) if end > begin else 0
+            visited, longest = visited + row, max(longest, row)
+        pairs += _pairs(queries, keys, before, after)
+    return (
+        len(lengths) * times,
+        sum(queries for queries, _ in lengths) * times,
+        sum(keys for _, keys in lengths) * times,
+        sum(tiles(queries) for queries, _ in lengths) * times,
+        sum(tiles(keys) for _, keys in lengths) * times,
+        visited * times,
+        longest,
+        pairs * times,
+    )
+
+
+def _pairs(queries: int, keys: int, before: int | None, after: int | None) -> int:
+    """Of a query and a key that it sees."""
+    ahead = keys - queries
+    end = queries * keys if after is None else _limited_sum(ahead + after + 1, queries, keys)
+    return end - (0 if before is None else _limited_sum(ahead - before, queries, keys))
+
+
+def _limited_sum(first: int, count: int, most: int) -> int:
+    """Of `count` numbers one after the other, each taken as 0 at least and `most` at most."""
+    last, least = first + count - 1, max(first, 1)
+    inner = min(last, most)
+    ramp = (least + inner) * (inner - least + 1) // 2 if inner >= least else 0
+    return ramp + max(last - max(least, most + 1) + 1, 0) * most
+
+
+def follow(control: ControlTensors, registered_for: Callable[[str], Iterable[str]]) -> None:
+    """From now on, flash-attn's operations tell. In the forker, once."""
+    libraries: list[Any] = []  # functions stay registered as long as these live
+
+    def register(_: ModuleType) -> None:
+        registered = registered_for("CUDA")
+        libraries.extend(_register(control, name) for name in OF_FLASH_ATTN if name in registered)
+
+    when_imported("flash_attn.flash_attn_interface", register)
+
+
+def _register(control: ControlTensors, name: str) -> Any:
+    import torch
+
+    space, _, base = name.partition("::")
+    operation = getattr(getattr(torch.ops, space), base).default
+    make_library: Any = torch.library.Library  # untyped
+    library = make_library(space, "IMPL")
+    kernel = torch.library.get_kernel(name, "CUDA")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of overrides
+        ours = told(control, operation, kernel.call_boxed)
+        library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
+    return library

@@ -1,0 +1,60 @@
+"""FlashAttention's kernels on an H100 (docs/data/attention-h100.jsonl.gz): the model against their times."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import pytest
+
+import profiles
+from emu.control.extensions.attention import together
+from profiles.models.dispatch import estimate
+from profiles.signature import Kernel, Sequences
+
+DATA = Path(__file__).parents[3] / "docs" / "data" / "attention-h100.jsonl.gz"
+
+
+def signature(case: dict[str, Any], kernel: str) -> Kernel:
+    """Of a kernel of a case, as the hook writes it."""
+    before, after = case["window"], 0 if case["causal"] else case.get("right")
+    lengths = case.get("lengths")
+    of_all = (case["b"], case["s"]) if lengths is None else (sum(lengths),)
+    q, k = (*of_all, case["h"], case["d"]), (*of_all, case["kv"], case["d"])
+    backward = "_bwd_" in kernel
+    op = f"aten::_flash_attention_{'backward' if backward else 'forward'}"
+    what = Kernel(kernel, (1, 1, 1), (128, 1, 1), 0, op, (*((q,) if backward else ()), q, k, k))
+    if lengths is None and before is None:
+        return what
+    each = ((case["s"], case["s"]),) if lengths is None else tuple((n, n) for n in lengths)
+    numbers = together(each, before, after, case["b"] if lengths is None else 1)
+    return Sequences(what.name, what.grid, what.block, 0, what.op, what.sizes, *numbers)
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[tuple[str, str], list[float]]:
+    """By pass, and by which keys the queries see."""
+    found = defaultdict(list)
+    gpu = profiles.load_gpu("h100")
+    with gzip.open(DATA, "rt") as file:
+        for case in map(json.loads, file):
+            sees = "window" if case["window"] else "causal" if case["causal"] else "all"
+            for kernel, us in case["kernels"].items():
+                if "fwd_kernel" in kernel or "bwd_dq" in kernel:
+                    ns = estimate(gpu, signature(case, kernel)).solo_ns
+                    direction = "fwd" if "fwd" in kernel else "bwd"
+                    found[direction, sees].append(ns / (median(us) * 1e3) - 1)
+    return found
+
+
+@pytest.mark.parametrize("sees", ["all", "causal", "window"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd"])
+def test_attention(errors: dict[tuple[str, str], list[float]], direction: str, sees: str) -> None:
+    found = errors[direction, sees]
+    assert len(found) >= 52
+    assert fmean(map(abs, found)) < 0.11
+    assert abs(fmean(found)) < 0.08
