@@ -38,6 +38,7 @@ FEWEST_ROWS = 2  # of an embedding whose launch has one block: token types
 GATHER_START_NS = 800.0
 ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
 CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
+CAT_ALIGNED, CAT_UNALIGNED = 60.0, 110.0  # where vectors are read and items written
 BLOCK_NS = 0.6  # small blocks are dealt out one after another, to all SMs
 # Instructions for an item of a row that is written elsewhere as a whole: a fill, one that compares and swaps, others.
 ROWS_FILLED, ROWS_COMPARED, ROWS_SCATTERED = 73.0, 178.0, 110.0
@@ -59,7 +60,10 @@ def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
     """
     count = said(what) or covered(what, 4)
     memory = machine.memory_ns(2 * count * item_of(name)) / 0.92
-    if name.base not in ("CatArrayBatchedCopy", "CatArrayBatchedCopy_alignedK_contig"):
+    if name.base == "CatArrayBatchedCopy_alignedK_contig":
+        rows = all(shape[-1] * item_of(name) % VECTOR_NBYTES == 0 for shape in what.sizes if shape)
+        return overlapped(memory, machine.issue_ns(count * (CAT_ALIGNED if rows else CAT_UNALIGNED)))
+    if name.base != "CatArrayBatchedCopy":
         return memory
     dimensions = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
     inputs = [shape for shape in what.sizes if shape]

@@ -29,8 +29,8 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     long_a, long_b = (what.m if what.transa == "n" else what.k), (what.k if what.transb == "n" else what.n)
     rows = [int(long * item) for long, item in ((long_a, a), (long_b, b), (what.m, c)) if long > 1]
     engine, dtype = engine_of(what.a, what.compute, row_nbytes=gcd(*rows) if rows else ALIGNMENT_NBYTES)
-    loose = engine.name in LOOSE
-    engine, turned_by = LOOSE.get(engine.name, (engine, TURNED if engine is TENSOR_TF32 else ALIKE))
+    loose = engine.name, dtype == "tf32"
+    engine, turned_by = LOOSE.get(loose, (engine, TURNED if engine is TENSOR_TF32 else ALIKE))
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
@@ -46,7 +46,7 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     slower = turned_by[(what.transa != "n") + (what.transb == "n")]
     _, kernels = product(Machine.alone(gpu), engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
     flops = parts * 2.0 * what.m * what.n * what.k * what.batch
-    model = "gemm, unaligned" if loose else f"gemm {dtype}"
+    model = "gemm, unaligned" if loose in LOOSE else f"gemm {dtype}"
     return both(gpu, ns, flops, model=model, kernels=parts * kernels, nbytes=nbytes, peak=dtype)
 
 

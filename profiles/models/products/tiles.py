@@ -76,13 +76,18 @@ UNALIGNED = Engine("tensor unaligned", SMALL, 0.30, 3.0, 32.0, 0.8, 9.0, 400.0, 
 # The same where items are loaded one by one: rows of an odd number of 16-bit items.
 SINGLE_ITEMS = replace(UNALIGNED, name="tensor single items", rate=0.162)
 
-# Those that cuBLAS takes for a product of matrices, and their time by how many operands have k innermost.
+# Those that cuBLAS takes for a product of matrices, by their engine and whether operands have
+# 32 bits, and their time by how many of them have k innermost.
 LOOSE = {
-    UNALIGNED.name: (
-        Engine("product unaligned", MEDIUM, 0.377, 39.3, 32.2, 0.753, 7.0, 373.0, 0.107, 2590.0, 1810.0),
-        (1.0, 1.091, 1.066),
+    (UNALIGNED.name, False): (
+        Engine("product unaligned", MEDIUM, 0.39, 42.0, 31.5, 0.866, 4.85, 408.0, 0.08, 3030.0, 1540.0),
+        (1.0, 1.02, 1.081),
     ),
-    SINGLE_ITEMS.name: (
+    (UNALIGNED.name, True): (
+        Engine("product unaligned tf32", MEDIUM, 0.305, 27.6, 31.2, 0.822, 5.7, 390.0, 0.141, 4840.0, 1270.0),
+        (1.0, 0.958, 0.832),
+    ),
+    (SINGLE_ITEMS.name, False): (
         Engine("product single items", SMALL, 0.165, 3.56, 125.0, 0.912, 8.5, 128.0, 0.191, 1670.0, 2750.0),
         (1.0, 1.05, 1.259),
     ),
