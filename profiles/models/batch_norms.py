@@ -13,17 +13,20 @@ from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
 from profiles.signature import Norm, dtype_nbytes
 
-# Channels first: share of the streaming bandwidth, times that the input or the output pass.
-CUDNN_NORM_RATE = 0.75
+# Channels first: share of the streaming bandwidth, times that the input or the output pass, instructions an element.
+CUDNN_NORM_RATE = 0.85
 CUDNN_NORM_PASSES = {"fwd": 3, "bwd": 5}
+CUDNN_INSTRUCTIONS, CUDNN_SHORT_INSTRUCTIONS, SHORT_CHANNEL = {"fwd": 121.0, "bwd": 136.0}, 91.0, 32_768
 # One block's time per element of its channel, and blocks of an SM.
-CUDNN_CHANNEL_NS = {"fwd": 0.55, "bwd": 1.45}
+CUDNN_CHANNEL_NS = {"fwd": 0.55, "bwd": 1.6}
 CUDNN_BLOCKS = 4
-# Channels last: pixels that a block keeps, by direction, with 16 bits and with more.
+# Channels last: pixels that a block keeps at most, and gets at least, by direction, with 16 bits and with more.
 CHANNELS, BLOCKS, PIXELS_APART = 64, 2, 32
-KEPT_PIXELS = {"fwd": (384, 192), "bwd": (192, 192)}
+KEPT_PIXELS = {"fwd": (384, 288), "bwd": (192, 192)}
+LEAST_PIXELS = {"fwd": (160, 64), "bwd": (96, 96)}
 KEPT_PASSES = {"fwd": 2, "bwd": 3}
 KEPT_STREAM, STREAM = 0.9, {"fwd": 0.9, "bwd": 0.95}  # of the streaming bandwidth
+LINE_NBYTES, UNALIGNED = 128, 1.25
 # A round of sums that blocks wait for, and what each block that shares the channels adds.
 ROUND_NS, ROUND_BLOCK_NS = {"fwd": 5_000.0, "bwd": 4_500.0}, {"fwd": 15.0, "bwd": 5.0}
 
@@ -43,7 +46,9 @@ def _channels_first(machine: Machine, what: Norm) -> float:
     channels = what.x[1] if len(what.x) > 1 else 1
     alone = count / max(channels, 1) * CUDNN_CHANNEL_NS[what.direction] if what.layout == "nchw" else 0.0
     waves = -(-channels // (machine.sms * CUDNN_BLOCKS))
-    return max(machine.memory_ns(nbytes) / CUDNN_NORM_RATE, waves * alone)
+    short = what.direction == "fwd" and count / max(channels, 1) <= SHORT_CHANNEL  # read once
+    instructions = CUDNN_SHORT_INSTRUCTIONS if short else CUDNN_INSTRUCTIONS[what.direction]
+    return max(machine.memory_ns(nbytes) / CUDNN_NORM_RATE, machine.issue_ns(instructions * count), waves * alone)
 
 
 def sharing(what: Norm, most: int) -> tuple[int, int] | None:
@@ -52,13 +57,13 @@ def sharing(what: Norm, most: int) -> tuple[int, int] | None:
     (docs/data/steps-h100.jsonl.gz).
     """
     pixels, slices = what.x[0] * prod(what.x[2:]), ceil(what.x[1] / CHANNELS)
-    fits = KEPT_PIXELS[what.direction][dtype_nbytes(what.dtype) > 2]
-    fewest = ceil(pixels / fits)
+    wide = dtype_nbytes(what.dtype) > 2
+    fewest = ceil(pixels / KEPT_PIXELS[what.direction][wide])
     if fewest > most or not pixels:
         return None
     together = min(slices, most // fewest)
     share = ceil(pixels / (most // together) / PIXELS_APART) * PIXELS_APART
-    return ceil(pixels / share), together
+    return ceil(pixels / max(share, LEAST_PIXELS[what.direction][wide])), together
 
 
 def _channels_last(machine: Machine, what: Norm) -> float:
@@ -71,4 +76,6 @@ def _channels_last(machine: Machine, what: Norm) -> float:
         blocks, together = found
         waits = ceil(slices / together) * (ROUND_NS[direction] + ROUND_BLOCK_NS[direction] * blocks)
         passes, stream = KEPT_PASSES[direction], KEPT_STREAM
+    if what.x[1] > CHANNELS and nbytes // (prod(what.x) // what.x[1]) % LINE_NBYTES:
+        stream /= UNALIGNED  # 64 channels begin within a line of the cache
     return max(machine.memory_ns(passes * nbytes) / stream, passes * full / machine.l2_gb_per_s) + waits

@@ -212,6 +212,8 @@ def _work(
     if isinstance(what, Rnn):
         # Layers run on streams of cuDNN's own, side by side. Where none runs, the call waits for the host's launches.
         total, shared, kernels = _covered(members), 0.0, 1
+    elif isinstance(what, Conv) and len({_stream(e) for e in members}) > 1:
+        total, shared = _covered(members), 0.0  # groups, on streams of cuDNN's own
     by = total or 1.0
     return TracedWork(
         format_signature(what), category_of(what), members[0]["ts"], total, beside / by, shared / by, kernels

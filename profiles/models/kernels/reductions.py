@@ -40,7 +40,8 @@ WARP_COLUMNS_HALF, WARP_COLUMNS = 0.78, 0.9
 COLD = 0.5  # batch norm reads what a convolution wrote some time ago
 TRANSFORMED_NS = 0.82  # an element of a block that normalises a channel, of four on an SM
 CHANNELS_STREAM = 0.93  # of the streaming bandwidth
-BETWEEN_BLOCKS_NS = 5_000.0  # partial sums to memory, a semaphore, the last block's sum
+ROWS_AT_ONCE, ROUNDS_ADD_UP = 4, 3.0  # loads of a thread before it computes; exponent that joins their waiting
+BETWEEN_BLOCKS_NS = 3_000.0  # partial sums to memory, a semaphore, the last block's sum
 
 
 def _largest(what: Kernel) -> Shape:
@@ -176,15 +177,22 @@ def _moments(per_element: float, inputs: int, start_ns: float) -> Model:
     return model
 
 
-def _channels_last_norm(reads: float, writes: float, instructions: float, start_ns: float = 0.0) -> Model:
+def _channels_last_norm(
+    reads: float, writes: float, instructions: float, start_ns: float = 0.0, round_ns: float = 0.0, resident: int = 4
+) -> Model:
+    """`round_ns`: of a block, which loads a few rows, waits for them and computes before it loads the next ones;
+    `resident` blocks of an SM do so at once.
+    """
+
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        count = _count(what)
+        count, blocks = _count(what), prod(what.grid)
         nbytes = count * _item(name) * (reads + writes)
         memory = machine.memory_ns(nbytes, cold=COLD) / CHANNELS_STREAM
-        time = overlapped(memory, machine.issue_ns(count * instructions))
-        # Half-empty SMs do not hide the latency of their loads.
-        filled = prod(what.grid) * prod(what.block) / (machine.sms * machine.gpu.limits.threads_per_sm)
-        return float(start_ns + time * max(1.0, min(filled, 1.0) ** -0.5))
+        rounds = count / (blocks * prod(what.block) * ROWS_AT_ONCE) * ceil(blocks / (machine.sms * resident))
+        waits = machine.loaded_ns(round_ns) * rounds
+        return float(
+            start_ns + overlapped(memory, machine.issue_ns(count * instructions), waits, exponent=ROUNDS_ADD_UP)
+        )
 
     return model
 
@@ -265,10 +273,18 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"ComputeInternalGradients", "group norm", _moments(85.0, 2, 1_500.0)),
     (r"GammaBetaBackwardCUDAKernel\d|ComputeFusedParams|ComputeBackwardFusedParams", "group norm", _small(800.0)),
     (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", "layer norm", _column_sums),
-    (r"batch_norm_collect_statistics_channels_last", "batch norm", _channels_last_norm(1, 0, 85.0, BETWEEN_BLOCKS_NS)),
-    (r"batch_norm_backward_reduce_channels_last", "batch norm", _channels_last_norm(2, 0, 45.0, BETWEEN_BLOCKS_NS)),
-    (r"batch_norm_backward_elemt_channels_last", "batch norm", _channels_last_norm(2, 1, 50.0)),
-    (r"batch_norm_transform_input_channels_last", "batch norm", _channels_last_norm(1, 1, 42.0)),
+    (
+        r"batch_norm_collect_statistics_channels_last",
+        "batch norm",
+        _channels_last_norm(1, 0, 78.0, 1_500.0, 1_500.0, 3),
+    ),
+    (
+        r"batch_norm_backward_reduce_channels_last",
+        "batch norm",
+        _channels_last_norm(2, 0, 60.0, BETWEEN_BLOCKS_NS, 600.0, 3),
+    ),
+    (r"batch_norm_backward_elemt_channels_last", "batch norm", _channels_last_norm(2, 1, 45.0, 0.0, 1_000.0)),
+    (r"batch_norm_transform_input_channels_last", "batch norm", _channels_last_norm(1, 1, 40.0, 0.0, 800.0)),
     (r"batch_norm_collect_statistics", "batch norm", _channel_norm(85.0, 0.75, 1)),
     (r"batch_norm_transform_input", "batch norm", _channel_transform),
     (r"batch_norm_backward", "batch norm", _channel_norm(210.0, 1.75, 4)),

@@ -15,6 +15,19 @@ from math import gcd, prod
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both, overlapped
 from profiles.models.products.engines import engine_of
+from profiles.models.products.groups import (
+    DIRECT_TAPS,
+    FEWEST_CHANNELS,
+    THREE_BY_THREE,
+    few_weights_ns,
+    half_in_groups,
+    has_few_weights,
+    of_one_group,
+    one_by_one,
+    one_by_one_ns,
+    padded,
+    padding_ns,
+)
 from profiles.models.products.tiles import (
     MEDIUM,
     PARTIAL_NBYTES,
@@ -32,8 +45,9 @@ IMPLICIT_16 = Engine("convolution 16 bit", MEDIUM, 0.925, 0.18, 93.0, 1.0, 1.56,
 WEIGHTS_16 = Engine(
     "convolution weights 16 bit", MEDIUM, 1.03, 1.95, 90.0, 0.965, 1.27, 400.0, 0.081, 1390.0, 10_600.0, 340
 )
-IMPLICIT_TF32 = Engine("convolution tf32", MEDIUM, 2.10, 110.0, 71.0, 0.623, 6.5, 10.0, 0.007, 0.0, 900.0)
-WEIGHTS_TF32 = Engine("convolution weights tf32", MEDIUM, 0.64, 41.0, 43.0, 1.0, 9.3, 590.0, 0.162, 350.0, 50.0)
+IMPLICIT_TF32 = Engine("convolution tf32", MEDIUM, 1.91, 90.0, 92.0, 0.76, 6.5, 2300.0, 0.037, 0.0, 900.0)
+DATA_TF32 = Engine("convolution data tf32", MEDIUM, 2.11, 130.0, 79.0, 0.22, 6.5, 1700.0, 0.001, 0.0, 900.0)
+WEIGHTS_TF32 = Engine("convolution weights tf32", MEDIUM, 0.52, 35.0, 43.0, 1.0, 30.0, 3000.0, 0.162, 350.0, 50.0)
 # Kernels of older GPUs, for channels that must be padded.
 PADDED = Engine("convolution padded", SMALL, 0.38, 0.0, 32.0, 1.0, 0.0, 300.0, 0.03, 1000.0, 2200.0)
 PADDED_WEIGHTS = replace(PADDED, name="convolution weights padded", rate=0.80, split_ns=3700.0)
@@ -48,10 +62,15 @@ VECTOR_POINTWISE = {"fwd": 0.86, "dgrad": 0.62, "wgrad": 0.35}
 VECTOR_STRIDED = 1.5  # the gradient of the data, with a stride
 # Gradients of images of few channels: a kernel of its own that multiplies at this share of the vector units' rate.
 FEW_DATA, FEW_DATA_RATE = 4, 0.2
-# Strided first layers, of channels last: share of that rate for nine taps.
-FIRST_RATE, FIRST_TAPS = 0.39, 49
+# First layers of f16, channels last: share of that rate for nine taps.
+FIRST_RATE, FIRST_WEIGHTS_RATE, FIRST_TAPS = 0.39, 0.21, 49
+# Those of longer filters have kernels of their own: time beside outputs, instructions an output.
+FIRST_NS, FIRST_OUTPUT = {"fwd": 26_000.0, "wgrad": 51_000.0}, {"fwd": 52.0, "wgrad": 47.0}
+FIRST_OUTPUTS = {"fwd": (32, 64), "wgrad": (64,)}  # channels of the output
+FIRST_PADDED, FIRST_PADDED_STREAM = 4, 0.41  # channels of the input; share of the streaming bandwidth
 
 STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses are looked up
+GROUPED_STRIDED = 1.3  # likewise, in groups, over that
 # Small groups multiplied together: time over that of a full tile, with up to NARROW_GROUP channels and with more.
 GROUPED, GROUPED_WIDE, NARROW_GROUP = 1.3, 1.08, 8
 # Taps that are further apart than NEAR_TAPS have kernels of older GPUs: time over that of others.
@@ -59,16 +78,14 @@ FAR_TAPS, NEAR_TAPS = {"fwd": 2.05, "dgrad": 1.62, "wgrad": 1.85}, 8
 FAR_TAPS_TF32 = {"fwd": 2.0, "dgrad": 1.3, "wgrad": 1.3}
 VOLUME = 1.1  # filters over three dimensions, of 16 bits, likewise
 GROUP_CHANNELS = 64  # what a tile needs to be full
-FEWEST_CHANNELS = 8
-THREE_BY_THREE = 9  # taps
 EMPTY_16, EMPTY_TF32 = 0.45, 0.17  # exponents of the time that a tile's empty part costs
 
 STREAM = 0.87  # of the streaming bandwidth
 VECTOR_NBYTES = 16
-LAYOUT_INSTRUCTIONS = 52.0  # per element of a layout conversion
+LAYOUT_INSTRUCTIONS = 58.0  # per element of a layout conversion
 LAYOUT_CHANNELS = 32  # its tiles are so many channels wide
-LAYOUT_STREAM = 0.87  # of the streaming bandwidth
-LAYOUT_NS = 1_400.0  # beside the floor of a launch
+LAYOUT_STREAM = 0.97  # of the streaming bandwidth
+LAYOUT_NS = 900.0  # beside the floor of a launch
 # Depthwise: instructions per output and per product, by direction.
 DEPTHWISE_OUTPUT = {"fwd": 8.6, "dgrad": 7.5, "wgrad": 45.0}
 DEPTHWISE_TAP = {"fwd": 6.1, "dgrad": 11.2, "wgrad": 3.9}
@@ -76,42 +93,12 @@ DEPTHWISE_WIDE, WIDE_TAPS = 207.0, 25  # of f32, for gradients of filters with m
 DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # of the instructions; f16: two operations at once
 CHANNELS_FIRST = 2.0  # time over that of channels-last data
 # Groups whose filters are long, or whose channels do not fill a vector: kernels without tensor cores.
-DIRECT_TAPS, DIRECT_RATE, FEW_RATE = 64, 0.17, 0.04
-FEW_CHANNELS_FIRST = 2.6  # their rate where data are channels first, over that of channels last
+DIRECT_RATE, FEW_RATE = 0.17, 0.04
 
 
 GROUPED_DIRECT = "convolution in groups, without tensor cores"
 GROUPED_SERIAL = "convolution in groups, one by one"
-FEW_IMAGES = 4
-TOGETHER = {"f16": 64, "bf16": 64, "tf32": 48}
-"""Channels of a group up to which groups are convolved together, by dtype."""
 GROUPED_SLOW = "convolution in groups, padded"
-FEWEST_OF_GROUP, MOST_OF_GROUP = 4, 128
-"""Channels of a group for which cuDNN has kernels that take all groups at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class PaddedGroups:
-    """Fitted to 627 such convolutions on an H200 (profiles/measured/); half of them are within 36 %."""
-
-    floor_ns: float
-    stream: float
-    """Share of the streaming bandwidth at which padded input and output pass."""
-    rate: float
-    """Share of the tensor cores' peak, for padded channels."""
-    group_ns: float
-
-
-PADDED_GROUPS = {
-    ("nhwc", "fwd"): PaddedGroups(20_900.0, 0.065, 0.226, 1_300.0),
-    ("nhwc", "dgrad"): PaddedGroups(27_400.0, 0.069, 0.248, 1_670.0),
-    ("nhwc", "wgrad"): PaddedGroups(51_900.0, 0.052, 0.170, 860.0),
-    ("nchw", "fwd"): PaddedGroups(19_400.0, 0.159, 0.143, 480.0),
-    ("nchw", "dgrad"): PaddedGroups(36_300.0, 0.167, 0.128, 0.0),
-    ("nchw", "wgrad"): PaddedGroups(42_800.0, 0.184, 0.171, 0.0),
-}
-PADDED_TO_POWERS = 64
-"""Up to so many channels a group is padded to a power of two, above to a vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +119,14 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
     flops = 2.0 * groups * outer * pixels_out * inner * taps
     if groups > 1 and inner == 1 and outer == 1:
         return _depthwise(gpu, what, flops)
+    if half_in_groups(what):
+        return (_groups_in_turn if one_by_one(what) else _padded_groups)(gpu, what, flops)
     if one_by_one(what):
         return _one_by_one(gpu, what)
-    if in_padded_groups(what):
-        return _padded_groups(gpu, what, flops)
+    if has_few_weights(what):
+        return _few_weights(gpu, what, flops)
+    if _is_first_layer(what):
+        return _first_layer(gpu, what, flops)
     if rate := _direct_rate(what, inner):
         vectors = gpu.peak_flops("f32") * gpu.achieved.vector_fraction * rate * 1e-9
         model = GROUPED_DIRECT if what.groups > 1 else f"convolution {what.dtype}"
@@ -145,21 +136,9 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
     return _implicit(gpu, what, flops)
 
 
-def one_by_one(what: Conv) -> bool:
-    """Are the groups convolved one after the other? They are where cuDNN has no kernel that takes all at once."""
-    if what.groups == 1 or what.w[1] == 1 or prod(what.w[2:]) >= DIRECT_TAPS:
-        return False
-    if what.dtype in ("f16", "bf16") and what.x[0] > FEW_IMAGES:
-        return False  # likewise, but cutting groups out takes longer than convolving them: `_padded_groups` was fitted
-    return max(what.w[0] // what.groups, what.w[1]) > TOGETHER.get(what.dtype, 0)
-
-
 def _one_by_one(gpu: Gpu, what: Conv) -> Estimate:
     """Of channels last, a group is cut out of its operands, and the result is put in."""
-    groups = what.groups
-    n, c = what.x[0], what.w[1]
-    k = what.w[0] // groups
-    single = replace(what, x=(n, c, *what.x[2:]), w=(k, *what.w[1:]), y=(n, k, *what.y[2:]), groups=1)
+    groups, single = what.groups, of_one_group(what)
     one = conv(gpu, single)
     nbytes = dtype_nbytes(what.dtype) * (prod(single.x) + prod(single.y))
     floor = gpu.achieved.kernel_floor_ns
@@ -188,37 +167,60 @@ def _transformed(gpu: Gpu, what: Conv, flops: float) -> Estimate | None:
     return both(gpu, lambda machine: ns(machine, what), flops, model="convolution f32", kernels=4, nbytes=nbytes)
 
 
-def in_padded_groups(what: Conv) -> bool:
-    """Does cuDNN pad the groups, because it has no kernel that takes all of them at once?"""
-    groups = max(what.groups, 1)
-    outer, inner, taps = what.w[0] // groups, what.w[1], prod(what.w[2:])
-    if groups == 1 or inner == 1 or len(what.w) != 4 or taps >= DIRECT_TAPS or what.dtype not in ("f16", "bf16"):
-        return False
-    fits = outer == inner and inner & (inner - 1) == 0 and FEWEST_OF_GROUP <= inner <= MOST_OF_GROUP
-    return not (fits and taps == THREE_BY_THREE)
+def _is_first_layer(what: Conv) -> bool:
+    long = len(what.w) == 4 and prod(what.w[2:]) >= FIRST_TAPS and min(what.stride) == 2
+    fits = 2 < what.w[1] <= FIRST_PADDED and what.w[0] in FIRST_OUTPUTS.get(what.direction, ())
+    return what.dtype == "f16" and what.groups == 1 and long and fits
+
+
+def _first_layer(gpu: Gpu, what: Conv, flops: float) -> Estimate:
+    """Images of three channels and f16 (not bf16): channels are padded to four."""
+    item = dtype_nbytes(what.dtype)
+    wider = (what.x[0], FIRST_PADDED, *what.x[2:])
+
+    def ns(machine: Machine) -> float:
+        main = FIRST_NS[what.direction] + machine.issue_ns(FIRST_OUTPUT[what.direction] * prod(what.y))
+        if what.layout == "nchw":
+            return main + sum(_converted_ns(machine, shape, item) for shape in (what.x, what.w, what.y))
+        if what.x == wider:
+            return main
+        padded_nbytes = item * (prod(what.x) + prod(wider))
+        fills = 2 * gpu.achieved.kernel_floor_ns + machine.memory_ns(item * prod(wider))
+        return main + padded_nbytes / (machine.memory_gb_per_s * FIRST_PADDED_STREAM) + fills
+
+    nbytes = item * (prod(what.x) + prod(what.w) + prod(what.y))
+    return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=5, nbytes=nbytes, peak=what.dtype)
 
 
 def _padded_groups(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    takes = PADDED_GROUPS["nchw" if what.layout == "nchw" else "nhwc", what.direction]
-    outer, inner = _padded(what.w[0] // what.groups), _padded(what.w[1])
-    pixels_in, pixels_out = what.x[0] * prod(what.x[2:]), what.y[0] * prod(what.y[2:])
-    nbytes = dtype_nbytes(what.dtype) * what.groups * (pixels_in * inner + pixels_out * outer)
-    products = 2.0 * what.groups * outer * inner * prod(what.w[2:]) * pixels_out
-    per_ns = gpu.peak_flops(what.dtype) * takes.rate * 1e-9
+    """16 bits: one kernel takes all groups, once their channels are padded."""
+    wider = padded(what)
+    main = _implicit(gpu, wider, flops)
+    alone, beside = (
+        padding_ns(one, what, wider, _converted_ns) for one in (Machine.alone(gpu), Machine.beside_nccl(gpu))
+    )
+    return replace(
+        main,
+        solo_ns=main.solo_ns + alone,
+        contended_ns=main.contended_ns + beside,
+        kernels=main.kernels + 6,
+        model=GROUPED_SLOW,
+    )
 
-    def ns(machine: Machine) -> float:
-        streamed = nbytes / (machine.memory_gb_per_s * takes.stream)
-        multiplied = products / per_ns * gpu.sm_count / machine.sms
-        return takes.floor_ns + streamed + multiplied + takes.group_ns * what.groups
 
-    return both(gpu, ns, flops, model=GROUPED_SLOW, kernels=4, nbytes=nbytes, peak=what.dtype)
-
-
-def _padded(channels: int) -> int:
-    vector = FEWEST_CHANNELS
-    if channels > PADDED_TO_POWERS:
-        return -(-channels // vector) * vector
-    return max(1 << (channels - 1).bit_length(), vector)
+def _groups_in_turn(gpu: Gpu, what: Conv, flops: float) -> Estimate:
+    """16 bits, by kernels of older GPUs."""
+    nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
+    kernels = 3 * what.groups
+    return both(
+        gpu,
+        lambda machine: one_by_one_ns(machine, what, _converted_ns),
+        flops,
+        model=GROUPED_SLOW,
+        kernels=kernels,
+        nbytes=nbytes,
+        peak=what.dtype,
+    )
 
 
 def _direct_rate(what: Conv, inner: int) -> float:
@@ -229,16 +231,25 @@ def _direct_rate(what: Conv, inner: int) -> float:
         half, taps = what.dtype in ("f16", "bf16"), prod(what.w[2:])
         if half and what.direction == "fwd" and taps == THREE_BY_THREE and what.layout == "nchw":
             return FEW_DATA_RATE
-        strided = min(what.stride) > 1 and THREE_BY_THREE <= taps <= FIRST_TAPS and what.layout != "nchw"
-        if half and what.direction == "fwd" and strided:
-            return FIRST_RATE * taps / THREE_BY_THREE  # tensor cores: as many outputs whatever the taps
+        short = THREE_BY_THREE <= taps <= FIRST_TAPS and what.layout != "nchw" and what.dtype == "f16"
+        if what.direction == "fwd" and short:  # tensor cores: as many outputs whatever the taps
+            return FIRST_RATE * taps / THREE_BY_THREE
+        if what.direction == "wgrad" and short and taps < FIRST_TAPS and min(what.stride) > 1:
+            return FIRST_WEIGHTS_RATE * taps / THREE_BY_THREE
     if what.groups <= 1 or what.dtype not in ("f16", "bf16", "tf32"):
         return 0.0
     if prod(what.w[2:]) >= DIRECT_TAPS:
         return DIRECT_RATE
-    half = what.dtype != "tf32"
-    few = inner < FEWEST_CHANNELS and (what.direction == "wgrad" if half else what.layout == "nchw")
-    return (FEW_RATE * (FEW_CHANNELS_FIRST if half and what.layout == "nchw" else 1.0)) if few else 0.0
+    few = what.dtype == "tf32" and inner < FEWEST_CHANNELS and what.layout == "nchw"
+    return FEW_RATE if few else 0.0
+
+
+def _few_weights(gpu: Gpu, what: Conv, flops: float) -> Estimate:
+    def ns(machine: Machine) -> float:
+        return few_weights_ns(machine, what, _converted_ns)
+
+    nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
+    return both(gpu, ns, flops, model=GROUPED_DIRECT, kernels=2, nbytes=nbytes, peak=what.dtype)
 
 
 def _depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
@@ -341,14 +352,16 @@ def _slower(what: Conv) -> float:
     apart = prod(what.w[2:]) > 1 and max(what.dilation, default=1) > NEAR_TAPS
     far = (FAR_TAPS_TF32 if what.dtype == "tf32" else FAR_TAPS)[what.direction] if apart else 1.0
     volume = VOLUME if len(what.w) == 5 and min(what.w[2:]) > 1 and what.dtype != "tf32" else 1.0
-    return few * (STRIDED if strided else 1.0) * together * far * volume
+    apart_groups = GROUPED_STRIDED if strided and what.groups > 1 else 1.0
+    return few * (STRIDED if strided else 1.0) * together * apart_groups * far * volume
 
 
 def _engine(what: Conv, *, padded: bool, pointwise: bool) -> tuple[Engine, str]:
     plain, dtype = engine_of(what.dtype)
     weights = what.direction == "wgrad"
     if what.dtype == "tf32":
-        return (plain if pointwise and not weights else WEIGHTS_TF32 if weights else IMPLICIT_TF32), dtype
+        implicit = {"fwd": IMPLICIT_TF32, "dgrad": DATA_TF32, "wgrad": WEIGHTS_TF32}[what.direction]
+        return (plain if pointwise and not weights else implicit), dtype
     if what.dtype not in ("f16", "bf16"):
         return ((VECTOR_FORWARD if what.direction == "fwd" else VECTOR) if what.dtype == "f32" else plain), dtype
     if padded:

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 
+from profiles.models.products.groups import one_by_one
 from profiles.models.products.transforms import in_fourier_space
 from profiles.signature import Conv
 
@@ -169,3 +170,40 @@ def test_workspaces_and_prices_have_one_rule_for_fourier_s_transform(running):
         assert told == {False, True}
 
     running(program)
+
+
+def test_launches_and_prices_have_one_rule_for_groups_one_by_one(running):
+    """It stands in C for the host's launches, and in Python for the cost of the same call."""
+    named = {FORWARD: "fwd", DATA: "dgrad", FILTER: "wgrad"}
+
+    def program(rank):
+        c, told = rank.c, set()
+        handle = made(c, "")
+        for direction, dtype, layout, stride, batch, of in itertools.product(
+            named, (F16, F32), (NCHW, NHWC), (1, 2), (2, 8), (4, 24, 32, 48, 56, 64, 80, 112, 128, 232, 264)
+        ):
+            groups, side = 4, 8
+            x = tensor(c, "Tensor", dtype, layout, (batch, of * groups, side * stride, side * stride))
+            w = tensor(c, "Filter", dtype, layout, (of * groups, of, 3, 3))
+            y = tensor(c, "Tensor", dtype, layout, (batch, of * groups, side, side))
+            how, pair = made(c, "ConvolutionDescriptor"), ctypes.c_int * 2
+            assert not c.cudnnSetConvolutionNdDescriptor(how, 2, pair(1, 1), pair(stride, stride), pair(1, 1), 1, F32)
+            assert not c.cudnnSetConvolutionGroupCount(how, groups)
+            assert not c.cudnnSetConvolutionMathType(how, 1)
+            first, second, out = {FORWARD: (x, w, y), DATA: (w, y, x), FILTER: (x, y, w)}[direction]
+            before = c.phantora_host_clock_ns()
+            run = getattr(c, f"cudnnConvolution{direction}")
+            assert not run(handle, None, first, None, second, None, how, 1, None, ctypes.c_size_t(0), None, out, None)
+            launches = (c.phantora_host_clock_ns() - before) // 1_000
+            sizes = (
+                (batch, of * groups, side * stride, side * stride),
+                (of * groups, of, 3, 3),
+                (batch, of * groups, side, side),
+            )
+            kinds = {F16: "f16", F32: "tf32"}[dtype], {NCHW: "nchw", NHWC: "nhwc"}[layout]
+            one = Conv(named[direction], *sizes, (1, 1), (stride, stride), (1, 1), groups, *kinds, "", ())
+            assert launches == one_by_one(one) * groups * (3 if dtype == F16 else 1), one
+            told.add(launches)
+        assert told == {0, 4, 12}
+
+    running(program, host_ns__launch=1_000, host_ns__library=0, host_ns__query=0)

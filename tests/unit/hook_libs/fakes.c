@@ -191,6 +191,7 @@ void ph_thread_call_awake(char name[PH_THREAD_NAME_NBYTES]) { name[0] = 0; }
 
 void ph_thread_rename(const char *name) { (void)name; }
 void ph_host_call_of(ph_call_kind kind, const char *caller) { (void)kind, (void)caller; }
+void ph_host_work(ph_host_kind kind, uint64_t n) { (void)kind, (void)n; }
 
 /* Nothing is traced. */
 uint32_t ph_tracing;

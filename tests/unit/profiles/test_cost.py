@@ -126,16 +126,21 @@ def test_grouped_conv_divides_flops(model: profiles.CostModel) -> None:
 @pytest.mark.parametrize(
     ("text", "us"),
     [
-        ("fwd;96x896x14x14;896x56x3x3;96x896x14x14;1x1;1x1;1x1;16", 438),
-        ("wgrad;96x896x14x14;896x56x3x3;96x896x14x14;1x1;1x1;1x1;16", 1462),
-        ("fwd;96x448x28x28;448x56x3x3;96x448x28x28;1x1;1x1;1x1;8", 530),
-        ("wgrad;96x224x56x56;224x56x3x3;96x224x56x56;1x1;1x1;1x1;4", 2040),
+        ("fwd;96x896x14x14;896x56x3x3;96x896x14x14;1x1;1x1;1x1;16", 294),
+        ("wgrad;96x896x14x14;896x56x3x3;96x896x14x14;1x1;1x1;1x1;16", 363),
+        ("fwd;96x448x28x28;448x56x3x3;96x448x28x28;1x1;1x1;1x1;8", 369),
+        ("dgrad;96x224x56x56;224x56x3x3;96x224x56x56;1x1;1x1;1x1;4", 700),
         ("fwd;48x1024x14x14;1024x32x3x3;48x1024x14x14;1x1;1x1;1x1;32", 33.3),
+        ("wgrad;96x128x56x56;128x4x3x3;96x128x56x56;1x1;1x1;1x1;32", 193),
+        ("wgrad;32x128x56x56;128x4x3x3;32x128x56x56;1x1;1x1;1x1;32", 407),
     ],
 )
-def test_convolutions_in_groups(model: profiles.CostModel, text: str, us: float) -> None:
-    """As in steps of RegNetY-8GF, whose groups have 56 channels, and of ResNeXt-101; to which nothing was fitted."""
-    assert 1 / 3 < model.cost(f"conv;{text};bf16;nhwc;;").solo_ns / (1000 * us) < 3
+def test_convolutions_in_groups(text: str, us: float) -> None:
+    """From the first kernel's begin to the last one's end, on an H100: groups of 56 channels (RegNetY-8GF) run side by
+    side, weights' gradients of 4 channels (ResNeXt-50) are split for many pixels alone (docs/data/dense-h100.jsonl.gz).
+    """
+    model = profiles.CostModel(profiles.load_gpu("h100"))
+    assert model.cost(f"conv;{text};bf16;nhwc;;").solo_ns == pytest.approx(1000 * us, rel=0.35)
 
 
 def test_blocks_of_an_optimizer_share_the_memory(model: profiles.CostModel) -> None:

@@ -97,6 +97,27 @@ def test_time_shared_with_another_stream(tmp_path: Path) -> None:
     assert [(work.shared, work.overlap) for work in works(load(path))] == [(0.4, 0.0), (0.5, 0.0)]
 
 
+def test_groups_that_are_convolved_side_by_side_count_once(tmp_path: Path) -> None:
+    sizes = [[48, 896, 14, 14], [896, 56, 3, 3]]
+    kinds = {
+        "Input Dims": sizes,
+        "Input type": ["c10::BFloat16"] * 2,
+        "Concrete Inputs": ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "16", "False", "False", "True"],
+    }
+    events = [
+        event("cpu_op", "aten::cudnn_convolution", 0, 50, **{"External id": 1}, **kinds),
+        event("cuda_runtime", "cudaLaunchKernel", 2, 3, correlation=1),
+        event("cuda_runtime", "cudaLaunchKernel", 6, 3, correlation=2),
+        kernel("cutlass_tensorop_bf16_s16816fprop_optimized_bf16_64x64_32x10_nhwc_align8", 100, 10.0, 1),
+        kernel("cutlass_tensorop_bf16_s16816fprop_optimized_bf16_64x64_32x10_nhwc_align8", 104, 10.0, 2),
+    ]
+    events[-1]["args"]["stream"] = 9
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    (work,) = works(load(path))
+    assert (work.signature.split(";")[0], work.for_us, work.shared) == ("conv", 14.0, 0.0)
+
+
 def test_modelled_time_mixes_rates(trace: Path) -> None:
     model = profiles.CostModel(profiles.load_gpu("h200"))
     add, gemm = works(load(trace))
