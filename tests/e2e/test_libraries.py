@@ -88,6 +88,20 @@ def test_packed_attention(run: Run) -> None:
     assert models(done, "sequences;") == {"attention", "attention, flash"}
 
 
+def test_flash_attn(run: Run) -> None:
+    needs("flash_attn")
+    done = run("libraries/flash_attn_package.py", n=1)
+    passed(done)
+    for kernel in ("flash_fwd", "flash_bwd_dq"):
+        told = [one.split(";") for one in signatures(done) if kernel in one and "combine" not in one]
+        assert sorted((one[0], *map(int, one[7:])) for one in told) == [
+            ("kernel",),
+            ("sequences", 2, 1024, 1024, 8, 8, 14, 2, 115584),
+            ("sequences", 3, 992, 992, 9, 9, 22, 5, 224 * 1024),
+            ("sequences", 3, 992, 992, 9, 9, 36, 5, 448 * 1024),
+        ]
+
+
 def test_math_libraries(run: Run) -> None:
     done = run("libraries/math_libraries.py", n=1)
     passed(done)

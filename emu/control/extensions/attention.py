@@ -39,6 +39,8 @@ _NAMES = {
     "right": ("window_size_right",),
 }
 """What flash-attn and PyTorch call the arguments."""
+_LIBRARIES: list[Any] = []
+"""Functions stay registered as long as these live."""
 
 
 def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
@@ -155,11 +157,10 @@ def _limited_sum(first: int, count: int, most: int) -> int:
 
 def follow(control: ControlTensors, registered_for: Callable[[str], Iterable[str]]) -> None:
     """From now on, flash-attn's operations tell. In the forker, once."""
-    libraries: list[Any] = []  # functions stay registered as long as these live
 
     def register(_: ModuleType) -> None:
         registered = registered_for("CUDA")
-        libraries.extend(_register(control, name) for name in OF_FLASH_ATTN if name in registered)
+        _LIBRARIES.extend(_register(control, name) for name in OF_FLASH_ATTN if name in registered)
 
     when_imported("flash_attn.flash_attn_interface", register)
 

@@ -185,8 +185,11 @@ static void note_turn(ph_thread *thread) {
             "and memory may differ from run to run");
 }
 
-/* What operations of ATen write, emu/control knows: those that make kernels by NVRTC, too. */
-static bool of_aten(const ph_op *op) { return strncmp(op->name, "aten::", 6) == 0; }
+/* What operations of ATen write, emu/control knows: those that make kernels by NVRTC, too. Those of flash-attn write to
+ * memory that was just allocated, and read where sequences end by pointers in structs. */
+static bool writes_are_known(const ph_op *op) {
+    return strncmp(op->name, "aten::", 6) == 0 || strncmp(op->name, "flash_attn::", 12) == 0;
+}
 
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
                      void *const *params) {
@@ -218,7 +221,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
         ph_program_compute(kernel->program, grid, params);
         ph_program_overwrites(kernel->program, params, stream);
         if (params) ph_program_store(kernel->program);
-    } else if (UNLIKELY(!kernel->stores || *kernel->stores) && params && !of_aten(l.op))
+    } else if (UNLIKELY(!kernel->stores || *kernel->stores) && params && !writes_are_known(l.op))
         ph_kernel_stores(kernel, params, stream);
     return CUDA_OK;
 }
