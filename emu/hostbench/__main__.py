@@ -91,7 +91,7 @@ def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
 
     _join(backend)
     torch.manual_seed(0)
-    from . import collectives, device_calls, distributed, lists, programs, python_work  # noqa: F401  # they register
+    from . import collectives, device_calls, distributed, libraries, lists, programs, python_work  # noqa: F401  # they register  # noqa: F401
 
     names = [name for name in only.split(",") if name]
     chosen: dict[str, Run] = {}

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 
 PH_EXPORT int cublasCreate_v2(cublas_handle **handle) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !(*handle = calloc(1, sizeof **handle))) return CUBLAS_INVALID_VALUE;
     (*handle)->atomics_mode = 0;
     return CUBLAS_OK;
 }
 
 PH_EXPORT int cublasDestroy_v2(cublas_handle *handle) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     free(handle);
     return CUBLAS_OK;
 }
@@ -37,13 +37,13 @@ PH_EXPORT int cublasGetProperty(int property, int *value) {
 /* The two calls that set and get one field of the handle. */
 #define SETTING(Name, suffix, field, type)                                                                             \
     PH_EXPORT int cublasSet##Name##suffix(cublas_handle *handle, type value) {                                         \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        ph_host_call(PH_CALL_LIBRARY_QUERY);                                                                           \
         if (!handle) return CUBLAS_NOT_INITIALIZED;                                                                    \
         handle->field = value;                                                                                         \
         return CUBLAS_OK;                                                                                              \
     }                                                                                                                  \
     PH_EXPORT int cublasGet##Name##suffix(cublas_handle *handle, type *value) {                                        \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        ph_host_call(PH_CALL_LIBRARY_QUERY);                                                                           \
         if (!handle) return CUBLAS_NOT_INITIALIZED;                                                                    \
         if (!value) return CUBLAS_INVALID_VALUE;                                                                       \
         *value = handle->field;                                                                                        \
@@ -56,7 +56,7 @@ SETTING(SmCountTarget, , sm_target, int)
 
 /* Also goes back to the library's own workspace, as cuBLAS documents. */
 PH_EXPORT int cublasSetStream_v2(cublas_handle *handle, void *stream) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle) return CUBLAS_NOT_INITIALIZED;
     handle->stream = stream;
     handle->workspace = NULL;
@@ -65,14 +65,14 @@ PH_EXPORT int cublasSetStream_v2(cublas_handle *handle, void *stream) {
 }
 
 PH_EXPORT int cublasGetStream_v2(cublas_handle *handle, void **stream) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !stream) return handle ? CUBLAS_INVALID_VALUE : CUBLAS_NOT_INITIALIZED;
     *stream = handle->stream;
     return CUBLAS_OK;
 }
 
 PH_EXPORT int cublasSetWorkspace_v2(cublas_handle *handle, void *workspace, size_t nbytes) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle) return CUBLAS_NOT_INITIALIZED;
     handle->workspace = workspace;
     handle->workspace_nbytes = nbytes;

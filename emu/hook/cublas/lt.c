@@ -77,12 +77,12 @@ static int64_t number(const descriptor *it, int attribute, int64_t otherwise) {
 }
 
 static int create(descriptor **out) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     return out && (*out = calloc(1, sizeof **out)) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
 
 static int destroy(descriptor *it) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     free(it);
     return CUBLAS_OK;
 }
@@ -133,12 +133,12 @@ ACCESS(MatmulPreference)
 
 /* ---- handle and versions ----------------------------------------------------------------------------------------- */
 PH_EXPORT int cublasLtCreate(cublas_handle **handle) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     return handle && (*handle = calloc(1, sizeof **handle)) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
 
 PH_EXPORT int cublasLtDestroy(cublas_handle *handle) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     free(handle);
     return CUBLAS_OK;
 }
@@ -174,7 +174,7 @@ PH_EXPORT int cublasLtMatmulAlgoGetHeuristic(cublas_handle *handle, const descri
                                              const descriptor *b, const descriptor *c, const descriptor *d,
                                              const descriptor *preference, int requested, heuristic_result *results,
                                              int *nreturned) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !operation || !a || !b || !c || !d || !preference || requested < 1 || !results || !nreturned)
         return CUBLAS_INVALID_VALUE;
     memset(results, 0, (size_t)requested * sizeof *results);
@@ -192,7 +192,7 @@ PH_EXPORT int cublasLtMatmulAlgoGetHeuristic(cublas_handle *handle, const descri
 PH_EXPORT int cublasLtMatmulAlgoInit(cublas_handle *handle, int compute, int scale, int a, int b, int c, int d, int id,
                                      algorithm *out) {
     (void)compute, (void)scale, (void)a, (void)b, (void)c, (void)d;
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !out) return CUBLAS_INVALID_VALUE;
     *out = only_algorithm;
     out->data[0] = (uint64_t)id;
@@ -202,7 +202,7 @@ PH_EXPORT int cublasLtMatmulAlgoInit(cublas_handle *handle, int compute, int sca
 PH_EXPORT int cublasLtMatmulAlgoCheck(cublas_handle *handle, const descriptor *operation, const descriptor *a,
                                       const descriptor *b, const descriptor *c, const descriptor *d,
                                       const algorithm *algo, heuristic_result *result) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !operation || !a || !b || !c || !d || !algo || !result) return CUBLAS_INVALID_VALUE;
     memset(result, 0, sizeof *result);
     result->algo = *algo;

@@ -234,7 +234,7 @@ static int finish(backend *it) {
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnBackendCreateDescriptor(int kind, backend **out) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!out) return CUDNN_BAD_POINTER;
     if (kind < 0 || kind >= BACKEND_KINDS) return CUDNN_NOT_SUPPORTED;
     *out = make(kind);
@@ -278,7 +278,7 @@ PH_EXPORT int cudnnBackendGetAttribute(backend *it, int name, int type, int64_t 
 }
 
 PH_EXPORT int cudnnBackendFinalize(backend *it) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it) return CUDNN_BAD_POINTER;
     if (it->finalized || it->same_as) return CUDNN_OK;
     int status = finish(it);

@@ -24,7 +24,7 @@ typedef struct algorithm_performance {
 enum { ALGO_FORWARD = 1, ALGO_BACKWARD = 1, MATH_FMA = 3 };
 
 PH_EXPORT int cudnnCreateConvolutionDescriptor(convolution **out) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!out) return CUDNN_BAD_POINTER;
     if (!(*out = calloc(1, sizeof **out))) return CUDNN_NO_MEMORY;
     (*out)->groups = 1;
@@ -32,14 +32,14 @@ PH_EXPORT int cudnnCreateConvolutionDescriptor(convolution **out) {
 }
 
 PH_EXPORT int cudnnDestroyConvolutionDescriptor(convolution *it) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     free(it);
     return CUDNN_OK;
 }
 
 PH_EXPORT int cudnnSetConvolutionNdDescriptor(convolution *it, int nspatial, const int pad[], const int stride[],
                                               const int dilation[], int mode, int dtype) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it || nspatial < 1 || nspatial > 3 || !pad || !stride || !dilation) return CUDNN_BAD_PARAM;
     it->nspatial = nspatial;
     it->mode = mode;
@@ -53,14 +53,14 @@ PH_EXPORT int cudnnSetConvolutionNdDescriptor(convolution *it, int nspatial, con
 }
 
 PH_EXPORT int cudnnSetConvolutionGroupCount(convolution *it, int groups) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it || groups < 1) return CUDNN_BAD_PARAM;
     it->groups = groups;
     return CUDNN_OK;
 }
 
 PH_EXPORT int cudnnSetConvolutionMathType(convolution *it, int math) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it) return CUDNN_BAD_PARAM;
     it->math = math;
     return CUDNN_OK;
@@ -78,7 +78,7 @@ static int make(conv_problem *out, ph_field_conv_direction direction, const cudn
 static int workspace(ph_field_conv_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
                      const cudnn_tensor *y, const convolution *how, size_t *nbytes) {
     conv_problem problem;
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     int status = nbytes ? make(&problem, direction, x, w, y, how) : CUDNN_BAD_POINTER;
     if (status == CUDNN_OK) *nbytes = conv_workspace(&problem);
     return status;

@@ -9,19 +9,19 @@ typedef struct ctc {
 } ctc;
 
 PH_EXPORT int cudnnCreateCTCLossDescriptor(ctc **out) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!out) return CUDNN_BAD_POINTER;
     return (*out = calloc(1, sizeof **out)) ? CUDNN_OK : CUDNN_NO_MEMORY;
 }
 
 PH_EXPORT int cudnnDestroyCTCLossDescriptor(ctc *it) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     free(it);
     return CUDNN_OK;
 }
 
 static int set(ctc *it, ctc value) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it) return CUDNN_BAD_POINTER;
     *it = value;
     return CUDNN_OK;
@@ -37,7 +37,7 @@ PH_EXPORT int cudnnSetCTCLossDescriptor_v9(ctc *it, int dtype, int normalization
 
 /* Alpha and beta of every step, for the longest labels that the steps allow, with blanks between them. */
 static int space(const cudnn_tensor *probabilities, size_t *nbytes) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!probabilities || !nbytes || probabilities->ndims != 3) return CUDNN_BAD_PARAM;
     *nbytes = 2 * (size_t)cudnn_tensor_nbytes(probabilities);
     return CUDNN_OK;

@@ -46,12 +46,12 @@ void cudnn_pack_strides(cudnn_tensor *tensor);
 /* Defines cudnnCreate...Descriptor and cudnnDestroy...Descriptor; a new descriptor is filled with zeros. */
 #define CUDNN_DESCRIPTOR(Name, type)                                                                                   \
     PH_EXPORT int cudnnCreate##Name##Descriptor(type **out) {                                                          \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        ph_host_call(PH_CALL_LIBRARY_QUERY);                                                                           \
         if (!out) return CUDNN_BAD_POINTER;                                                                            \
         return (*out = calloc(1, sizeof **out)) ? CUDNN_OK : CUDNN_NO_MEMORY;                                          \
     }                                                                                                                  \
     PH_EXPORT int cudnnDestroy##Name##Descriptor(type *it) {                                                           \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        ph_host_call(PH_CALL_LIBRARY_QUERY);                                                                           \
         free(it);                                                                                                      \
         return CUDNN_OK;                                                                                               \
     }

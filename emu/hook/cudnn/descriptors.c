@@ -30,7 +30,7 @@ void cudnn_pack_strides(cudnn_tensor *tensor) {
 }
 
 static int create(cudnn_tensor **out) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!out) return CUDNN_BAD_POINTER;
     return (*out = calloc(1, sizeof **out)) ? CUDNN_OK : CUDNN_NO_MEMORY;
 }
@@ -39,7 +39,7 @@ PH_EXPORT int cudnnCreateTensorDescriptor(cudnn_tensor **out) { return create(ou
 PH_EXPORT int cudnnCreateFilterDescriptor(cudnn_tensor **out) { return create(out); }
 
 PH_EXPORT int cudnnDestroyTensorDescriptor(cudnn_tensor *tensor) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     free(tensor);
     return CUDNN_OK;
 }
@@ -47,7 +47,7 @@ PH_EXPORT int cudnnDestroyTensorDescriptor(cudnn_tensor *tensor) {
 PH_EXPORT int cudnnDestroyFilterDescriptor(cudnn_tensor *filter) { return cudnnDestroyTensorDescriptor(filter); }
 
 static int set(cudnn_tensor *tensor, int dtype, int format, int ndims, const int *dims, const int *strides) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!tensor || !dims || ndims < 1 || ndims > CUDNN_MAX_DIMS) return CUDNN_BAD_PARAM;
     *tensor = (cudnn_tensor){.dtype = dtype, .ndims = ndims, .format = format};
     for (int i = 0; i < ndims; i++) tensor->dims[i] = dims[i];
@@ -67,7 +67,7 @@ PH_EXPORT int cudnnSetFilterNdDescriptor(cudnn_tensor *filter, int dtype, int fo
 
 /* `requested` is the length of the arrays; *ndims becomes the true number. */
 static int get(const cudnn_tensor *tensor, int requested, int *dtype, int *ndims, int *dims, int *strides) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!tensor || !dtype || !ndims || requested < 0 || (requested && !dims)) return CUDNN_BAD_PARAM;
     *dtype = tensor->dtype;
     *ndims = tensor->ndims;

@@ -6,26 +6,26 @@
 #include <stdlib.h>
 
 PH_EXPORT int cudnnCreate(cudnn_handle **handle) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle) return CUDNN_BAD_POINTER;
     return (*handle = calloc(1, sizeof **handle)) ? CUDNN_OK : CUDNN_NO_MEMORY;
 }
 
 PH_EXPORT int cudnnDestroy(cudnn_handle *handle) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     free(handle);
     return CUDNN_OK;
 }
 
 PH_EXPORT int cudnnSetStream(cudnn_handle *handle, void *stream) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle) return CUDNN_BAD_POINTER;
     handle->stream = stream;
     return CUDNN_OK;
 }
 
 PH_EXPORT int cudnnGetStream(cudnn_handle *handle, void **stream) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !stream) return CUDNN_BAD_POINTER;
     *stream = handle->stream;
     return CUDNN_OK;

@@ -23,7 +23,7 @@ CUDNN_DESCRIPTOR(Activation, activation)
 CUDNN_DESCRIPTOR(SpatialTransformer, transformer)
 
 PH_EXPORT int cudnnSetActivationDescriptor(activation *it, int mode, int nan, double coefficient) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it) return CUDNN_BAD_POINTER;
     *it = (activation){mode, nan, coefficient};
     return CUDNN_OK;
@@ -44,7 +44,7 @@ static int run(cudnn_handle *handle, bool backward, int mode, const cudnn_tensor
 }
 
 static int no_space(const void *handle, const cudnn_tensor *x, size_t *nbytes) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !x || !nbytes) return CUDNN_BAD_POINTER;
     *nbytes = 0;
     return CUDNN_OK;
@@ -96,7 +96,7 @@ PH_EXPORT int cudnnBatchNormalizationBackwardEx(cudnn_handle *handle, int mode, 
 /* ---- spatial transformer: charged by the bytes of its output ----------------------------------------------------- */
 PH_EXPORT int cudnnSetSpatialTransformerNdDescriptor(transformer *it, int kind, int dtype, int ndims,
                                                      const int dims[]) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it || !dims || ndims < 1 || ndims > CUDNN_MAX_DIMS) return CUDNN_BAD_PARAM;
     it->kind = kind;
     it->output = (cudnn_tensor){.dtype = dtype, .ndims = ndims};

@@ -72,7 +72,7 @@ PH_EXPORT int cudnnRestoreDropoutDescriptor(dropout *it, cudnn_handle *handle, f
 PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, int direction, int input_mode, int dtype,
                                        int math_precision, int math_type, int32_t input, int32_t hidden,
                                        int32_t projection, int32_t layers, dropout *drop, uint32_t flags) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it || input < 1 || hidden < 1 || layers < 1 || mode < PH_RNN_RELU || mode > PH_RNN_GRU) return CUDNN_BAD_PARAM;
     *it = (rnn){algo,
                 mode,
@@ -94,7 +94,7 @@ PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, in
 PH_EXPORT int cudnnSetRNNDataDescriptor(rnn_data *it, int dtype, int layout, int steps, int batch, int width,
                                         const int lengths[], void *padding) {
     (void)lengths, (void)padding;
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!it || steps < 1 || batch < 1 || width < 1) return CUDNN_BAD_PARAM;
     *it = (rnn_data){dtype, layout, steps, batch, width};
     return CUDNN_OK;
@@ -129,7 +129,7 @@ static int64_t weights(const rnn *it) {
 }
 
 PH_EXPORT int cudnnGetRNNWeightSpaceSize(cudnn_handle *handle, rnn *it, size_t *nbytes) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !it || !nbytes) return CUDNN_BAD_POINTER;
     *nbytes = cudnn_dtype_nbytes(it->dtype, (uint64_t)weights(it));
     return CUDNN_OK;
@@ -146,7 +146,7 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
                                       const void *space, int32_t linear, cudnn_tensor *matrix, void **matrix_at,
                                       cudnn_tensor *bias, void **bias_at) {
     (void)space_nbytes;
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !it || pseudo_layer < 0 || pseudo_layer >= it->layers * directions(it) || linear < 0)
         return CUDNN_BAD_PARAM;
     int g = gates(it);
@@ -223,7 +223,7 @@ static uint64_t working_elements(const rnn *it, const rnn_data *x) {
 
 PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forward_mode, rnn_data *x,
                                         size_t *work_nbytes, size_t *reserve_nbytes) {
-    ph_host_call(PH_CALL_QUERY);
+    ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
     int pseudo_layers = it->layers * directions(it);
     uint64_t weight_elements = (uint64_t)all_matrices(it, pseudo_layers);
@@ -265,14 +265,17 @@ static size_t describe_rnn(const void *what, char *text, size_t capacity) {
     return ph_format_rnn(&signature, text, capacity);
 }
 
-/* Kernels that the host launches in one call: unless the weights stay on the GPU (persistent algorithms), each layer
- * runs step by step. Traces of two layers with 128 steps have 562 launches of LSTM, 560 of GRU, 813 of GRU backwards.
+/* Kernels that the host launches in one call. Unless the weights stay on the GPU (persistent algorithms), each layer
+ * runs step by step: traces of two layers with 128 steps have 562 launches of LSTM, 560 of GRU, 813 of GRU backwards.
+ * Other calls take the host as long as four kernels and four for each layer and direction would: events are recorded
+ * and waited for, too (docs/data/host-model.md).
  */
 static uint64_t launches(const rnn *it, const rnn_data *x, ph_field_conv_direction direction) {
     enum { STANDARD = 0, GRU = 3 };
-    uint64_t steps = it->algo == STANDARD && direction != PH_CONV_WGRAD ? (uint64_t)x->steps : 1;
+    uint64_t chains = (uint64_t)it->layers * (uint64_t)directions(it);
+    if (it->algo != STANDARD || direction == PH_CONV_WGRAD) return 4 + 4 * chains;
     uint64_t a_step = it->mode == GRU && direction == PH_CONV_DGRAD ? 3 : 2;
-    return a_step * steps * (uint64_t)it->layers * (uint64_t)directions(it);
+    return 4 + a_step * (uint64_t)x->steps * chains;
 }
 
 static int run(cudnn_handle *handle, ph_field_conv_direction direction, const rnn *it, const rnn_data *x) {
@@ -297,7 +300,7 @@ static int run(cudnn_handle *handle, ph_field_conv_direction direction, const rn
     uint64_t key = ph_hash(0x726e6e, &what, sizeof what);
     what.op = ph_current_op();
     ph_launch_work(stream, ph_mix(key, what.op->key), describe_rnn, &what);
-    ph_host_work(PH_CALL_LAUNCH, launches(it, x, direction)); /* the GPU begins with the first one */
+    ph_host_work(PH_CALL_RECURRENT_KERNEL, launches(it, x, direction)); /* the GPU begins with the first one */
     return CUDNN_OK;
 }
 

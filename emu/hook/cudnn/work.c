@@ -102,6 +102,7 @@ static uint64_t launches_of_groups(const conv_problem *p) {
 }
 
 int conv_launch(void *stream, const conv_problem *problem) {
+    ph_host_work(PH_WORK_CONVOLUTION, 1);
     int status = launch(stream, 0x636f6e76, describe_conv, problem, sizeof *problem);
     uint64_t launches = status == CUDNN_OK ? launches_of_groups(problem) : 0;
     if (launches) ph_host_work(PH_CALL_LAUNCH, launches); /* the GPU begins with the first one */

@@ -70,11 +70,11 @@ def test_a_recurrent_network_takes_what_was_measured(running, problem, measured,
 @pytest.mark.parametrize(
     ("mode", "algorithm", "call", "launches"),
     [
-        (LSTM, STANDARD, "cudnnRNNForward", 512),
-        (LSTM, STANDARD, "cudnnRNNBackwardData_v8", 512),
-        (GRU, STANDARD, "cudnnRNNBackwardData_v8", 768),
-        (GRU, STANDARD, "cudnnRNNBackwardWeights_v8", 4),
-        (LSTM, PERSIST_STATIC, "cudnnRNNForward", 4),
+        (LSTM, STANDARD, "cudnnRNNForward", 516),
+        (LSTM, STANDARD, "cudnnRNNBackwardData_v8", 516),
+        (GRU, STANDARD, "cudnnRNNBackwardData_v8", 772),
+        (GRU, STANDARD, "cudnnRNNBackwardWeights_v8", 12),
+        (LSTM, PERSIST_STATIC, "cudnnRNNForward", 12),
     ],
 )
 def test_the_host_launches_each_step_of_each_layer(running, mode, algorithm, call, launches):
@@ -88,7 +88,7 @@ def test_the_host_launches_each_step_of_each_layer(running, mode, algorithm, cal
         assert not getattr(c, call)(handle, net, *middle, data)
         assert c.phantora_host_clock_ns() - before == 1_000 * launches
 
-    running(program, host_ns__launch=1_000, host_ns__library=0)
+    running(program, host_ns__recurrent_kernel=1_000, host_ns__library=0)
 
 
 NCHW, NHWC = 0, 1
@@ -129,7 +129,7 @@ def tensor(c, kind, dtype, layout, dims):
     return it
 
 
-def workspace(c, direction, dtype, tf32, layout, batch, c_in, c_out, image, kernel, stride):
+def described(c, direction, dtype, tf32, layout, batch, c_in, c_out, image, kernel, stride):
     out = (image + 2 * (kernel // 2) - kernel) // stride + 1
     x = tensor(c, "Tensor", dtype, layout, (batch, c_in, image, image))
     w = tensor(c, "Filter", dtype, layout, (c_out, c_in, kernel, kernel))
@@ -139,8 +139,11 @@ def workspace(c, direction, dtype, tf32, layout, batch, c_in, c_out, image, kern
         how, 2, pair(kernel // 2, kernel // 2), pair(stride, stride), pair(1, 1), 1, F32
     )
     assert not c.cudnnSetConvolutionMathType(how, 1 if tf32 or dtype != F32 else 3)
-    order = {FORWARD: (x, w, how, y), DATA: (w, y, how, x), FILTER: (x, y, how, w)}[direction]
-    nbytes = ctypes.c_size_t()
+    return {FORWARD: (x, w, how, y), DATA: (w, y, how, x), FILTER: (x, y, how, w)}[direction]
+
+
+def workspace(c, direction, *problem):
+    order, nbytes = described(c, direction, *problem), ctypes.c_size_t()
     ask = getattr(c, f"cudnnGetConvolution{direction}WorkspaceSize")
     assert not ask(None, *order, 1, ctypes.byref(nbytes))
     return nbytes.value
@@ -152,6 +155,22 @@ def test_a_convolution_takes_what_was_measured(running, problem, measured):
         assert workspace(rank.c, *problem) == pytest.approx(measured, rel=0.01, abs=1000)
 
     running(program)
+
+
+def test_a_convolution_and_its_descriptors_have_prices_of_their_own(running):
+    """PyTorch looks up how cuDNN is to do it, and makes descriptors: kinds of a host's description."""
+
+    def program(rank):
+        c = rank.c
+        handle = made(c, "")
+        before = c.phantora_host_clock_ns()
+        x, w, how, y = described(c, FORWARD, F32, True, NCHW, 4, 16, 16, 8, 3, 1)
+        assert c.phantora_host_clock_ns() - before == 4 * 2 + 1  # each is made and filled; one has a math type
+        before = c.phantora_host_clock_ns()
+        assert not c.cudnnConvolutionForward(handle, None, x, None, w, None, how, 1, None, 0, None, y, None)
+        assert c.phantora_host_clock_ns() - before == 5_000 + 300
+
+    running(program, host_ns__library=5_000, host_ns__library_query=1, host_ns__convolution=300)
 
 
 def test_workspaces_and_prices_have_one_rule_for_fourier_s_transform(running):
