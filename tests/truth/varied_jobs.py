@@ -613,7 +613,7 @@ def run(name, steps, warm, detail):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", default="")
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--warm", type=int, default=4)
     parser.add_argument("--out")
     parser.add_argument("--detail", help="a folder for NAME.json.gz")
