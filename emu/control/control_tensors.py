@@ -236,6 +236,18 @@ class ControlTensors:
             place = Place(tensor)
             self.hook.data_wait(place.address, place.nbytes)
 
+    def values_to_come(self, tensor: Tensor) -> list[Any] | None:
+        """Of a small tensor on the GPU; None if they are not known. Waits for what has yet to arrive from other ranks,
+        so that what follows does not depend on when it does.
+        """
+        if not tensor.is_cuda or not self.small([tensor]) or self.capturing():
+            return None
+        self.wait([tensor])
+        if self.state_of(Place(tensor)) != KNOWN:
+            return None
+        view = self.unrecorded(lambda: self.find_view(tensor))
+        return None if view is None else list(self.unrecorded(view.tolist))
+
     # ---- computing -------------------------------------------------------------------------------------------------
     def unrecorded(self, work: Callable[[], Any]) -> Any:
         """Runs `work` without announcing its ops to profilers and NVTX: the script did not call them."""

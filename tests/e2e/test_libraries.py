@@ -21,6 +21,12 @@ def models(done: Finished, beginning: str) -> set[str]:
     return {one["model"] for one in found if one["signature"].startswith(beginning)}
 
 
+def sequences(done: Finished, kernel: str) -> list[tuple[str | int, ...]]:
+    """Kinds of the signatures of an attention's kernel, and what those of the kind `sequences` tell."""
+    told = [one.split(";") for one in signatures(done) if kernel in one and "combine" not in one]
+    return sorted((one[0], *map(int, one[7:])) for one in told)
+
+
 def passed(done: Finished) -> None:
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
@@ -78,8 +84,7 @@ def test_packed_attention(run: Run) -> None:
     done = run("libraries/packed_attention.py", n=1)
     passed(done)
     for kernel in ("flash_fwd", "flash_bwd_dq"):
-        told = [one.split(";") for one in signatures(done) if kernel in one and "combine" not in one]
-        assert sorted((one[0], *map(int, one[7:])) for one in told) == [
+        assert sequences(done, kernel) == [
             ("kernel",),
             ("sequences", 2, 1024, 1024, 8, 8, 14, 2, 115584),
             ("sequences", 3, 992, 992, 9, 9, 22, 5, 224 * 1024),
@@ -93,8 +98,7 @@ def test_flash_attn(run: Run) -> None:
     done = run("libraries/flash_attn_package.py", n=1)
     passed(done)
     for kernel in ("flash_fwd", "flash_bwd_dq"):
-        told = [one.split(";") for one in signatures(done) if kernel in one and "combine" not in one]
-        assert sorted((one[0], *map(int, one[7:])) for one in told) == [
+        assert sequences(done, kernel) == [
             ("kernel",),
             ("sequences", 2, 1024, 1024, 8, 8, 14, 2, 115584),
             ("sequences", 3, 992, 992, 9, 9, 22, 5, 224 * 1024),

@@ -7,7 +7,6 @@ batch: what they have together is rounded, so that there are few different signa
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from ...private.access import schema_of
 from ...private.imports import when_imported
 from ..computed_op import Kernel
-from ..control_tensors import KNOWN, ControlTensors
-from ..host_views import Place
+from ..control_tensors import ControlTensors
 from ..routing.groups import rounded
+from .operations import register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,18 +95,9 @@ def _sequences(
 
 
 def _lengths(control: ControlTensors, ends: Tensor) -> list[int] | None:
-    """None if they are not known. Waits for what has yet to arrive from other ranks, so that the time does not depend
-    on when it does.
-    """
-    if not ends.is_cuda or not control.small([ends]) or control.capturing():
-        return None
-    control.wait([ends])
-    if control.state_of(Place(ends)) != KNOWN:
-        return None
-    view = control.unrecorded(lambda: control.find_view(ends))
-    if view is None:
-        return None
-    return [max(end - begin, 0) for begin, end in pairwise(control.unrecorded(view.tolist))]
+    """None if they are not known."""
+    known = control.values_to_come(ends)
+    return None if known is None else [max(end - begin, 0) for begin, end in pairwise(known)]
 
 
 @lru_cache(maxsize=256)
@@ -158,23 +148,8 @@ def _limited_sum(first: int, count: int, most: int) -> int:
 def follow(control: ControlTensors, registered_for: Callable[[str], Iterable[str]]) -> None:
     """From now on, flash-attn's operations tell. In the forker, once."""
 
-    def register(_: ModuleType) -> None:
+    def change(_: ModuleType) -> None:
         registered = registered_for("CUDA")
-        _LIBRARIES.extend(_register(control, name) for name in OF_FLASH_ATTN if name in registered)
+        _LIBRARIES.extend(register(control, name, told) for name in OF_FLASH_ATTN if name in registered)
 
-    when_imported("flash_attn.flash_attn_interface", register)
-
-
-def _register(control: ControlTensors, name: str) -> Any:
-    import torch
-
-    space, _, base = name.partition("::")
-    operation = getattr(getattr(torch.ops, space), base).default
-    make_library: Any = torch.library.Library  # untyped
-    library = make_library(space, "IMPL")
-    kernel = torch.library.get_kernel(name, "CUDA")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of overrides
-        ours = told(control, operation, kernel.call_boxed)
-        library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
-    return library
+    when_imported("flash_attn.flash_attn_interface", change)

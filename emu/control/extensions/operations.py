@@ -43,12 +43,13 @@ def follow(control: ControlTensors, registered_for: Callable[[str], Iterable[str
         before = set(registered_for("CUDA"))
         load(path)
         brought = (set(registered_for("CUDA")) - before) & set(registered_for("CPU"))
-        libraries.extend(_register(control, name) for name in sorted(brought))
+        libraries.extend(register(control, name, extension_op) for name in sorted(brought))
 
     torch.ops.load_library = loading
 
 
-def _register(control: ControlTensors, name: str) -> Any:
+def register(control: ControlTensors, name: str, make: Callable[[ControlTensors, Any, Kernel], Kernel]) -> Any:
+    """Puts what `make` makes of an operation's CUDA kernel in its place, as long as the result lives."""
     import torch
 
     space, _, rest = name.partition("::")
@@ -59,6 +60,6 @@ def _register(control: ControlTensors, name: str) -> Any:
     kernel = torch.library.get_kernel(name, "CUDA")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of overrides
-        ours = extension_op(control, operation, kernel.call_boxed)
+        ours = make(control, operation, kernel.call_boxed)
         library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     return library

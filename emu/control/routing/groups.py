@@ -9,12 +9,12 @@ different signatures.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...private.access import schema_of
 from ..computed_op import Kernel
-from ..control_tensors import KNOWN, ControlTensors
-from ..host_views import Place
+from ..control_tensors import ControlTensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,21 +44,11 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
 
 
 def _sizes(control: ControlTensors, ends: Tensor) -> list[int] | None:
-    """The fields of a `grouped` signature; None if they are not known. Waits for what has yet to arrive from other
-    ranks, so that the time does not depend on when it does.
-    """
-    if not ends.is_cuda or not ends.numel() or not control.small([ends]) or control.capturing():
+    """The fields of a `grouped` signature; None if they are not known."""
+    known = control.values_to_come(ends)
+    if not known:
         return None
-    control.wait([ends])
-    if control.state_of(Place(ends)) != KNOWN:
-        return None
-    view = control.unrecorded(lambda: control.find_view(ends))
-    if view is None:
-        return None
-    last, rows = 0, []
-    for end in control.unrecorded(view.tolist):
-        rows.append(max(end - last, 0))
-        last = end
+    rows = [max(end - last, 0) for last, end in pairwise([0, *known])]
     return [len(rows), *map(rounded, group_sizes(rows))]
 
 
