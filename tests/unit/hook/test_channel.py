@@ -32,7 +32,7 @@ def is_connection(fd):
 
 def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
     """And not before: where segments end must not depend on how long it sleeps, or on how busy the machine is."""
-    read, write = os.pipe()
+    (launched, launches), (read, write) = os.pipe(), os.pipe()
 
     def program(rank):
         kernel = rank.kernel("k")
@@ -41,11 +41,12 @@ def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
         rank.launch(kernel)
         rank.c.phantora_marker(MARKERS, b"launched")
         rank.launch(kernel)
+        os.write(launches, b"x")
         os.read(read, 1)
         rank.launch(kernel)
 
     def watch(coordinator, child):
-        until(lambda: coordinator.of(records.MARKER))
+        os.read(launched, 1)
         coordinator.tell(records.Flush.encode(0))
         until(lambda: coordinator.of(records.FLUSHED))
         coordinator.tell(records.Flush.encode(0))  # nothing is open
