@@ -106,9 +106,10 @@ static bool called_by_process_group(void) {
     return false;
 }
 
-/* A process group starts its watchdog before it creates communicators, but the thread names itself. */
+/* A process group starts its watchdog before it creates communicators, but the thread names itself, and hundreds of
+ * ranks may keep it from a processor for seconds. Without a watchdog other values of memory would be found. */
 static bool has_watchdog(void) {
-    enum { TRIES = 1000, TRY_US = 1000 };
+    enum { TRY_US = 1000, TRIES = PATIENCE_S * 1000 };
     for (int i = 0; i < TRIES; i++) {
         if (ph_process_has_thread("pt_nccl_watchdg")) return true;
         usleep(TRY_US);

@@ -105,9 +105,17 @@ async def test_a_wait_is_told_with_its_line_and_the_missing_call(two: Run) -> No
 
 
 async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phantora_async.liveness.stall_watch.STALL_S", 0.1)
-    monkeypatch.setattr("phantora_async.liveness.stall_watch.FIRST_NOTICE_S", 0.1)
-    two.limit(stall_timeout_s=0.5)
+    """By a clock that moves from one look to the next."""
+    now_s = [0.0]
+    for name, value in (("STALL_S", 0.125), ("FIRST_NOTICE_S", 0.125), ("monotonic", lambda: now_s[0])):
+        monkeypatch.setattr(f"phantora_async.liveness.stall_watch.{name}", value)
+    two.limit(stall_timeout_s=0.8)
+    two.show_every_s = 0.01
+
+    def looked(line: str) -> None:
+        now_s[0] += 0.125
+
+    two.watch = looked
 
     async def asks(rank: FakeRank) -> None:
         await rank.clock(after=5)
@@ -123,8 +131,8 @@ async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch:
     assert failure_of(outcome).exit_code == ExitCode.STUCK
     assert outcome.report["failure"]["kind"] == "stalled"
     assert "for rank 1, which " in failure_of(outcome).text
-    assert "rank 0 waits; that is longer than --stall-timeout 0.5" in failure_of(outcome).text
-    assert len(two.notices) <= 3, "the first one after 0.1 s, each other one after twice the time"
+    assert "rank 0 waits; that is longer than --stall-timeout 0.8" in failure_of(outcome).text
+    assert len(two.notices) == 3, "after 0.125, 0.25 and 0.5 s"
 
 
 async def test_an_interrupted_run_tells_who_waits(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:

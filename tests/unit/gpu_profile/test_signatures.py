@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,9 +158,11 @@ def test_a_process_that_cannot_start_is_reported() -> None:
 
 
 STANDS_STILL = """#!{python}
-import json, sys, time
+import json, os, signal, sys, time
 for line in sys.stdin:
     request = json.loads(line)
+    if request.get("interrupts"):
+        os.kill(os.getppid(), signal.SIGTERM)
     if request["do"] == "time":
         time.sleep(1000)
     print(json.dumps({{"about": {{"gpu": "one"}}, "echo": request}}), flush=True)
@@ -184,21 +183,19 @@ def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuBen
 
 
 def test_work_that_does_not_end_is_given_up_and_after_three_times_all_of_it(stubborn: GpuBench) -> None:
-    for _ in range(bench.MOST_LATE):
-        assert stubborn.ask({"do": "find"})["echo"] == {"do": "find"}
+    for _ in range(bench.MOST_LATE - 1):
         assert bench.is_late(stubborn.ask({"do": "time"})["error"])
+        assert stubborn.ask({"do": "find"})["echo"] == {"do": "find"}  # of a new process, which has more time
+    assert bench.is_late(stubborn.ask({"do": "time"})["error"])
     assert "nothing more is measured" in stubborn.ask({"do": "find"})["error"]
 
 
 def test_an_interrupt_ends_the_wait_for_an_answer(stubborn: GpuBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "ANSWER_LIMIT_S", 60.0)
+    monkeypatch.setattr(bench, "ANSWER_LIMIT_S", 1e6)
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
     try:
-        began_s = time.monotonic()
-        assert stubborn.ask({"do": "time"}) == {"error": bench.INTERRUPTED}
-        assert time.monotonic() - began_s < 10
+        assert stubborn.ask({"do": "time", "interrupts": True}) == {"error": bench.INTERRUPTED}
         assert came == [signal.SIGTERM]
         assert stubborn.ask({"do": "find"}) == {"error": bench.INTERRUPTED}
     finally:

@@ -1,9 +1,12 @@
 """The channel: batches, back-pressure, sleeping ranks, forks, ends."""
 
 import ctypes
+import fcntl
 import os
 import signal
 import socket
+import struct
+import termios
 import threading
 import time
 
@@ -28,6 +31,19 @@ def is_connection(fd):
             return str(found.getpeername()).endswith("/socket")
     except OSError:
         return False
+
+
+def state_of(pid):
+    """Of its first thread: R, S and so on; Z also if nobody has heard of it."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return "Z"
+
+
+def unread_nbytes(connection):
+    return struct.unpack("i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0]
 
 
 def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
@@ -100,20 +116,24 @@ def test_records_of_many_threads_arrive_whole(running):
 
 
 def test_a_slow_coordinator_holds_the_rank_back_and_loses_nothing(running):
-    progress = []
+    (begin, begins), states = os.pipe(), []
 
     def program(rank):
+        os.read(begin, 1)
         for _ in range(60_000):
             rank.c.phantora_marker(MARKERS, b"x" * 64)
 
     def watch(coordinator, child):
+        until(lambda: coordinator.connection)
         coordinator.paused.clear()
-        time.sleep(0.5)
-        progress.append(os.waitpid(child, os.WNOHANG)[0])
+        os.write(begins, b"x")
+        until(lambda: unread_nbytes(coordinator.connection))  # it is under way
+        until(lambda: state_of(child) in ("S", "Z"))
+        states.append(state_of(child))
         coordinator.paused.set()
 
     told = running(program, watch=watch)
-    assert progress == [0], "it cannot have finished: the socket and the batch are bounded"
+    assert states == ["S"], "it cannot have finished: the socket and the batch are bounded"
     assert len(told.of(records.MARKER)) == 60_000
 
 
@@ -176,14 +196,7 @@ def test_children_die_with_their_rank(running):
 
     running(program, watch=watch, status=-signal.SIGKILL)
 
-    def gone():
-        try:
-            with open(f"/proc/{orphans[0]}/stat") as stat:
-                return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
-        except FileNotFoundError:
-            return True
-
-    until(gone)
+    until(lambda: state_of(orphans[0]) == "Z")
 
 
 def test_the_coordinator_sees_a_killed_rank_although_its_children_live(running):

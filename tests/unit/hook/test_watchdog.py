@@ -39,13 +39,22 @@ class UniqueId(ctypes.Structure):
 
 
 class Watchdog(threading.Thread):
-    """Queries events as ProcessGroupNCCL does, without a pause between its looks."""
+    """Queries events as ProcessGroupNCCL does, without a pause between its looks. Its name comes when the program's
+    thread has slept so often.
+    """
 
-    def __init__(self, c):
+    def __init__(self, c, named_after):
         super().__init__(daemon=True)
         self.c, self.events, self.found, self.done = c, [], [], False
+        self.named_after = named_after
+
+    def wait_to_be_named(self):
+        began = sleeps_of_program()
+        while sleeps_of_program() < began + self.named_after:
+            time.sleep(0.001)
 
     def run(self):
+        self.wait_to_be_named()
         ctypes.CDLL(None).prctl(15, b"pt_nccl_watchdg", 0, 0, 0)
         while not self.done:
             for event in list(self.events):
@@ -56,11 +65,17 @@ class Watchdog(threading.Thread):
             time.sleep(0.001)
 
 
+def sleeps_of_program():
+    """How often the first thread has given up its processor by itself."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
+
+
 class ProcessGroup:
-    def __init__(self, rank, helper):
+    def __init__(self, rank, helper, named_after=0):
         self.c = rank.c
         self.stream = rank.stream()
-        self.watchdog = Watchdog(rank.c)
+        self.watchdog = Watchdog(rank.c, named_after)
         self.watchdog.start()
         self.comm = ctypes.c_void_p()
 
@@ -113,6 +128,20 @@ def test_a_launch_lets_the_watchdog_finish_with_what_ended_long_ago(running, tmp
 
     told = running(program, answer=answers(FOUND_AFTER_NS))
     assert [record.since_ns for record in told.of(records.QUERY)] == [FOUND_AFTER_NS]
+
+
+def test_a_watchdog_that_gets_no_processor_for_long_is_one(running, tmp_path):
+    """The library looks for it every millisecond."""
+    helper = helper_in(tmp_path)
+
+    def program(rank):
+        group = ProcessGroup(rank, helper, named_after=2_000)
+        first = group.all_reduce()
+        rank.c.phantora_advance_ns(FOUND_AFTER_NS)
+        group.all_reduce()
+        assert group.watchdog.found == [first]
+
+    assert len(running(program, answer=answers(FOUND_AFTER_NS)).of(records.QUERY)) == 1
 
 
 def test_what_ended_a_short_time_ago_is_not_found(running, tmp_path):
