@@ -108,7 +108,7 @@ def test_one_process_that_spawns_one_for_each_gpu(run: Run, workers: str) -> Non
 
 def test_the_interpreter_by_its_absolute_path(run: Run) -> None:
     script = str(SCRIPTS / "spawning.py")
-    url = ["--dist-url", "tcp://127.0.0.1:29533", "--world-size", "1", "--rank", "0"]
+    url = ["--dist-url", "tcp://127.0.0.1:$MASTER_PORT", "--world-size", "1", "--rank", "0"]
     done = launch(run, "python", script, *url, "--python", RANKS_PYTHON, servers=1)
     assert done.exit_code == 0, done.output
     assert "[2] rank 1 of 2: 16 images" in done.log(0)
@@ -119,7 +119,7 @@ import os, subprocess, sys
 import torch
 import torch.distributed as dist
 if len(sys.argv) == 1:  # each of two processes sees one GPU, as with Ray or Slurm
-    variables = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29512"}
+    variables = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost"}
     gpus = {"RANK": "0", "CUDA_VISIBLE_DEVICES": "1"}, {"RANK": "1", "CUDA_VISIBLE_DEVICES": "0"}
     start = [subprocess.Popen([sys.executable, __file__, "rank"], env=os.environ | variables | own) for own in gpus]
     sys.exit(max(process.wait() for process in start))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +29,10 @@ class Machines:
         self.token = folder / "token-of-the-test"
         self.token.write_text(TOKEN)
         self.started: list[subprocess.Popen[str]] = []
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = int(probe.getsockname()[1])
+        self.port = 0
+        """Where the coordinator listens."""
+        self.said = ""
+        """What it had printed when it did."""
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -46,22 +48,26 @@ class Machines:
 
     def run(self, script: str, *arguments: str, options: tuple[str, ...] = (), n: int = 4) -> subprocess.Popen[str]:
         given = ["run", "-n", str(n), "--nproc-per-node", "2", "--run-dir", "run", "--python", RANKS_PYTHON]
-        given += ["--listen", f"127.0.0.1:{self.port}", "--machines", "2", "--token-file", str(self.token)]
-        return self.command(*given, *options, script, *arguments)
+        given += ["--listen", "127.0.0.1:0", "--machines", "2", "--token-file", str(self.token)]
+        coordinator = self.command(*given, *options, script, *arguments)
+        for line in coordinator.stdout or ():
+            self.said += line
+            if found := re.search(r"phantora-async join 127\.0\.0\.1:(\d+)", line):
+                self.port = int(found[1])
+                return coordinator
+        pytest.fail(self.said)
 
     def join(self, token: Path | None = None) -> subprocess.Popen[str]:
         file = str(token or self.token)
         return self.command("join", f"127.0.0.1:{self.port}", "--token-file", file, "--python", RANKS_PYTHON)
 
     def connect(self) -> socket.socket:
-        """A connection of a stranger, once the coordinator listens."""
-        while True:
-            with contextlib.suppress(ConnectionRefusedError):
-                return socket.create_connection(("127.0.0.1", self.port))
-            time.sleep(0.05)
+        """A connection of a stranger."""
+        return socket.create_connection(("127.0.0.1", self.port))
 
     def finish(self, process: subprocess.Popen[str]) -> Finished:
         output, _ = process.communicate()
+        output = self.said + output if process is self.started[0] else output
         report = self.folder / "run" / "report.json"
         document = json.loads(report.read_text()) if report.exists() else {}
         return Finished(output, process.returncode, document, self.folder / "run")
