@@ -106,6 +106,20 @@ def count_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return count
 
 
+WITH_CONSTANTS = """
+import importlib, json, sys
+for name, value in json.loads(sys.argv[1]).items():
+    module, _, constant = name.rpartition(".")
+    module = importlib.import_module("phantora_async." + module)
+    assert isinstance(getattr(module, constant), float)
+    setattr(module, constant, value)
+from phantora_async import cli
+cli.main(sys.argv[2:])
+"""
+DEADLOCK_SOON = {"coordinator.standstill.PATIENCE_S": 4.0}
+"""All asleep for so long is a deadlock, instead of for half a minute (tests/unit/coordinator/test_standstill.py)."""
+
+
 class Job:
     """Runs jobs in a folder."""
 
@@ -114,12 +128,20 @@ class Job:
         self.started: list[subprocess.Popen[str]] = []
         self._count_run = count_run
 
-    def run(self, script: str | Path, *args: str, n: int = 2, options: tuple[str, ...] = ()) -> Finished:
+    def run(
+        self,
+        script: str | Path,
+        *args: str,
+        n: int = 2,
+        options: tuple[str, ...] = (),
+        constants: dict[str, float] | None = None,
+    ) -> Finished:
         self._count_run()
         number = len(self.started)
         report, run_dir = self.folder / f"report{number}.json", self.folder / f"run{number}"
         path = script if "-m" in options or "--launcher" in options else SCRIPTS / script
-        command = [sys.executable, "-m", "phantora_async", "run", "-n", str(n), "--report", str(report)]
+        program = ["-c", WITH_CONSTANTS, json.dumps(constants)] if constants else ["-m", "phantora_async"]
+        command = [sys.executable, *program, "run", "-n", str(n), "--report", str(report)]
         command += ["--python", RANKS_PYTHON, "--run-dir", str(run_dir), *options, str(path), *args]
         process = subprocess.Popen(
             command,
@@ -150,7 +172,8 @@ class Job:
 @pytest.fixture
 def run(tmp_path: Path, count_run: Callable[[], None]) -> Iterator[Run]:
     """`run(script, *args, n=2, options=(...))` runs one emulated job. Afterwards no process of it may be left. With the
-    option `-m` the script is a module, with `--launcher` a command.
+    option `-m` the script is a module, with `--launcher` a command. `constants`: other values of the coordinator's, for
+    waits in real time that are too long for a test.
     """
     needs_torch()
     job = Job(tmp_path, count_run)

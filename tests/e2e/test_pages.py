@@ -169,11 +169,11 @@ def test_a_thousand_ranks_fit_on_a_page(tab: Tab, tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def live_run(script: Path, *options: str, steps: int, pause_s: float, run_dir: Path) -> Iterator[tuple[Any, str]]:
-    """The process and the page's address. Its output goes to a file in the folder of the run."""
+def live_run(script: Path, run_dir: Path, *arguments: str) -> Iterator[tuple[Any, str]]:
+    """The process and the page's address, of a run that lasts very long without `arguments`."""
     needs_torch()
     command = [sys.executable, "-m", "phantora_async", "run", "--ui", "-n", "4", "--python", RANKS_PYTHON]
-    command += ["--run-dir", str(run_dir), *options, str(script), str(steps), str(pause_s)]
+    command += ["--run-dir", str(run_dir), str(script), "1000", "0.2", *arguments]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -198,12 +198,13 @@ def live_run(script: Path, *options: str, steps: int, pause_s: float, run_dir: P
 def test_the_live_page(tab: Tab, hostile_script: Path, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
-    with live_run(hostile_script, steps=30, pause_s=0.5, run_dir=tmp_path / "run") as (process, url):
+    seen = tmp_path / "everything has been seen"
+    with live_run(hostile_script, tmp_path / "run", str(seen)) as (process, url):
         page = tab.page
         page.goto(url)
         page.wait_for_selector("#progress", timeout=MOST_MS)
         page.wait_for_selector("#steps", timeout=MOST_MS)
-        told = page.locator("#progress", has_text=re.compile("% done .the script.s log, which counts to 30.*left"))
+        told = page.locator("#progress", has_text=re.compile("% done .the script.s log, which counts to 1,?000.*left"))
         told.wait_for(timeout=MOST_MS)
         page.reload()  # everything is there again
         page.wait_for_selector("#steps", timeout=MOST_MS)
@@ -215,6 +216,7 @@ def test_the_live_page(tab: Tab, hostile_script: Path, tmp_path: Path) -> None:
         elapsed = page.locator("#progress dd").nth(1)
         expect(elapsed).not_to_have_text(elapsed.inner_text(), timeout=MOST_MS)
         assert page.locator(".banner").inner_text() == "The run lasts. This page changes as it goes on."
+        seen.touch()
         page.wait_for_selector(".banner.good", timeout=MOST_MS)
         assert tab.text(".banner") == "The run has ended. This page no longer changes."
         assert page.locator("#progress").count() == 0
@@ -229,7 +231,7 @@ def test_the_live_page(tab: Tab, hostile_script: Path, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_says_so_on_its_page(tab: Tab, tmp_path: Path) -> None:
-    with live_run(SCRIPTS / "hostile_texts.py", steps=1000, pause_s=0.5, run_dir=tmp_path / "run") as (process, url):
+    with live_run(SCRIPTS / "hostile_texts.py", tmp_path / "run") as (process, url):
         tab.page.goto(url)
         tab.page.wait_for_selector("#steps", timeout=MOST_MS)
         process.send_signal(signal.SIGINT)
@@ -242,7 +244,7 @@ def test_an_interrupted_run_says_so_on_its_page(tab: Tab, tmp_path: Path) -> Non
 
 def test_two_runs_cannot_have_one_port(tmp_path: Path) -> None:
     needs_torch()
-    with live_run(SCRIPTS / "hostile_texts.py", steps=1000, pause_s=0.5, run_dir=tmp_path / "one") as (_, url):
+    with live_run(SCRIPTS / "hostile_texts.py", tmp_path / "one") as (_, url):
         port = url.partition("1:")[2].partition("/")[0]
         command = [sys.executable, "-m", "phantora_async", "run", "--ui", port, "--run-dir", str(tmp_path / "two")]
         second = subprocess.run([*command, str(SCRIPTS / "traced.py")], capture_output=True, text=True, check=False)

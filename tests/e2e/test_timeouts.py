@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Run
+from .conftest import DEADLOCK_SOON, Run
 
 pytestmark = pytest.mark.torch
 
@@ -33,6 +33,6 @@ def test_a_blocking_wait_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_wait_that_never_ends_is_found(run: Run) -> None:
-    done = run("never_set.py", n=2)
+    done = run("never_set.py", n=2, constants=DEADLOCK_SOON)
     assert done.exit_code == 75, done.output
     assert "deadlock" in done.output

@@ -1,4 +1,6 @@
-"""Trains a little, logs HTML, and has kernels and warnings with HTML in their names. argv: steps, seconds to sleep."""
+"""Trains a little, logs HTML, and has kernels and warnings with HTML in their names. argv: steps, seconds to sleep, and
+a file: once that exists it ends.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 HTML = "</script><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
-steps, pause_s = int(sys.argv[1]), float(sys.argv[2])
+steps, pause_s, ends = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
 dist.init_process_group("nccl")
 rank = dist.get_rank()
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -32,5 +34,10 @@ for step in range(1, steps + 1):
             print(HTML)
     if pause_s:
         os.system(f"sleep {pause_s}")  # real time, so that the run lasts
+    if ends:
+        found = [os.path.exists(ends[0])]
+        dist.broadcast_object_list(found, device=torch.device("cuda", torch.cuda.current_device()))
+        if found[0]:
+            break
 dist.destroy_process_group()
 print(f"{HTML} {time.time()}")

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset
 
-TIMEOUT = timedelta(milliseconds=500)
+TIMEOUT = timedelta(milliseconds=250)
 
 
 def busy() -> None:

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 3, FORKS = 100, PATIENCE_S = 30 };
+enum { WORKERS = 3, FORKS = 100, PATIENCE_S = 200 };
 #define MIB ((size_t)1 << 20)
 
 extern int phantora_start(const char *socket, const char *costs, uint32_t rank, uint32_t world_size, uint32_t server,
