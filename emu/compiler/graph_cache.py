@@ -106,7 +106,7 @@ def _release_at_the_end(locks: GraphLocks, names: Names) -> None:
 def _graph_cache(locks: GraphLocks, names: Names) -> None:
     """Both caches look entries up in the same way."""
     any_device.install_keys(names, _own_device)
-    names.change("write_atomic", lambda _: _write_atomic)
+    names.change("write_atomic", lambda _: write_atomic)
     names.change("find_guarded_entry", functools.partial(_one_compiles, locks))
     names.change("iterate_over_candidates", functools.partial(_for_own_device, names.get("code_hash")))
     names.change("_save_graph", functools.partial(_saving, locks))
@@ -204,10 +204,12 @@ def _is_compiled_autograd_on() -> bool:
     return bool(config.compiled_autograd or compiled_autograd.in_compiled_autograd_region)
 
 
-def _write_atomic(
+def write_atomic(
     path_: str | os.PathLike[str], content: str | bytes, make_dirs: bool = False, encode_utf_8: bool = False
 ) -> None:
-    """torch's function names its temporary file by process and thread. On emulated servers both numbers repeat."""
+    """In place of torch's function, which names its temporary file by process and thread: on emulated servers both
+    numbers repeat.
+    """
     path = Path(path_)
     if make_dirs:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,17 @@ from pathlib import Path
 from ..clock import barriers, new_groups, rendezvous, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
-from ..compiler import compile_time, graph_cache, kernels_once, keys, likely, loaded_code, split_graphs, triton_cache
+from ..compiler import (
+    compile_time,
+    graph_cache,
+    kernels_once,
+    keys,
+    likely,
+    loaded_code,
+    spared,
+    split_graphs,
+    triton_cache,
+)
 from ..contract import isolation, stated_values
 from ..contract.job import Job
 from ..contract.policies import loading_policy, routing_policy, shape_policy
@@ -115,6 +125,8 @@ def prepare(job: Job) -> Prepared:
     split_graphs.install()
     kernels_once.install()
     loaded_code.install()
+    spared.install()
+    keys.install()
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
     hook = _load_hook(job)
@@ -129,9 +141,8 @@ def prepare(job: Job) -> Prepared:
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
-    keys.install()
     if compiles:
-        keys.compute()
+        keys.compute(_capability(job))
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
@@ -219,6 +230,12 @@ def _load_hook(job: Job) -> Hook:
     except HookError as error:
         raise CannotPrepare(str(error), "reinstall the package: pip install --force-reinstall phantora-async") from None
     return hook
+
+
+def _capability(job: Job) -> int:
+    """Of the described GPU: 90 for 9.0."""
+    described = dict(line.partition("=")[::2] for line in Path(job.device_file).read_text().splitlines())
+    return 10 * int(described["cc_major"]) + int(described["cc_minor"])
 
 
 def _import_modules(names: tuple[str, ...]) -> None:

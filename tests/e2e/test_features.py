@@ -90,6 +90,8 @@ def test_one_rank_compiles_for_all_ranks_and_later_runs(run: Run, tmp_path: Path
         assert "PASSED" in done.output
     assert sum(_compiled_graphs(first)) == 3, "the model has three graphs, and one rank compiles each"
     assert sum(_compiled_graphs(second)) == 0
+    found = [_said(second.log(rank), "found ", " graphs") for rank in range(2)]
+    assert found == ["3 and 6"] * 2, "every rank finds all graphs, and of each the forward and the backward pass"
     taken = [_said(done.log(rank), "passes took [", "]") for done in (first, second) for rank in range(2)]
     firsts, others = zip(*(each.split(", ", 1) for each in taken), strict=True)
     assert len(set(others)) == 1, taken

@@ -42,5 +42,7 @@ frames = torch._dynamo.utils.counters["frames"]
 assert frames["ok"] > 0, frames
 dist.destroy_process_group()
 print(f"passes took {took_ns} ns")
-print(f"compiled {torch._dynamo.utils.counters['aot_autograd']['autograd_cache_miss']} graphs")
+counted = torch._dynamo.utils.counters
+print(f"compiled {counted['aot_autograd']['autograd_cache_miss']} graphs")
+print(f"found {counted['aot_autograd']['autograd_cache_hit']} and {counted['inductor']['fxgraph_cache_hit']} graphs")
 print("PASSED")
