@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import log2, prod
 
 from profiles.kernel_names.kernel_name import read_name
-from profiles.models.products.groups import half_in_groups, one_by_one
+from profiles.models.products.group_ways import one_by_one, unfit
 from profiles.signature import (
     Conv,
     Copy,
@@ -81,7 +81,7 @@ def features(what: Signature, modelled_ns: float) -> tuple[float, ...]:
         return _logarithms(what.m, what.n, what.k, what.batch)
     if isinstance(what, Conv):
         sizes = (what.x[0] * elements(what.y[2:]), what.x[1], what.y[1], elements(what.w[2:]), max(what.groups, 1))
-        return *_logarithms(*sizes), APART * (half_in_groups(what) + one_by_one(what))
+        return *_logarithms(*sizes), APART * (unfit(what) + one_by_one(what))
     (time,) = _logarithms(modelled_ns)
     if isinstance(what, Sdpa):
         length, depth = _logarithms(what.q[2], what.q[3])

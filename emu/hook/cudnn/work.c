@@ -75,30 +75,75 @@ static int launch(void *handle, uint64_t seed, ph_describe describe, const void 
     return CUDNN_OK;
 }
 
+typedef struct {
+    int64_t inner, outer, channels, taps, least_stride, most_stride, groups;
+    bool fits; /* a kernel that takes all groups as they are */
+} in_groups;
+
+enum { LONG_FILTER = 64, MOST_OF_GROUP = 128, ONE_GROUP_OF_HALF = 3 };
+
+static bool is_power(int64_t value) { return !(value & (value - 1)); }
+
+static bool tf32_one_by_one(const conv_problem *p, const in_groups *it) {
+    enum { FEW_GROUPS = 4, FEW_UNFIT = 6, MOST_CHANNELS = 3328, STRIDED = 28, TURNED_GROUPS = 5, TURNED_FROM = 16 };
+    enum { TURNED_BELOW = 64, FEWEST_IN_ALL = 64, WIDE_SIDE = 28, MANY_GROUPS = 16, BETWEEN = 44, UP_TO = 64 };
+    if (p->direction == PH_CONV_WGRAD) {
+        int64_t padded = 8;
+        while (padded < it->channels) padded *= 2;
+        return it->groups <= (it->fits ? FEW_GROUPS : FEW_UNFIT) || (!it->fits && padded * it->groups > MOST_CHANNELS);
+    }
+    if (it->channels > MOST_OF_GROUP) return true;
+    if (p->direction == PH_CONV_DGRAD) {
+        bool turned = !p->nhwc && it->groups <= TURNED_GROUPS && it->most_stride == 1 && it->inner >= TURNED_FROM &&
+                      it->inner < TURNED_BELOW;
+        return turned || (it->least_stride > 1 && it->channels > STRIDED);
+    }
+    if (!p->nhwc && it->inner >= TURNED_FROM && it->inner * it->groups < FEWEST_IN_ALL) return true;
+    int64_t side = p->x[2] > p->x[3] ? p->x[2] : p->x[3];
+    bool wide = side >= WIDE_SIDE && it->groups <= MANY_GROUPS;
+    return wide && !it->fits && it->channels > BETWEEN && it->channels < UP_TO;
+}
+
+static bool half_one_by_one(const conv_problem *p, const in_groups *it) {
+    enum { WIDE = 64, FEW_IMAGES = 4, PADDED = 32, MOST_PADDED = 256, NOT_PADDED_FROM = 48, NOT_PADDED_TO = 64 };
+    enum { SUMMED_FROM = 3000, SUMMED_TO = 16000, SUMMED_ROWS_TO = 88000 };
+    bool strided = p->direction == PH_CONV_DGRAD && it->least_stride > 1;
+    if (it->fits && !(it->inner >= WIDE && (p->x[0] <= FEW_IMAGES || strided))) return false;
+    if (p->ndims != 4 || it->channels <= PADDED) return false;
+    if (is_power(it->channels) || it->channels > MOST_PADDED) return true;
+    if (p->direction != PH_CONV_WGRAD)
+        return strided || (it->channels > NOT_PADDED_FROM && it->channels <= NOT_PADDED_TO);
+    int64_t pixels = p->y[0] * p->y[2] * p->y[3];
+    int64_t most = p->nhwc && it->channels <= WIDE ? SUMMED_ROWS_TO : SUMMED_TO;
+    return it->channels > MOST_OF_GROUP || (pixels > SUMMED_FROM && pixels <= most);
+}
+
 /* Kernels that the host launches, beyond the first one, where groups are convolved one after the other: which are is
- * not documented, the rule is one_by_one of profiles/models/products/groups.py. Operands of 16 bits are cut out and put
- * in. */
+ * not documented, the rules are those of profiles/models/products/group_ways.py. Operands of 16 bits are cut out and
+ * put in. */
 static uint64_t launches_of_groups(const conv_problem *p) {
-    enum { LONG_FILTER = 64, TF32_TOGETHER = 48, FEWEST = 4, TAKEN = 128, WIDE = 64, FEW_IMAGES = 4, PADDED = 32 };
-    enum { MOST_PADDED = 256, NOT_PADDED_FROM = 48, NOT_PADDED_TO = 64, A_GROUP = 3 };
-    int64_t taps = 1, inner = p->w[1], outer = p->groups > 0 ? p->w[0] / p->groups : 0, least_stride = p->stride[0];
-    int64_t channels = inner > outer ? inner : outer;
-    bool half = p->dtype == CUDNN_DTYPE_F16 || p->dtype == CUDNN_DTYPE_BF16, power = !(channels & (channels - 1));
-    for (int i = 2; i < p->ndims; i++) taps *= p->w[i];
-    for (int i = 1; i < p->nspatial; i++)
-        if (p->stride[i] < least_stride) least_stride = p->stride[i];
-    if (p->groups <= 1 || inner <= 1 || taps >= LONG_FILTER) return 0;
-    if (!half) return channels > (p->tf32 ? TF32_TOGETHER : 0) ? (uint64_t)p->groups : 0;
-    bool strided = p->direction == PH_CONV_DGRAD && least_stride > 1;
-    bool fits = outer == inner && !(inner & (inner - 1)) && inner >= FEWEST && inner <= TAKEN && taps == 9;
-    bool taken = fits && !(inner >= WIDE && (p->x[0] <= FEW_IMAGES || strided));
-    if (p->ndims != 4 || taken || channels <= PADDED) return 0;
-    bool one_by_one = power || channels > MOST_PADDED;
-    if (!one_by_one && p->direction == PH_CONV_WGRAD)
-        one_by_one = channels > TAKEN || (p->nhwc && channels <= NOT_PADDED_FROM);
-    else if (!one_by_one)
-        one_by_one = strided || (channels > NOT_PADDED_FROM && channels <= NOT_PADDED_TO);
-    return one_by_one ? (uint64_t)(A_GROUP * p->groups) : 0;
+    enum { TF32_TOGETHER = 48, SHORT_FILTER = 25, FEWEST = 4, THREE_BY_THREE = 9 };
+    if (p->groups <= 1 || p->w[1] <= 1) return 0;
+    in_groups it = {.inner = p->w[1], .outer = p->w[0] / p->groups, .taps = 1, .groups = p->groups};
+    it.channels = it.inner > it.outer ? it.inner : it.outer;
+    it.least_stride = it.most_stride = p->stride[0];
+    for (int i = 2; i < p->ndims; i++) it.taps *= p->w[i];
+    for (int i = 1; i < p->nspatial; i++) {
+        if (p->stride[i] < it.least_stride) it.least_stride = p->stride[i];
+        if (p->stride[i] > it.most_stride) it.most_stride = p->stride[i];
+    }
+    it.fits = it.outer == it.inner && is_power(it.inner) && it.inner >= FEWEST && it.inner <= MOST_OF_GROUP &&
+              it.taps == THREE_BY_THREE;
+    bool half = p->dtype == CUDNN_DTYPE_F16 || p->dtype == CUDNN_DTYPE_BF16, one_by_one;
+    if (it.taps >= LONG_FILTER)
+        one_by_one = !half || p->direction != PH_CONV_WGRAD;
+    else if (half)
+        one_by_one = half_one_by_one(p, &it);
+    else if (p->tf32 && p->ndims == 4 && it.taps <= SHORT_FILTER)
+        one_by_one = tf32_one_by_one(p, &it);
+    else
+        one_by_one = it.channels > (p->tf32 ? TF32_TOGETHER : 0);
+    return one_by_one ? (uint64_t)((half ? ONE_GROUP_OF_HALF : 1) * p->groups) : 0;
 }
 
 int conv_launch(void *stream, const conv_problem *problem) {

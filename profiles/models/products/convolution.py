@@ -13,21 +13,31 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from profiles.descriptions.gpu import Gpu
-from profiles.models.machine import Estimate, Machine, both, overlapped
+from profiles.models.machine import Estimate, Machine, both
+from profiles.models.products.depthwise import depthwise
 from profiles.models.products.engines import engine_of
-from profiles.models.products.groups import (
-    DIRECT_TAPS,
+from profiles.models.products.group_ways import (
     FEWEST_CHANNELS,
+    HALF,
+    LONG_TAPS,
+    LONGEST_TAPS,
     THREE_BY_THREE,
-    few_weights_ns,
-    half_in_groups,
-    has_few_weights,
-    of_one_group,
     one_by_one,
+    turned,
+    unfit,
+)
+from profiles.models.products.groups import (
+    few_weights_ns,
+    has_few_weights,
+    is_slow,
+    of_one_group,
     one_by_one_ns,
     padded,
     padding_ns,
+    slow_ns,
+    turned_ns,
 )
+from profiles.models.products.layouts import converted_ns
 from profiles.models.products.tiles import (
     MEDIUM,
     PARTIAL_NBYTES,
@@ -39,7 +49,7 @@ from profiles.models.products.tiles import (
     product_ns,
 )
 from profiles.models.products.transforms import NEVER_SPLIT, fourier_ns, in_fourier_space, winograd_ns, winograds
-from profiles.signature import Conv, Shape, dtype_nbytes
+from profiles.signature import Conv, dtype_nbytes
 
 IMPLICIT_16 = Engine("convolution 16 bit", MEDIUM, 0.925, 0.18, 93.0, 1.0, 1.56, 845.0, 0.025, 2700.0, 2200.0)
 WEIGHTS_16 = Engine(
@@ -73,27 +83,19 @@ STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses a
 GROUPED_STRIDED = 1.3  # likewise, in groups, over that
 # Small groups multiplied together: time over that of a full tile, with up to NARROW_GROUP channels and with more.
 GROUPED, GROUPED_WIDE, NARROW_GROUP = 1.3, 1.08, 8
+GROUPED_TF32, GROUPED_STRIDED_TF32 = 0.75, 3.1  # of tf32, but for the gradients of weights; with a stride, the data's
 # Taps that are further apart than NEAR_TAPS have kernels of older GPUs: time over that of others.
 FAR_TAPS, NEAR_TAPS = {"fwd": 2.05, "dgrad": 1.62, "wgrad": 1.85}, 8
 FAR_TAPS_TF32 = {"fwd": 2.0, "dgrad": 1.3, "wgrad": 1.3}
+LONG_WEIGHTS = 2.3  # gradients of long filters in groups
 VOLUME = 1.1  # filters over three dimensions, of 16 bits, likewise
 GROUP_CHANNELS = 64  # what a tile needs to be full
 EMPTY_16, EMPTY_TF32 = 0.45, 0.17  # exponents of the time that a tile's empty part costs
 
 STREAM = 0.87  # of the streaming bandwidth
 VECTOR_NBYTES = 16
-LAYOUT_INSTRUCTIONS = 58.0  # per element of a layout conversion
-LAYOUT_CHANNELS = 32  # its tiles are so many channels wide
-LAYOUT_STREAM = 0.97  # of the streaming bandwidth
-LAYOUT_NS = 900.0  # beside the floor of a launch
-# Depthwise: instructions per output and per product, by direction.
-DEPTHWISE_OUTPUT = {"fwd": 8.6, "dgrad": 7.5, "wgrad": 45.0}
-DEPTHWISE_TAP = {"fwd": 6.1, "dgrad": 11.2, "wgrad": 3.9}
-DEPTHWISE_WIDE, WIDE_TAPS = 207.0, 25  # of f32, for gradients of filters with more taps: a kernel of its own
-DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # of the instructions; f16: two operations at once
-CHANNELS_FIRST = 2.0  # time over that of channels-last data
 # Groups whose filters are long, or whose channels do not fill a vector: kernels without tensor cores.
-DIRECT_RATE, FEW_RATE = 0.17, 0.04
+DIRECT_RATE, FEW_RATE, FEW_IMAGES = 0.17, 0.04, 64
 
 
 GROUPED_DIRECT = "convolution in groups, without tensor cores"
@@ -118,8 +120,10 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
     pixels_out = what.y[0] * prod(what.y[2:])
     flops = 2.0 * groups * outer * pixels_out * inner * taps
     if groups > 1 and inner == 1 and outer == 1:
-        return _depthwise(gpu, what, flops)
-    if half_in_groups(what):
+        return depthwise(gpu, what, flops)
+    if groups > 1 and taps >= LONG_TAPS and what.dtype in (*HALF, "tf32"):
+        return _long_filters(gpu, what, flops)
+    if unfit(what) and not turned(what):
         return (_groups_in_turn if one_by_one(what) else _padded_groups)(gpu, what, flops)
     if one_by_one(what):
         return _one_by_one(gpu, what)
@@ -128,22 +132,24 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
     if _is_first_layer(what):
         return _first_layer(gpu, what, flops)
     if rate := _direct_rate(what, inner):
-        vectors = gpu.peak_flops("f32") * gpu.achieved.vector_fraction * rate * 1e-9
-        model = GROUPED_DIRECT if what.groups > 1 else f"convolution {what.dtype}"
-        return both(gpu, lambda machine: flops / vectors * gpu.sm_count / machine.sms, flops, model=model, peak="f32")
+        return _at_rate(gpu, what, flops, rate)
     if what.dtype == "f32" and (transformed := _transformed(gpu, what, flops)):
         return transformed
     return _implicit(gpu, what, flops)
 
 
 def _one_by_one(gpu: Gpu, what: Conv) -> Estimate:
-    """Of channels last, a group is cut out of its operands, and the result is put in."""
+    """Without tensor cores. Of channels last, a group is cut out of its operands, and the result is put in."""
     groups, single = what.groups, of_one_group(what)
-    one = conv(gpu, single)
+    flops = 2.0 * prod(what.w) * what.y[0] * prod(what.y[2:]) / groups
+    slow = turned(what)
+    one = _implicit(gpu, replace(single, dtype="f32"), flops) if slow else conv(gpu, single)
     nbytes = dtype_nbytes(what.dtype) * (prod(single.x) + prod(single.y))
     floor = gpu.achieved.kernel_floor_ns
 
     def cut_ns(machine: Machine) -> float:
+        if slow:
+            return turned_ns(machine, single)
         return 2 * floor + 2 * machine.memory_ns(nbytes) / STREAM if what.layout == "nhwc" else 0.0
 
     alone, beside = cut_ns(Machine.alone(gpu)), cut_ns(Machine.beside_nccl(gpu))
@@ -156,6 +162,25 @@ def _one_by_one(gpu: Gpu, what: Conv) -> Estimate:
         nbytes=groups * one.nbytes,
         model=GROUPED_SERIAL,
     )
+
+
+def _long_filters(gpu: Gpu, what: Conv, flops: float) -> Estimate:
+    """Groups of filters of 64 taps and more, as those that code positions in speech."""
+    if is_slow(what):
+        return both(gpu, lambda machine: slow_ns(what), flops, model=GROUPED_DIRECT, kernels=4 * what.groups)
+    if what.dtype == "tf32" and what.direction == "dgrad" and prod(what.w[2:]) >= LONGEST_TAPS:
+        return _at_rate(gpu, what, flops, DIRECT_RATE)
+    if one_by_one(what):
+        return _groups_in_turn(gpu, what, flops)
+    fits = padded(replace(what, layout="nhwc")) == replace(what, layout="nhwc")
+    return _implicit(gpu, what, flops) if fits else _padded_groups(gpu, what, flops)
+
+
+def _at_rate(gpu: Gpu, what: Conv, flops: float, rate: float) -> Estimate:
+    """At this share of the vector units' rate."""
+    vectors = gpu.peak_flops("f32") * gpu.achieved.vector_fraction * rate * 1e-9
+    model = GROUPED_DIRECT if what.groups > 1 else f"convolution {what.dtype}"
+    return both(gpu, lambda machine: flops / vectors * gpu.sm_count / machine.sms, flops, model=model, peak="f32")
 
 
 def _transformed(gpu: Gpu, what: Conv, flops: float) -> Estimate | None:
@@ -181,7 +206,7 @@ def _first_layer(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     def ns(machine: Machine) -> float:
         main = FIRST_NS[what.direction] + machine.issue_ns(FIRST_OUTPUT[what.direction] * prod(what.y))
         if what.layout == "nchw":
-            return main + sum(_converted_ns(machine, shape, item) for shape in (what.x, what.w, what.y))
+            return main + sum(converted_ns(machine, shape, item) for shape in (what.x, what.w, what.y))
         if what.x == wider:
             return main
         padded_nbytes = item * (prod(what.x) + prod(wider))
@@ -195,10 +220,8 @@ def _first_layer(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 def _padded_groups(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     """16 bits: one kernel takes all groups, once their channels are padded."""
     wider = padded(what)
-    main = _implicit(gpu, wider, flops)
-    alone, beside = (
-        padding_ns(one, what, wider, _converted_ns) for one in (Machine.alone(gpu), Machine.beside_nccl(gpu))
-    )
+    main = _implicit(gpu, wider, flops, rounds=False)
+    alone, beside = (padding_ns(one, what, wider) for one in (Machine.alone(gpu), Machine.beside_nccl(gpu)))
     return replace(
         main,
         solo_ns=main.solo_ns + alone,
@@ -214,7 +237,7 @@ def _groups_in_turn(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     kernels = 3 * what.groups
     return both(
         gpu,
-        lambda machine: one_by_one_ns(machine, what, _converted_ns),
+        lambda machine: one_by_one_ns(machine, what),
         flops,
         model=GROUPED_SLOW,
         kernels=kernels,
@@ -228,7 +251,7 @@ def _direct_rate(what: Conv, inner: int) -> float:
     if what.groups == 1 and inner <= FEW_DATA and len(what.w) == 4:
         if what.dtype in ("f32", "tf32") and what.direction == "dgrad":
             return FEW_DATA_RATE
-        half, taps = what.dtype in ("f16", "bf16"), prod(what.w[2:])
+        half, taps = what.dtype in HALF, prod(what.w[2:])
         if half and what.direction == "fwd" and taps == THREE_BY_THREE and what.layout == "nchw":
             return FEW_DATA_RATE
         short = THREE_BY_THREE <= taps <= FIRST_TAPS and what.layout != "nchw" and what.dtype == "f16"
@@ -236,45 +259,20 @@ def _direct_rate(what: Conv, inner: int) -> float:
             return FIRST_RATE * taps / THREE_BY_THREE
         if what.direction == "wgrad" and short and taps < FIRST_TAPS and min(what.stride) > 1:
             return FIRST_WEIGHTS_RATE * taps / THREE_BY_THREE
-    if what.groups <= 1 or what.dtype not in ("f16", "bf16", "tf32"):
-        return 0.0
-    if prod(what.w[2:]) >= DIRECT_TAPS:
-        return DIRECT_RATE
-    few = what.dtype == "tf32" and inner < FEWEST_CHANNELS and what.layout == "nchw"
-    return FEW_RATE if few else 0.0
+    few = what.groups > 1 and what.dtype == "tf32" and inner < FEWEST_CHANNELS and what.layout == "nchw"
+    return FEW_RATE if few and what.direction == "dgrad" and what.x[0] <= FEW_IMAGES else 0.0
 
 
 def _few_weights(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     def ns(machine: Machine) -> float:
-        return few_weights_ns(machine, what, _converted_ns)
+        return few_weights_ns(machine, what)
 
     nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
     return both(gpu, ns, flops, model=GROUPED_DIRECT, kernels=2, nbytes=nbytes, peak=what.dtype)
 
 
-def _depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """One filter per channel. The gradient of the data visits the taps of every input pixel, with a stride in vain."""
-    taps = prod(what.w[2:])
-    outputs = prod(what.x) if what.direction == "dgrad" else prod(what.y)
-    item = dtype_nbytes(what.dtype)
-    nbytes = item * (prod(what.x) + prod(what.y))
-
-    def ns(machine: Machine) -> float:
-        per_output = DEPTHWISE_OUTPUT[what.direction] + DEPTHWISE_TAP[what.direction] * taps
-        if what.dtype != "f16" or what.groups % FEWEST_CHANNELS == 0:  # else the kernel for any type
-            per_output *= DEPTHWISE_DTYPE.get(what.dtype, 1.0)
-        if what.direction == "wgrad" and what.dtype in ("f32", "tf32") and taps > WIDE_TAPS:
-            per_output = DEPTHWISE_WIDE * taps
-        work = overlapped(machine.memory_ns(nbytes) / STREAM, machine.issue_ns(per_output * outputs))
-        sums = gpu.achieved.kernel_floor_ns + 2_500.0 if what.direction == "wgrad" else 0.0
-        return work * (CHANNELS_FIRST if what.layout == "nchw" else 1.0) + sums
-
-    return both(
-        gpu, ns, flops, model="depthwise convolution", kernels=2 if what.direction == "wgrad" else 1, nbytes=nbytes
-    )
-
-
-def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
+def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Estimate:
+    """`rounds`: no kernel before has rounded the operands to tf32."""
     item = dtype_nbytes(what.dtype)
     vector = max(int(VECTOR_NBYTES / item), 1)
     tensor = what.dtype in ("f16", "bf16", "tf32")
@@ -298,6 +296,9 @@ def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
         nbytes /= UNALIGNED_STREAM
     around = [one for one in (what.x, what.y, what.w) if convert or (padded and one[1] % vector)]
     slower = _slower(what)
+    # Kernels of older GPUs, of tf32 in groups: both operands are rounded first, by kernels that convert layouts, too.
+    older = what.direction == "wgrad" or (what.direction == "dgrad" and prod(what.stride) > 1)
+    rounds = rounds and groups > 1 and what.dtype == "tf32" and older and what.layout == "nhwc"
     least = item * (min(prod(what.x), touched) + prod(what.w) + prod(what.y))
 
     def ns(machine: Machine) -> float:
@@ -309,7 +310,12 @@ def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
             main += machine.gpu.achieved.kernel_floor_ns + sums / machine.l2_gb_per_s
         else:
             main = product_ns(machine, engine, dtype, size.m, size.n, size.k, size.groups, nbytes=nbytes)
-        return main * slower + sum(_converted_ns(machine, shape, item, vector if padded else 0) for shape in around)
+        rounded = 2 * machine.memory_ns(2 * item * prod(what.y)) if rounds else 0.0
+        return (
+            main * slower
+            + rounded
+            + sum(converted_ns(machine, shape, item, vector if padded else 0) for shape in around)
+        )
 
     return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=1 + len(around), nbytes=least, peak=dtype)
 
@@ -349,11 +355,14 @@ def _slower(what: Conv) -> float:
     of_group = max(what.w[0] // max(what.groups, 1), what.w[1])
     grouped = what.groups > 1 and of_group < GROUP_CHANNELS
     together = (GROUPED if of_group <= NARROW_GROUP else GROUPED_WIDE) if grouped else 1.0
+    if what.groups > 1 and what.dtype == "tf32" and what.direction != "wgrad":
+        together = GROUPED_STRIDED_TF32 if strided else GROUPED_TF32
     apart = prod(what.w[2:]) > 1 and max(what.dilation, default=1) > NEAR_TAPS
     far = (FAR_TAPS_TF32 if what.dtype == "tf32" else FAR_TAPS)[what.direction] if apart else 1.0
+    long = LONG_WEIGHTS if what.groups > 1 and prod(what.w[2:]) >= LONG_TAPS and what.direction == "wgrad" else 1.0
     volume = VOLUME if len(what.w) == 5 and min(what.w[2:]) > 1 and what.dtype != "tf32" else 1.0
-    apart_groups = GROUPED_STRIDED if strided and what.groups > 1 else 1.0
-    return few * (STRIDED if strided else 1.0) * together * apart_groups * far * volume
+    apart_groups = GROUPED_STRIDED if strided and what.groups > 1 and what.dtype != "tf32" else 1.0
+    return few * (STRIDED if strided else 1.0) * together * apart_groups * far * volume * long
 
 
 def _engine(what: Conv, *, padded: bool, pointwise: bool) -> tuple[Engine, str]:
@@ -385,14 +394,3 @@ def _product(what: Conv, multiple: int) -> Product:
         return Product(outer, inner * taps, pixels_out, groups)
     # A pixel of the input gathers from the taps that reach it: with a stride, from fewer than all.
     return Product(inner, pixels_in, max(round(outer * taps * pixels_out / max(pixels_in, 1)), 1), groups)
-
-
-def _converted_ns(machine: Machine, shape: Shape, item: float, multiple: int = 0) -> float:
-    """A kernel that transposes between channels first and last, or pads channels, with the fill of its target."""
-    pixels, channels = shape[0] * prod(shape[2:]), shape[1]
-    width = -(-channels // multiple) * multiple if multiple else channels
-    rows = -(-channels // LAYOUT_CHANNELS) * LAYOUT_CHANNELS
-    nbytes = item * pixels * (channels + width)
-    fill = machine.memory_ns(item * pixels * width) if width != channels else 0.0
-    work = overlapped(machine.memory_ns(nbytes) / LAYOUT_STREAM, machine.issue_ns(LAYOUT_INSTRUCTIONS * pixels * rows))
-    return machine.gpu.achieved.kernel_floor_ns + LAYOUT_NS + fill + work

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from profiles.models.products.groups import one_by_one
+from profiles.models.products.group_ways import one_by_one
 from profiles.models.products.transforms import in_fourier_space
 from profiles.signature import Conv
 
@@ -198,15 +198,23 @@ def test_launches_and_prices_have_one_rule_for_groups_one_by_one(running):
     def program(rank):
         c, told = rank.c, set()
         handle = made(c, "")
-        for direction, dtype, layout, stride, batch, of in itertools.product(
-            named, (F16, F32), (NCHW, NHWC), (1, 2), (2, 8), (4, 24, 32, 48, 56, 64, 80, 112, 128, 232, 264)
+        for direction, dtype, layout, stride, (batch, side), of, groups, taps in itertools.product(
+            named,
+            (F16, F32),
+            (NCHW, NHWC),
+            (1, 2),
+            ((2, 8), (8, 8), (64, 14), (128, 28)),
+            (4, 16, 24, 32, 48, 56, 64, 80, 112, 128, 232, 264),
+            (3, 4, 6, 9, 36),
+            (3, 9),
         ):
-            groups, side = 4, 8
             x = tensor(c, "Tensor", dtype, layout, (batch, of * groups, side * stride, side * stride))
-            w = tensor(c, "Filter", dtype, layout, (of * groups, of, 3, 3))
+            w = tensor(c, "Filter", dtype, layout, (of * groups, of, taps, taps))
             y = tensor(c, "Tensor", dtype, layout, (batch, of * groups, side, side))
             how, pair = made(c, "ConvolutionDescriptor"), ctypes.c_int * 2
-            assert not c.cudnnSetConvolutionNdDescriptor(how, 2, pair(1, 1), pair(stride, stride), pair(1, 1), 1, F32)
+            assert not c.cudnnSetConvolutionNdDescriptor(
+                how, 2, pair(*[taps // 2] * 2), pair(stride, stride), pair(1, 1), 1, F32
+            )
             assert not c.cudnnSetConvolutionGroupCount(how, groups)
             assert not c.cudnnSetConvolutionMathType(how, 1)
             first, second, out = {FORWARD: (x, w, y), DATA: (w, y, x), FILTER: (x, y, w)}[direction]
@@ -216,13 +224,13 @@ def test_launches_and_prices_have_one_rule_for_groups_one_by_one(running):
             launches = (c.phantora_host_clock_ns() - before) // 1_000
             sizes = (
                 (batch, of * groups, side * stride, side * stride),
-                (of * groups, of, 3, 3),
+                (of * groups, of, taps, taps),
                 (batch, of * groups, side, side),
             )
             kinds = {F16: "f16", F32: "tf32"}[dtype], {NCHW: "nchw", NHWC: "nhwc"}[layout]
-            one = Conv(named[direction], *sizes, (1, 1), (stride, stride), (1, 1), groups, *kinds, "", ())
+            one = Conv(named[direction], *sizes, (taps // 2,) * 2, (stride, stride), (1, 1), groups, *kinds, "", ())
             assert launches == one_by_one(one) * groups * (3 if dtype == F16 else 1), one
             told.add(launches)
-        assert told == {0, 4, 12}
+        assert told == {0, *(groups * each for groups in (3, 4, 6, 9, 36) for each in (1, 3))}
 
     running(program, host_ns__launch=1_000, host_ns__library=0, host_ns__query=0)
