@@ -258,7 +258,8 @@ def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels:
     if parts is None:
         return None
     host = None if spec.host_mode == "none" else spec.host
-    return interval(parts, kernel_error(kernels["signatures"]), host, len(ranks)).document()
+    of_kernels = kernel_error(kernels["signatures"], spec.gpu.achieved.uncertainty)
+    return interval(parts, of_kernels, host, len(ranks)).document()
 
 
 def ranks_document(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> list[Document]:

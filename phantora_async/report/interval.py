@@ -4,8 +4,8 @@ A step is a GPU's time (computing, and communication that nothing hides) and its
 range are the longer one of two times: the GPU's with the waits that such a host leaves, and the host's own work with
 what of the waits it does not explain. What is not known of them:
 
-* kernels by their models' errors (`profiles.models.errors`), each model by its share, and by what GPUs of one kind
-  differ;
+* kernels by their models' errors (`profiles.models.errors`), which differ from one signature to the next far more than
+  from model to model, and by what GPUs of one kind differ;
 * communication that nothing hides by the network model's error; communication beside computation by that of contention;
 * the host by the spread of machines of its kind and the error of its model; of several ranks that work together it is
   the slowest one that counts, at every collective: only the upper end knows.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import hypot
+from math import hypot, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -35,6 +35,10 @@ MACHINE = 0.02
 """How much the kernels of GPUs of one kind differ, for all of a step together: docs/costs.md."""
 REPEAT = 0.01
 """How much repeats of one GPU-bound job differ."""
+SPREAD = 1.65
+"""Root mean square of a model's errors over their mean, which `profiles.models.errors` has: docs/data/kernel-models.md."""
+TOGETHER = 0.1
+"""How much the errors of two signatures of one model go together, as a correlation: docs/data/kernel-models.md."""
 SLOWEST = 0.15
 """What waiting for the slowest of four ranks adds to host-bound steps: their work differs at random (docs/host.md)."""
 
@@ -152,10 +156,16 @@ def largest_of(n: int) -> float:
     return NormalDist().inv_cdf((n - 0.375) / (n + 0.25))
 
 
-def kernel_error(signatures: Sequence[Mapping[str, Any]]) -> float:
-    """Of the GPU time of all of the report's signatures: those of one model are off together."""
+def kernel_error(signatures: Sequence[Mapping[str, Any]], uncertainty: float = 1.0) -> float:
+    """Of the GPU time of all of the report's signatures, a relative standard deviation. What a model does not know of a
+    signature is its own for the most part; what a description does not know of its GPU (`uncertainty`, a factor on all
+    errors) is in all of them.
+    """
     by_model: dict[str, float] = {}
+    alone = 0.0
     for one in signatures:
-        off = one["share"] * one["error"]
+        off = SPREAD * one["share"] * one["error"]
         by_model[one["model"]] = by_model.get(one["model"], 0.0) + off
-    return hypot(*by_model.values())
+        alone += off**2
+    own = (1 - TOGETHER) / max(uncertainty, 1.0) ** 2
+    return sqrt(own * alone + (1 - own) * sum(off**2 for off in by_model.values()))

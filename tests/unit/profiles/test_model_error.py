@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from math import log
+from math import isnan, log
 from pathlib import Path
 
 import pytest
 
 import profiles
+from phantora_async.report.interval import SPREAD, TOGETHER
 from profiles.models.errors import ERROR_SHARES, UNMEASURED
 from profiles.tools.model_error import MEASURED, Compared, Errors, Measured, compare, errors_of, read
+from profiles.tools.together import FEWEST, mean_of, together
 
 GPU = profiles.load_gpu("h200")
 COMMON = (
@@ -23,11 +25,15 @@ COMMON = (
 
 
 @pytest.fixture(scope="module")
-def errors() -> dict[str, Errors]:
-    """On an H200; of models that nothing was measured for there, on an H100."""
+def kernels() -> dict[str, list[Compared]]:
+    """Of each model, on an H200; of models that nothing was measured for there, on an H100."""
     found = compare(profiles.load_gpu("h100"), read(MEASURED / "h100-kernels.jsonl.gz"))
-    found |= compare(GPU, read(MEASURED / "h200-kernels.jsonl.gz"))
-    return {model: errors_of(kernels) for model, kernels in found.items()}
+    return found | compare(GPU, read(MEASURED / "h200-kernels.jsonl.gz"))
+
+
+@pytest.fixture(scope="module")
+def errors(kernels: dict[str, list[Compared]]) -> dict[str, Errors]:
+    return {model: errors_of(found) for model, found in kernels.items()}
 
 
 def test_estimates_carry_their_model_s_error(errors: dict[str, Errors]) -> None:
@@ -43,6 +49,23 @@ def test_estimates_carry_their_model_s_error(errors: dict[str, Errors]) -> None:
 def test_common_work_is_within_15_percent(errors: dict[str, Errors], model: str) -> None:
     assert errors[model].of_time < 0.15
     assert abs(errors[model].bias) < 0.1
+
+
+def test_intervals_add_up_errors_as_those_of_measured_kernels_add_up(kernels: dict[str, list[Compared]]) -> None:
+    found = [together(model, ones) for model, ones in kernels.items() if len(ones) >= FEWEST]
+    assert pytest.approx(mean_of(found, "spread"), abs=0.1) == SPREAD
+    assert mean_of(found, "other_family") < TOGETHER < mean_of(found, "same_family")
+
+
+def test_how_much_errors_go_together() -> None:
+    """Two products twice too slow, and copies of which one is twice too slow and one twice too fast."""
+    products = [f"gemm;cublasGemmEx;t;n;{m};512;512;1;bf16;bf16;bf16;f32;default;;" for m in (512, 1024)]
+    alike = together("a model", [Compared(Measured(one, 1.0, "alone"), 2.0, "a model") for one in products])
+    assert (alike.spread, alike.same_family) == (pytest.approx(1), pytest.approx(1))
+    assert isnan(alike.other_family)
+    times = {"memset;4096": 2.0, "memset;8192": 0.5, products[0]: 2.0}
+    mixed = together("a model", [Compared(Measured(one, 1.0, "alone"), us, "a model") for one, us in times.items()])
+    assert (mixed.same_family, mixed.other_family) == (pytest.approx(-1), pytest.approx(0))
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])

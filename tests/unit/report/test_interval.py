@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from phantora_async.report.interval import (
     CALIBRATION,
     SLOWEST,
+    SPREAD,
+    TOGETHER,
     StepParts,
     interval,
     kernel_error,
@@ -91,12 +94,19 @@ def test_communication_beside_computation_widens_the_range() -> None:
     assert hidden.high_ns > exposed.high_ns > interval(GPU_BOUND, 0.0, HOST).high_ns
 
 
-def test_models_are_independent_and_kernels_of_one_are_not() -> None:
-    one = [{"share": 0.5, "error": 0.1, "model": "gemm"}, {"share": 0.5, "error": 0.1, "model": "gemm"}]
-    two = [one[0], {"share": 0.5, "error": 0.1, "model": "sdpa"}]
-    assert kernel_error(one) == pytest.approx(0.1)
-    assert kernel_error(two) == pytest.approx(0.0707, rel=1e-3)
+def test_signatures_of_one_model_are_nearly_independent() -> None:
+    one = [{"share": 1.0, "error": 0.1, "model": "gemm"}]
+    alike = [{"share": 0.5, "error": 0.1, "model": "gemm"}] * 2
+    unlike = [alike[0], alike[0] | {"model": "sdpa"}]
+    assert kernel_error(one) == pytest.approx(0.1 * SPREAD)
+    assert kernel_error(alike) == pytest.approx(0.1 * SPREAD * sqrt((1 + TOGETHER) / 2))
+    assert kernel_error(unlike) == pytest.approx(0.1 * SPREAD * sqrt(1 / 2))
     assert kernel_error([]) == 0.0
+
+
+def test_what_is_not_known_of_a_gpu_is_in_all_of_its_kernels() -> None:
+    twice_as_far_off = [{"share": 0.01, "error": 0.2, "model": "gemm"}] * 100
+    assert kernel_error(twice_as_far_off, 2.0) == pytest.approx(0.1 * SPREAD * sqrt(3 + TOGETHER), rel=0.01)
 
 
 def test_parts_are_means_over_ranks_scaled_to_a_step() -> None:
