@@ -107,6 +107,26 @@ def _svd(x: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, dri
     return _aten()._linalg_svd(x, full_matrices, compute_uv)
 
 
+def _bags(name: str) -> Callable[..., Any]:
+    """Of `EmbeddingBag`. The GPU's kernel always tells each index's bag and each bag's size, for the backward pass."""
+
+    def bags(
+        weight: Tensor, indices: Tensor, offsets: Tensor, scaled: bool = False, mode: int = 0, sparse: bool = False,
+        weights: Tensor | None = None, last: bool = False, padding: int = -1,
+    ) -> Any:  # fmt: skip
+        import torch
+
+        arguments = (weight, indices, offsets, scaled, mode, sparse, weights, last, padding)
+        out, _, sizes, most = getattr(_aten(), name)(*arguments)
+        ends = offsets.new_tensor([indices.numel()], device="cpu")
+        lengths = (offsets if last else torch.cat([offsets, ends])).diff()
+        bag = torch.repeat_interleave(lengths).to(indices.dtype)
+        counted = torch.zeros_like(sizes).index_add_(0, bag, (indices != padding).to(sizes.dtype))
+        return out, bag, counted, most
+
+    return bags
+
+
 def _with_dtype(name: str) -> Callable[..., Any]:
     """A product of small floats with a larger output."""
 
@@ -251,6 +271,8 @@ EQUIVALENTS: dict[str, Callable[..., Any]] = {
     "aten::native_layer_norm_backward": _layer_norm_backward,
     "aten::_thnn_fused_lstm_cell": _lstm_cell,
     "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
+    "aten::_embedding_bag": _bags("_embedding_bag"),
+    "aten::_embedding_bag_forward_only": _bags("_embedding_bag_forward_only"),
     "aten::_linalg_svd": _svd,
     "aten::mm.dtype": _with_dtype("mm"),
     "aten::bmm.dtype": _with_dtype("bmm"),

@@ -104,7 +104,9 @@ class HostViews:
         return self._start, self._whole_range.get(dtype)
 
     def view(self, tensor: Tensor) -> Tensor | None:
-        """The CPU tensor over the same bytes; None for other dtypes, other memory and unaligned tensors."""
+        """The CPU tensor over the same bytes; None for other dtypes, other memory, unaligned and nested tensors."""
+        if tensor.is_nested:  # each part has sizes of its own
+            return None
         if not self._whole_range:
             self._map()
         base = self._whole_range.get(tensor.dtype)
@@ -135,6 +137,10 @@ class Place:
         """Its elements have no gaps between them."""
         if self.dense:
             self.nbytes = numel * self.item
+            return
+        if tensor.is_nested:
+            self.dense, self.address = True, tensor.untyped_storage().data_ptr()
+            self.nbytes = tensor.untyped_storage().nbytes()
             return
         self.sizes, self.strides = tuple(tensor.size()), tuple(tensor.stride())
         last = sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)) if numel else -1

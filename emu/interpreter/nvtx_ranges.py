@@ -68,6 +68,7 @@ class NvtxRanges:
     def install(self) -> None:
         """In the forker, once: makes profilers that the script starts suspend ours."""
         changes.install("op ranges", self._change)
+        changes.when_imported("open sizes", lambda names: names.change("SymNode.guard_int", self._left_open))
         os.register_at_fork(after_in_child=self._stop_in_child)
 
     def _change(self, names: Names) -> None:
@@ -78,6 +79,15 @@ class NvtxRanges:
         parts = ("ProfilerConfig", "_ExperimentalConfig", "NVTX", "__members__")
         self._config_class, self._experimental, self._nvtx, self._scopes = map(names.get, parts)
         self._enable, self._disable = enable, disable
+
+    def _left_open(self, guard_int: Callable[..., int]) -> Callable[..., int]:
+        """Of an open size the ranges have 0. No kernel is launched within them: the tensor has no data."""
+        asking = self._hook.ranges_asking
+
+        def guarded(node: Any, file: str, line: int) -> int:
+            return 0 if asking() else guard_int(node, file, line)
+
+        return guarded
 
     def start(self, epoch_ns: int = 0) -> None:
         """In the rank, on the thread that will run the script. `epoch_ns`: Unix time at virtual time 0."""

@@ -35,6 +35,13 @@ PURPOSES = (
         "optimizers end are not found",
     ),
     Purpose(
+        "open sizes",
+        "leaving sizes open that PyTorch traces symbolically, when the sizes of an operator are noted",
+        "torch.export and make_fx make constants of sizes that were to stay open",
+        ("emu/interpreter/nvtx_ranges.py",),
+        (Name("torch.fx.experimental.sym_node", "SymNode.guard_int", takes=("self file line",)),),
+    ),
+    Purpose(
         "control values",
         "computing small tensors by which a program decides",
         "small integer tensors on the GPU are not computed",

@@ -12,6 +12,9 @@
  *
  * Nested tensors have no sizes: PyTorch throws an exception when it is asked for them, catches it outside of the
  * callback and logs it, with a stack, for each op. Such an op has a name alone here, and the message is left out.
+ *
+ * Of a traced tensor, to ask for a size makes a constant of a size that was to stay open: Python code that would do so
+ * looks at `phantora_ranges_asking` (emu/interpreter/nvtx_ranges.py).
  */
 #define _GNU_SOURCE
 #include "core/alloc.h"
@@ -107,9 +110,11 @@ static const ph_known_op *op_of(const char *name, const sizes_of_inputs *inputs)
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
 static _Thread_local bool unsized; /* the calling thread's last range began with an exception */
+static _Thread_local bool asking;  /* the calling thread asks PyTorch for sizes */
 
 /* Runs when `begins` is left by an exception: the range has begun all the same, as PyTorch will end it. */
 static void without_sizes(const char **name) {
+    asking = false;
     if (!*name) return;
     unsized = true;
     ph_range_push_op(op_of(*name, &(sizes_of_inputs){0}));
@@ -119,7 +124,9 @@ static void *begins(void **observer, const void *function) {
     sizes_of_inputs inputs;
     const char *name = torch.name(function);
     __attribute__((cleanup(without_sizes))) const char *uncertain = name;
+    asking = true;
     torch.input_sizes(&inputs, function, true);
+    asking = false;
     uncertain = NULL;
     ph_range_push_op(op_of(name, &inputs));
     for (sizes *input = inputs.begin; input < inputs.end; input++)
@@ -210,6 +217,9 @@ PH_EXPORT uint64_t _ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE(c
     scopes = 0;
     return torch.add(registered);
 }
+
+/* Is the calling thread within a question for an op's sizes? Then what answers is asked by nobody but us. */
+PH_EXPORT int phantora_ranges_asking(void) { return asking; }
 
 /* Has ranges announced on this thread, and on those that autograd runs for it, beside a profiler of the script. Returns
  * a number for `phantora_ranges_end`; 0: it cannot. */

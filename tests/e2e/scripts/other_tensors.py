@@ -56,6 +56,20 @@ def sparse_gradient(device: str) -> object:
     return gradient.indices(), gradient.values(), table.weight
 
 
+def bags(device: str) -> object:
+    """Indices in bags, the last of which is empty; the mean leaves padding out."""
+    indices, offsets = torch.tensor([1, 2, 3, 3, 0], device=device), torch.tensor([0, 2, 5], device=device)
+    found: list[Tensor] = []
+    for mode, padding in (("sum", None), ("mean", 0), ("max", None)):
+        table = nn.EmbeddingBag(6, 4, mode=mode, padding_idx=padding, device=device)
+        table.weight.data.copy_(random(device, 6, 4))
+        out = table(indices, offsets)
+        (out * random(device, 3, 4, seed=1)).sum().backward()
+        assert table.weight.grad is not None
+        found += [out, table.weight.grad]
+    return found
+
+
 def nested(device: str) -> object:
     rows = [random(device, 3, 4), random(device, 5, 4)]
     jagged = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
@@ -63,6 +77,20 @@ def nested(device: str) -> object:
     (jagged @ weight).values().sum().backward()
     padded = torch.nested.to_padded_tensor(jagged.detach(), -1.0)
     return jagged.offsets(), padded, jagged.detach().sin().values(), jagged.detach().sum(-1).values(), weight.grad
+
+
+def nested_in_layers(device: str) -> object:
+    """Without gradients, a Transformer's encoder gives its kernels nested tensors if some tokens are padding."""
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2).to(device).eval()
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2], device=device)
+    with torch.no_grad():
+        out = encoder(random(device, 2, 5, 16), src_key_padding_mask=padding)
+    rows = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], device=device)
+    turned = rows.transpose(1, 2)
+    assert turned.is_nested
+    assert not turned.is_contiguous()
+    return torch.tensor(out.shape), torch.tensor([one.shape for one in turned.contiguous().unbind()])
 
 
 def conjugated(device: str) -> object:
@@ -149,7 +177,18 @@ def vectors(device: str) -> object:
 
 
 CASES: list[Callable[[str], object]] = [
-    *(sparse, compressed, sparse_gradient, nested, conjugated, in_inference_mode, searched, of_no_dimensions),
+    *(
+        sparse,
+        compressed,
+        sparse_gradient,
+        bags,
+        nested,
+        nested_in_layers,
+        conjugated,
+        in_inference_mode,
+        searched,
+        of_no_dimensions,
+    ),
     *(numbers, modes, recurrent, norms_in_bfloat16, vectors),
 ]
 

@@ -76,3 +76,28 @@ def test_the_same_ranges_come_from_pytorch_itself_and_by_nvtx() -> None:
     beside.pop("cold_op", 0)
     assert beside == first, "a profiler of the script changes nothing"
     assert named == ["mine, with a comma"]
+
+
+TRACING = """
+import sys
+sys.path.insert(0, {root!r})
+from emu.interpreter.hook_library import Hook
+hook = Hook({hook!r})
+import torch
+from emu.interpreter.nvtx_ranges import NvtxRanges
+
+ranges = NvtxRanges(hook)
+ranges.install()
+ranges.start()
+rows = torch.export.Dim("rows")
+exported = torch.export.export(torch.nn.Linear(4, 2), (torch.ones(3, 4),), dynamic_shapes=({{0: rows}},))
+print(list(exported.module()(torch.ones(5, 4)).shape))
+"""
+
+
+def test_sizes_that_a_tracer_leaves_open_stay_open() -> None:
+    environment = {**os.environ, "PHANTORA_DETACHED": "1", "CUDA_VISIBLE_DEVICES": ""}
+    program = TRACING.format(root=str(ROOT), hook=str(HOOK))
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[5, 2]"
