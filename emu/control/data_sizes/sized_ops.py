@@ -150,7 +150,7 @@ class SizedOps:
             result = computed(keyset, tensor, number)
             integers = tensor.dtype in control.integers and tensor.dim() and type(number) is int
             if integers and control.is_small(tensor) and control.peek(Place(tensor)) in (ASSUMED, UNKNOWN):
-                compared = _Compared(weakref.ref(result), weakref.ref(tensor), tensor._version, either(number))
+                compared = _Compared(weakref.ref(result), weakref.ref(tensor), _version(tensor), either(number))
                 _remember(self._compared, result.data_ptr(), compared)
             return result
 
@@ -162,7 +162,7 @@ class SizedOps:
         if found is None or found.mask() is not mask:
             return None
         integers = found.integers()
-        if integers is None or integers._version != found.version:
+        if integers is None or _version(integers) != found.version:
             return None
         return (integers, found.either) if self._control.state_of(Place(integers)) in (ASSUMED, UNKNOWN) else None
 
@@ -303,6 +303,11 @@ def _remember(kept: dict[int, Any], address: int, what: Any) -> None:
     kept[address] = what
     if len(kept) > _REMEMBERED:
         del kept[next(iter(kept))]
+
+
+def _version(tensor: Tensor) -> int:
+    """Counts writes to the tensor; nobody counts those to one that was made in inference mode."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _argument(name: str, args: tuple[Any, ...]) -> Any:

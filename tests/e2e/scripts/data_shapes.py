@@ -21,6 +21,9 @@ told["large"] = [list(large.shape), large[3].tolist()]
 classes, levels = row().long(), row().long()
 told["classes"] = [len(torch.where(classes >= 3)[0]), len(torch.where(classes < 3)[0])]
 told["levels"] = [len(torch.where(levels == level)[0]) for level in range(4)]
+with torch.inference_mode():  # its tensors do not count what is written to them
+    found = (unknown[0, :64] * 2).long()
+    told["classes in inference mode"] = [len(torch.where(found >= 3)[0]), len(torch.where(found < 3)[0])]
 
 distinct, inverse, counts = row().long().unique(return_inverse=True, return_counts=True)
 told["unique"] = [len(distinct), len(inverse), int(counts.sum()), int(inverse.max())]
