@@ -15,14 +15,13 @@ import pytest
 from .conftest import SCRIPTS, Run
 
 pytestmark = pytest.mark.torch
-BUSY = 3
-"""Processes that do nothing but use processor time."""
 
 
 @contextmanager
 def load() -> Iterator[None]:
-    """Other programs use the processors, too."""
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
+    """Another program uses each processor, too."""
+    spins = [sys.executable, "-c", "while True: pass"]
+    spinning = [subprocess.Popen(spins) for _ in os.sched_getaffinity(0)]
     try:
         yield
     finally:
@@ -35,14 +34,21 @@ def simulated(document: dict[str, object]) -> str:
     return json.dumps(document, sort_keys=True, indent=1)
 
 
-@pytest.mark.parametrize("gpus", [4, pytest.param(8, marks=pytest.mark.thorough)])
-def test_two_runs_agree_to_the_byte(run: Run, gpus: int) -> None:
-    """On two servers."""
-    servers = ("--nproc-per-node", str(gpus))
-    quiet = run("determinism.py", n=2 * gpus, options=(*servers, "--speculation", "never"))
+@pytest.mark.parametrize(
+    ("gpus", "speculation"),
+    [
+        (2, "eager"),
+        pytest.param(4, "never", marks=pytest.mark.thorough),
+        pytest.param(8, "eager", marks=pytest.mark.thorough),
+    ],
+)
+def test_two_runs_agree_to_the_byte(run: Run, shared_run: Run, gpus: int, speculation: str) -> None:
+    """On two servers; one run speculates on demand, as it does by default."""
+    options = ("--nproc-per-node", str(gpus), "--isolation", "none")
+    quiet = shared_run("determinism.py", n=2 * gpus, options=options)
     assert quiet.exit_code == 0, quiet.output
     with load():
-        busy = run("determinism.py", n=2 * gpus, options=(*servers, "--speculation", "eager"))
+        busy = run("determinism.py", n=2 * gpus, options=(*options, "--speculation", speculation))
     assert busy.exit_code == 0, busy.output
     assert quiet.simulated["servers"] == [gpus, gpus]
     assert simulated(busy.simulated) == simulated(quiet.simulated)

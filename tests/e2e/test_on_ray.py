@@ -1,4 +1,4 @@
-"""Servers as actors of a Ray cluster: four nodes on this machine."""
+"""Servers as actors of a Ray cluster: some nodes on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pytest
 from .conftest import RANKS_PYTHON, SCRIPTS, Finished, Run, needs_torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
-NODES = 4
+NODES = 2
+GPUS = 2
+"""Of each node's server."""
 NODE_NBYTES = 3 << 30
 OBJECTS_NBYTES = 80 << 20
 """Ray takes no less."""
@@ -38,8 +40,9 @@ def cluster() -> Iterator[Any]:
         found.shutdown()
 
 
-def start(cluster: Any, folder: Path, n: int, script: Path) -> subprocess.Popen[str]:
-    given = ["run", "-n", str(n), "--nproc-per-node", "1", "--on", "ray", "--run-dir", "run", "--python", RANKS_PYTHON]
+def start(cluster: Any, folder: Path, script: Path) -> subprocess.Popen[str]:
+    given = ["run", "-n", str(NODES * GPUS), "--nproc-per-node", str(GPUS), "--on", "ray"]
+    given += ["--run-dir", "run", "--python", RANKS_PYTHON]
     return subprocess.Popen(
         [sys.executable, "-m", "phantora_async", *given, str(script)],
         stdout=subprocess.PIPE,
@@ -57,11 +60,11 @@ def finish(process: subprocess.Popen[str], folder: Path) -> Finished:
     return Finished(output, process.returncode, document, folder / "run")
 
 
-def test_four_nodes_give_the_result_of_one_machine(cluster: Any, tmp_path: Path, shared_run: Run) -> None:
-    several = finish(start(cluster, tmp_path, NODES, SCRIPTS / "determinism.py"), tmp_path)
+def test_several_nodes_give_the_result_of_one_machine(cluster: Any, tmp_path: Path, shared_run: Run) -> None:
+    several = finish(start(cluster, tmp_path, SCRIPTS / "determinism.py"), tmp_path)
     assert several.exit_code == 0, several.output
     assert f"Ray runs the servers on {NODES} machines" in several.output
-    one = shared_run("determinism.py", n=NODES, options=("--nproc-per-node", "1", "--isolation", "none"))
+    one = shared_run("determinism.py", n=NODES * GPUS, options=("--nproc-per-node", str(GPUS), "--isolation", "none"))
     assert one.exit_code == 0, one.output
     differing = {part for part, value in one.simulated.items() if several.simulated.get(part) != value}
     assert not differing, {part: (several.simulated[part], one.simulated[part]) for part in differing}
@@ -99,9 +102,9 @@ def test_a_node_that_dies_ends_the_run(cluster: Any, tmp_path: Path) -> None:
         "import threading, torch\ntorch.zeros(1, device='cuda')\n"
         f"open({str(ready)!r}, 'w').write('rank\\n')\nthreading.Event().wait()\n"
     )
-    process = start(cluster, tmp_path, NODES, script)
+    process = start(cluster, tmp_path, script)
     with ready.open("r+b", buffering=0) as arrived:
-        assert [arrived.readline() for _ in range(NODES)] == [b"rank\n"] * NODES
+        assert [arrived.readline() for _ in range(NODES * GPUS)] == [b"rank\n"] * NODES * GPUS
     cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
     done = finish(process, tmp_path)
     assert done.exit_code == 70, done.output
