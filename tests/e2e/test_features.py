@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     [
         pytest.param("objects.py", 3, (), marks=pytest.mark.versions),
         pytest.param("pipeline.py", 2, (), marks=pytest.mark.versions),
-        ("pipeline.py", 4, ("--schedule", "gpipe")),
+        pytest.param("pipeline.py", 4, ("--schedule", "gpipe"), marks=pytest.mark.thorough),
         pytest.param("pipeline.py", 2, ("--schedule", "interleaved"), marks=pytest.mark.thorough),
         ("tensor_parallel.py", 4, ()),
         pytest.param("fsdp_hybrid.py", 4, (), marks=pytest.mark.versions),

@@ -46,7 +46,8 @@ def test_float8_training(run: Run, recipe: str) -> None:
     assert models(done, "gemm;cublasLtMatmul") == {"gemm f8"}
 
 
-@pytest.mark.parametrize("recipe", ["tensorwise", pytest.param("rowwise", marks=pytest.mark.thorough)])
+@pytest.mark.thorough  # sharded and compiled training of other types: test_features.py
+@pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
 def test_float8_training_sharded_and_compiled(run: Run, recipe: str) -> None:
     needs("torchao")
     done = run("libraries/float8.py", recipe, "--fsdp", "--compile", n=2)
@@ -73,16 +74,28 @@ def test_scaled_products_of_blackwell(run: Run) -> None:
     assert models(done, "gemm;") == {"gemm f8", "gemm f4"}
 
 
-def test_grouped_products(run: Run) -> None:
-    done = run("libraries/grouped_products.py", n=1)
-    passed(done)
+SIDE_BY_SIDE = ("grouped_products", "packed_attention", "math_libraries")
+"""One is a rank each; none launches kernels of another one's kind."""
+
+
+def side_by_side(shared_run: Run) -> Finished:
+    scripts = [f"libraries/{name}.py" for name in SIDE_BY_SIDE]
+    options = ("--nproc-per-node", "1", "--isolation", "none")
+    done = shared_run("side_by_side.py", *scripts, n=len(scripts), options=options)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_grouped_products(shared_run: Run) -> None:
+    done = side_by_side(shared_run)
+    assert "PASSED" in done.log(0)
     assert models(done, "grouped;_ZN7cutlass") == {"grouped product"}
 
 
-def test_packed_attention(run: Run) -> None:
+def test_packed_attention(shared_run: Run) -> None:
     """Known lengths are told, unknown ones count as equal; a causal mask alone is in the kernel's name."""
-    done = run("libraries/packed_attention.py", n=1)
-    passed(done)
+    done = side_by_side(shared_run)
+    assert "PASSED" in done.log(1)
     for kernel in ("flash_fwd", "flash_bwd_dq"):
         assert sequences(done, kernel) == [
             ("kernel",),
@@ -106,9 +119,9 @@ def test_flash_attn(run: Run) -> None:
         ]
 
 
-def test_math_libraries(run: Run) -> None:
-    done = run("libraries/math_libraries.py", n=1)
-    passed(done)
+def test_math_libraries(shared_run: Run) -> None:
+    done = side_by_side(shared_run)
+    assert "PASSED" in done.log(2)
     assert models(done, "library;cufft") == {"Fourier transform"}
     assert models(done, "library;cusparseSpM") == {"sparse product"}
     assert models(done, "library;cusolver") == {"factorisation"}

@@ -208,6 +208,7 @@ THOROUGH = {
     "sizes of send and receive",
     "never calls",
     "a barrier of some",
+    "a receive nobody sends",
     # Shown by "communicators in opposite order".
     "a circle of receives",
     # test_endings.py, "ends early" and test_memory_holders.py have more ends of these kinds.
