@@ -117,7 +117,9 @@ from phantora_async import cli
 cli.main(sys.argv[2:])
 """
 DEADLOCK_SOON = {"coordinator.standstill.PATIENCE_S": 4.0}
-"""All asleep for so long is a deadlock, instead of for half a minute (tests/unit/coordinator/test_standstill.py)."""
+"""All asleep for so long is a deadlock, or what virtual time no longer waits for, instead of for half a minute
+(tests/unit/coordinator/test_standstill.py).
+"""
 
 
 class Job:

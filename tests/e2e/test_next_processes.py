@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SCRIPTS, Finished, Run
+from .conftest import DEADLOCK_SOON, SCRIPTS, Finished, Run
 
 pytestmark = pytest.mark.torch
 SCRIPT = str(SCRIPTS / "launched.py")
@@ -27,8 +27,9 @@ print("AT", time.time(), flush=True)
 """
 
 
-def launch(run: Run, *command: str, gpus: int = 2) -> Finished:
-    return run(Path(command[0]), *command[1:], n=gpus, options=("--nproc-per-node", str(gpus), "--launcher", "--"))
+def launch(run: Run, *command: str, gpus: int = 2, constants: dict[str, float] | None = None) -> Finished:
+    options = ("--nproc-per-node", str(gpus), "--launcher", "--")
+    return run(Path(command[0]), *command[1:], n=gpus, options=options, constants=constants)
 
 
 def test_two_jobs_of_a_shell_script(run: Run, tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_launcher_that_uses_one_gpu_of_two(run: Run, tmp_path: Path) -> None:
     """Virtual time waits for the other rank, and then goes on without it."""
     script = tmp_path / "one.py"
     script.write_text(STEP)
-    done = launch(run, "python", str(script))
+    done = launch(run, "python", str(script), constants=DEADLOCK_SOON)
     assert done.exit_code == 0, done.output
     assert "AT " in done.log(0)
     assert done.simulated["ranks"][0]["steps"] == 2
