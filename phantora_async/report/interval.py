@@ -36,7 +36,7 @@ MACHINE = 0.02
 REPEAT = 0.01
 """How much repeats of one GPU-bound job differ."""
 SPREAD = 1.65
-"""Root mean square of a model's errors over their mean, which `profiles.models.errors` has: docs/data/kernel-models.md."""
+"""Root mean square of a model's errors (`profiles.models.errors`) over their mean: docs/data/kernel-models.md."""
 TOGETHER = 0.1
 """How much the errors of two signatures of one model go together, as a correlation: docs/data/kernel-models.md."""
 SLOWEST = 0.15
