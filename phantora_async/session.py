@@ -7,6 +7,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.contract import isolation
@@ -345,13 +346,17 @@ class Session:
     def _signals(self, coordinator: Coordinator, launcher: Launcher | Machines) -> Iterator[None]:
         """While the run lasts, signals end it. Afterwards they are ignored: the command writes the report and ends."""
         loop = asyncio.get_running_loop()
+
+        def interrupt(number: int, _frame: FrameType | None) -> None:
+            loop.call_soon_threadsafe(self._interrupt, coordinator, launcher)
+
+        # The loop's own handlers would leave the default ones behind for an instant, which end the command.
         for number in INTERRUPTS:
-            loop.add_signal_handler(number, self._interrupt, coordinator, launcher)
+            signal.signal(number, interrupt)
         try:
             yield
         finally:
             for number in INTERRUPTS:
-                loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_IGN)
 
     def _interrupt(self, coordinator: Coordinator, launcher: Launcher | Machines) -> None:

@@ -58,6 +58,36 @@ def test_interrupts_that_were_ignored_stay_ignored(monkeypatch: pytest.MonkeyPat
         signal.signal(signal.SIGINT, before)
 
 
+INTERRUPTED_AT_EACH_LINE = """
+import os, sys, uvloop
+from phantora_async.session import INTERRUPTS, Session
+
+def interrupt(frame, event, _):
+    if event == "line" and ended:
+        for number in INTERRUPTS:
+            os.kill(os.getpid(), number)
+    return interrupt
+
+async def run():
+    session = Session.__new__(Session)
+    session._interrupt = lambda *_: None
+    sys.settrace(lambda frame, *event: interrupt(frame, *event) if frame.f_code.co_name == "_signals" else None)
+    with session._signals(None, None):
+        ended.append(True)
+    sys.settrace(None)
+
+ended = []
+uvloop.run(run())
+print("the report")
+"""
+
+
+def test_an_interrupt_when_the_run_has_ended_does_not_end_the_command() -> None:
+    """Between any two lines of what ends to listen for it."""
+    command = [sys.executable, "-c", INTERRUPTED_AT_EACH_LINE]
+    assert subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout == "the report\n"
+
+
 def test_another_thread_may_start_processes() -> None:
     codes: list[int] = []
 
