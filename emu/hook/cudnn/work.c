@@ -122,7 +122,7 @@ static bool half_one_by_one(const conv_problem *p, const in_groups *it) {
  * not documented, the rules are those of profiles/models/products/group_ways.py. Operands of 16 bits are cut out and
  * put in. */
 static uint64_t launches_of_groups(const conv_problem *p) {
-    enum { TF32_TOGETHER = 48, SHORT_FILTER = 25, FEWEST = 4, THREE_BY_THREE = 9 };
+    enum { TF32_TOGETHER = 48, SHORT_FILTER = 25, FEW_IMAGES = 4, FEWEST = 4, THREE_BY_THREE = 9 };
     if (p->groups <= 1 || p->w[1] <= 1) return 0;
     in_groups it = {.inner = p->w[1], .outer = p->w[0] / p->groups, .taps = 1, .groups = p->groups};
     it.channels = it.inner > it.outer ? it.inner : it.outer;
@@ -139,7 +139,7 @@ static uint64_t launches_of_groups(const conv_problem *p) {
         one_by_one = !half || p->direction != PH_CONV_WGRAD;
     else if (half)
         one_by_one = half_one_by_one(p, &it);
-    else if (p->tf32 && p->ndims == 4 && it.taps <= SHORT_FILTER)
+    else if (p->tf32 && p->ndims == 4 && it.taps <= SHORT_FILTER && p->x[0] > FEW_IMAGES)
         one_by_one = tf32_one_by_one(p, &it);
     else
         one_by_one = it.channels > (p->tf32 ? TF32_TOGETHER : 0);

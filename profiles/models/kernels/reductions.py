@@ -41,6 +41,13 @@ COLD = 0.5  # batch norm reads what a convolution wrote some time ago
 TRANSFORMED_NS = 0.82  # an element of a block that normalises a channel, of four on an SM
 CHANNELS_STREAM = 0.93  # of the streaming bandwidth
 ROWS_AT_ONCE, ROUNDS_ADD_UP = 4, 3.0  # loads of a thread before it computes; exponent that joins their waiting
+# Max pooling: instructions of an output; of a pixel of the input backwards, with a stride and without one.
+POOLED, POOLED_LAST, POOLED_ROWS = 430.0, 500.0, 2
+UNPOOLED, UNPOOLED_DENSE, UNPOOLED_LAST, UNPOOLED_LAST_DENSE = 330.0, 500.0, 235.0, 740.0
+# Group norm: a block reduces what its threads have; a thread's round of loads, of tensors in the L2 cache and others.
+MOMENTS_BLOCK_NS, MOMENTS_CACHED_NS, MOMENTS_ROUND_NS = 2_600.0, 240.0, 420.0
+PAIRS_BLOCK_NS, DEALT_NS = 1_000.0, 0.6  # of a block; at least, over all SMs
+IMAGE_NS, SUMMED_IMAGES = 280.0, 128  # of gradients of few images, whose channels' threads go through them
 BETWEEN_BLOCKS_NS = 3_000.0  # partial sums to memory, a semaphore, the last block's sum
 
 
@@ -165,16 +172,25 @@ def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
     return COLUMNS_START_NS + overlapped(memory, machine.loaded_ns(waits), exponent=COLUMNS_ADD_UP)
 
 
-def _moments(per_element: float, inputs: int, start_ns: float) -> Model:
-    """Group norm: sums over the elements of each group or channel."""
+def _group_norm(instructions: float, inputs: int, block_ns: float) -> Model:
+    """Group norm: a block for each group, or each channel of an image, whose threads wait for each of their items."""
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        count = _count(what)
-        uneven = machine.quantised(prod(what.grid)) if prod(what.grid) < machine.sms else 1.0
-        busy = machine.issue_ns(per_element * count) * uneven
-        return start_ns + overlapped(machine.memory_ns(count * _item(name) * inputs), busy)
+        count, blocks, threads = _count(what), prod(what.grid), prod(what.block)
+        nbytes = count * _item(name) * inputs
+        resident = min(machine.gpu.limits.threads_per_sm // threads, sums.MOST_BLOCKS)
+        waves = max(blocks / (machine.sms * resident), 1.0)
+        round_ns = MOMENTS_CACHED_NS if nbytes <= machine.gpu.memory.l2_nbytes / 2 else MOMENTS_ROUND_NS
+        waits = ceil(count / blocks / threads) * waves * round_ns
+        dealt = max(waves * block_ns, blocks * DEALT_NS * machine.gpu.sm_count / machine.sms)
+        return dealt + overlapped(machine.memory_ns(nbytes), machine.issue_ns(instructions * count), waits)
 
     return model
+
+
+def _gradient_of_images(machine: Machine, what: Kernel, name: KernelName) -> float:
+    images = min(what.sizes[0][0], SUMMED_IMAGES) if what.sizes and what.sizes[0] else 1
+    return 800.0 + images * IMAGE_NS
 
 
 def _channels_last_norm(
@@ -233,6 +249,34 @@ def _picture_loss(machine: Machine, what: Kernel, name: KernelName) -> float:
     return _lookup(TARGET_NS, CACHED_TARGET_NS, TARGET_ITEM_NS)(machine, what, name) + prod(what.grid) * PICTURE_NS
 
 
+def _max_pool(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """Forward an output a thread; its window is not told. Channels last, a block's rows of the grid's last dimension
+    share the outputs' rows, two each.
+    """
+    shape, item = _largest(what), item_nbytes(_types(name)[0])
+    count = _count(what)
+    last, outputs = "nhwc" in name.base, prod(what.grid) * prod(what.block)
+    if last and len(shape) > 3:
+        high = min(what.grid[2] * what.block[2] * POOLED_ROWS, shape[2])
+        outputs = count * high**2 // shape[2] ** 2
+    work = machine.issue_ns((POOLED_LAST if last else POOLED) * outputs)
+    return overlapped(machine.memory_ns(count * item + outputs * (item + 8)), work)
+
+
+def _max_pool_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """A pixel of the input looks through the windows that have it: many without a stride."""
+    count, item = _count(what), item_nbytes(_types(name)[0])
+    shapes = [shape for shape in what.sizes if len(shape) > 3]
+    dense = len(shapes) > 1 and shapes[0] == shapes[1]
+    if "nhwc" in name.base:
+        channels = shapes[0][1] if shapes else what.block[0]
+        lanes = ceil(channels / what.block[0]) * what.block[0] / channels
+        work = machine.issue_ns(count * lanes * (UNPOOLED_LAST_DENSE if dense else UNPOOLED_LAST))
+    else:
+        work = machine.issue_ns(count * (UNPOOLED_DENSE if dense else UNPOOLED))
+    return overlapped(machine.memory_ns(count * item, blocks=prod(what.grid)), work)
+
+
 def _small(start_ns: float) -> Model:
     """Kernels over channels or groups alone."""
     return lambda machine, what, name: start_ns
@@ -269,8 +313,9 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"^nll_loss", "loss", _lookup(TARGET_NS, CACHED_TARGET_NS, TARGET_ITEM_NS)),
     (r"layer_norm_grad_input|LayerNormBackward", "layer norm", _layer_norm_gradient),
     (r"layer_norm|LayerNormForward|rms_norm", "layer norm", _layer_norm),
-    (r"RowwiseMoments", "group norm", _moments(59.0, 1, 2_000.0)),
-    (r"ComputeInternalGradients", "group norm", _moments(85.0, 2, 1_500.0)),
+    (r"RowwiseMoments", "group norm", _group_norm(59.0, 1, MOMENTS_BLOCK_NS)),
+    (r"ComputeInternalGradients", "group norm", _group_norm(85.0, 2, PAIRS_BLOCK_NS)),
+    (r"GammaBetaBackwardCUDAKernel1", "group norm", _gradient_of_images),
     (r"GammaBetaBackwardCUDAKernel\d|ComputeFusedParams|ComputeBackwardFusedParams", "group norm", _small(800.0)),
     (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", "layer norm", _column_sums),
     (
@@ -289,8 +334,7 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"batch_norm_transform_input", "batch norm", _channel_transform),
     (r"batch_norm_backward", "batch norm", _channel_norm(210.0, 1.75, 4)),
     (r"batch_norm|group_norm|instance_norm", "batch norm", _channels_last_norm(2, 1, 50.0)),
-    (r"max_pool_forward|max_pool2d_with_indices", "pooling", _passes(1, 1.25, 118.0)),
-    (r"max_pool_backward_nhwc", "pooling", _passes(0, 1, 235.0)),
-    (r"max_pool_backward", "pooling", _passes(0, 1, 330.0)),
+    (r"max_pool_backward", "pooling", _max_pool_gradient),
+    (r"max_pool_forward|max_pool2d_with_indices", "pooling", _max_pool),
 )
 """Pattern of a kernel's name, family of kernels, model."""

@@ -88,6 +88,7 @@ GROUPED_TF32, GROUPED_STRIDED_TF32 = 0.75, 3.1  # of tf32, but for the gradients
 FAR_TAPS, NEAR_TAPS = {"fwd": 2.05, "dgrad": 1.62, "wgrad": 1.85}, 8
 FAR_TAPS_TF32 = {"fwd": 2.0, "dgrad": 1.3, "wgrad": 1.3}
 LONG_WEIGHTS = 2.3  # gradients of long filters in groups
+FEW_DATA_16 = 0.62  # gradients of images of few channels, of 16 bits
 VOLUME = 1.1  # filters over three dimensions, of 16 bits, likewise
 GROUP_CHANNELS = 64  # what a tile needs to be full
 EMPTY_16, EMPTY_TF32 = 0.45, 0.17  # exponents of the time that a tile's empty part costs
@@ -360,6 +361,8 @@ def _slower(what: Conv) -> float:
     apart = prod(what.w[2:]) > 1 and max(what.dilation, default=1) > NEAR_TAPS
     far = (FAR_TAPS_TF32 if what.dtype == "tf32" else FAR_TAPS)[what.direction] if apart else 1.0
     long = LONG_WEIGHTS if what.groups > 1 and prod(what.w[2:]) >= LONG_TAPS and what.direction == "wgrad" else 1.0
+    image = what.direction == "dgrad" and what.dtype in HALF and max(what.groups, 1) == 1 and what.w[1] <= FEW_DATA
+    long *= FEW_DATA_16 if image and prod(what.w[2:]) > 1 else 1.0
     volume = VOLUME if len(what.w) == 5 and min(what.w[2:]) > 1 and what.dtype != "tf32" else 1.0
     apart_groups = GROUPED_STRIDED if strided and what.groups > 1 and what.dtype != "tf32" else 1.0
     return few * (STRIDED if strided else 1.0) * together * apart_groups * far * volume * long

@@ -13,6 +13,7 @@ STREAM = 0.87  # of the streaming bandwidth
 # Instructions per output and per product, by direction.
 DEPTHWISE_OUTPUT = {"fwd": 8.6, "dgrad": 7.5, "wgrad": 45.0}
 DEPTHWISE_TAP = {"fwd": 6.1, "dgrad": 11.2, "wgrad": 3.9}
+DEPTHWISE_STRIDED = {"fwd": 1.6, "dgrad": 1.0, "wgrad": 2.0}  # as many, where windows share less of what is loaded
 DEPTHWISE_WIDE, WIDE_TAPS = 207.0, 25  # of f32, for gradients of filters with more taps: a kernel of its own
 DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # of the instructions; f16: two operations at once
 CHANNELS_FIRST = 2.0  # time over that of channels-last data
@@ -31,6 +32,8 @@ def depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
             per_output *= DEPTHWISE_DTYPE.get(what.dtype, 1.0)
         if what.direction == "wgrad" and what.dtype in ("f32", "tf32") and taps > WIDE_TAPS:
             per_output = DEPTHWISE_WIDE * taps
+        if max(what.stride) > 1:
+            per_output *= DEPTHWISE_STRIDED[what.direction]
         work = overlapped(machine.memory_ns(nbytes) / STREAM, machine.issue_ns(per_output * outputs))
         sums = gpu.achieved.kernel_floor_ns + 2_500.0 if what.direction == "wgrad" else 0.0
         return work * (CHANNELS_FIRST if what.layout == "nchw" else 1.0) + sums

@@ -19,7 +19,7 @@ FEWEST_OF_GROUP, MOST_OF_GROUP = 4, 128
 HALF = ("f16", "bf16")
 TOGETHER, SHORT_TAPS = {"tf32": 48}, 25
 """Channels of a group up to which groups are convolved together, by dtype, where a filter is longer or has three
-dimensions.
+dimensions, or images are few.
 """
 # 16 bits: channels of a group that are padded, and that are not though more are.
 ALWAYS_PADDED, MOST_PADDED, NEVER_PADDED, WIDE_GROUP, FEW_IMAGES = 32, 256, (48, 64), 64, 4
@@ -43,7 +43,7 @@ def unfit(what: Conv) -> bool:
     if groups == 1 or inner == 1 or len(what.w) != 4 or taps >= LONG_TAPS:
         return False
     if what.dtype == "tf32":
-        return taps <= SHORT_TAPS and (one_by_one(what) or not _fits(what))
+        return _goes_by_ways(what) and (one_by_one(what) or not _fits(what))
     if what.dtype not in HALF:
         return False
     if inner >= WIDE_GROUP and (what.x[0] <= FEW_IMAGES or (what.direction == "dgrad" and min(what.stride) > 1)):
@@ -59,7 +59,7 @@ def one_by_one(what: Conv) -> bool:
         return what.direction != "wgrad" or what.dtype not in HALF
     channels = max(what.w[0] // what.groups, what.w[1])
     if what.dtype not in HALF:
-        if what.dtype == "tf32" and len(what.w) == 4 and prod(what.w[2:]) <= SHORT_TAPS:
+        if what.dtype == "tf32" and _goes_by_ways(what):
             return _tf32_one_by_one(what, channels)
         return channels > TOGETHER.get(what.dtype, 0)
     if not unfit(what) or channels <= ALWAYS_PADDED:
@@ -77,7 +77,7 @@ def one_by_one(what: Conv) -> bool:
 def turned(what: Conv) -> bool:
     """tf32 by a kernel without tensor cores, whose operands slow kernels turn round before and after."""
     inner = what.w[1]
-    if what.dtype != "tf32" or what.layout != "nchw" or len(what.w) != 4 or what.groups == 1:
+    if what.dtype != "tf32" or what.layout != "nchw" or what.groups == 1 or not _goes_by_ways(what):
         return False
     if what.direction == "dgrad":
         few = what.groups <= TURNED_GROUPS and max(what.stride) == 1
@@ -87,6 +87,11 @@ def turned(what: Conv) -> bool:
 
 def padded_channels(channels: int) -> int:
     return max(1 << (channels - 1).bit_length(), FEWEST_CHANNELS)
+
+
+def _goes_by_ways(what: Conv) -> bool:
+    """tf32: not of few images, whose groups have each kernels of their own (StyleGAN), and not of long filters."""
+    return len(what.w) == 4 and prod(what.w[2:]) <= SHORT_TAPS and what.x[0] > FEW_IMAGES
 
 
 def _fits(what: Conv) -> bool:

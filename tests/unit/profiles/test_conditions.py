@@ -44,3 +44,53 @@ def test_weight_gradients_of_norms_wait_for_their_rows(is_rms: str, measured_us:
         name = f"{kernel}<{item}, float, 32u, 32u, 256u, false, true, {is_rms}>(long)"
         found = us(f"kernel;{name};24,1,1;32,32,1;4224;aten::native_layer_norm_backward;[[16384, 768], [16384, 768]]")
         assert found == pytest.approx(measured_us, rel=0.2)
+
+
+POOLED = "void at::native::(anonymous namespace)::max_pool_"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "measured_us"),
+    [
+        ("forward_nchw<float, int>(int);150528,1,1;256,1,1;0;aten::p;[[48, 64, 224, 224], [], []]", 474.1),
+        ("forward_nchw<float, int>(int);150528,1,1;256,1,1;0;aten::p;[[64, 192, 56, 56], [], []]", 596.1),
+        ("forward_nhwc<c10::Half, int>(int);64,2,56;32,32,1;6144;aten::p;[[64, 32, 112, 112], [], []]", 484.2),
+        (
+            "backward_nhwc<c10::BFloat16, float>(int);64,2,56;32,32,1;4096;aten::p;"
+            "[[64, 64, 112, 112], [64, 64, 112, 112], [], [64, 64, 112, 112]]",
+            1167.9,
+        ),
+        (
+            "backward_nchw<c10::Half, float, int>(int);13,64,256;256,1,1;0;aten::p;"
+            "[[64, 256, 56, 56], [64, 256, 56, 56], [], [64, 256, 56, 56]]",
+            766.8,
+        ),
+    ],
+)
+def test_max_pooling_goes_by_its_outputs(kernel: str, measured_us: float) -> None:
+    """With a stride of 2, and without one: four times as many outputs of as many inputs, and windows that overlap."""
+    assert us(f"kernel;{POOLED}{kernel}") == pytest.approx(measured_us, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "measured_us"),
+    [
+        ("RowwiseMomentsCUDAKernel<float>;8,1,1;512,1,1;768;aten::n;[[1, 512, 64, 64], [], []]", 114.8),
+        ("RowwiseMomentsCUDAKernel<float>;64,1,1;512,1,1;768;aten::n;[[8, 64, 128, 128], [], []]", 113.2),
+        ("RowwiseMomentsCUDAKernel<float>;1536,1,1;512,1,1;768;aten::n;[[48, 512, 8, 8], [512], [512], []]", 12.1),
+        (
+            "ComputeInternalGradientsCUDAKernel<float>;24576,1,1;32,1,1;256;aten::n;"
+            "[[48, 512, 4, 4], [48, 512, 4, 4], [48, 32], [48, 32], [512], []]",
+            16.3,
+        ),
+        (
+            "GammaBetaBackwardCUDAKernel1<float>;1,1,1;256,1,1;0;aten::n;"
+            "[[48, 256, 32, 32], [48, 256, 32, 32], [48, 32], [48, 32], [256], []]",
+            16.0,
+        ),
+    ],
+)
+def test_blocks_of_group_norm_wait(kernel: str, measured_us: float) -> None:
+    """Few groups for their items, many for their sums; a thread for each channel goes through the images."""
+    name = "void at::native::(anonymous namespace)::"
+    assert us(f"kernel;{name}{kernel}") == pytest.approx(measured_us, rel=0.2)

@@ -142,6 +142,7 @@ def test_grouped_conv_divides_flops(model: profiles.CostModel) -> None:
         ("fwd;96x1008x14x14;1008x48x3x3;96x1008x7x7;1x1;2x2;1x1;21;tf32;nchw", 180),
         ("dgrad;128x448x56x56;448x56x3x3;128x448x28x28;1x1;2x2;1x1;8;tf32;nchw", 2_046),
         ("wgrad;192x224x28x28;224x16x3x3;192x224x28x28;1x1;1x1;1x1;14;tf32;nhwc", 741),
+        ("fwd;1x8192x4x4;8192x512x3x3;1x8192x4x4;1x1;1x1;1x1;16;tf32;nchw", 389),
         ("fwd;8x768x1x199;768x48x1x128;8x768x1x200;0x64;1x1;1x1;16;bf16;nchw", 12_294),
         ("dgrad;16x1024x1x249;1024x64x1x128;16x1024x1x250;0x64;1x1;1x1;16;bf16;nchw", 646),
         ("wgrad;16x1024x1x249;1024x64x1x128;16x1024x1x250;0x64;1x1;1x1;16;bf16;nchw", 314),
@@ -155,6 +156,19 @@ def test_convolutions_in_groups(text: str, us: float) -> None:
     model = profiles.CostModel(profiles.load_gpu("h100"))
     kind = "" if "nchw" in text or "tf32" in text else ";bf16;nhwc"
     assert model.cost(f"conv;{text}{kind};;").solo_ns == pytest.approx(1000 * us, rel=0.35)
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("fwd;128x58x56x56;58x1x3x3;128x58x28x28;1x1;2x2;1x1;58", 32.2),
+        ("wgrad;96x244x28x28;244x1x3x3;96x244x14x14;1x1;2x2;1x1;244", 33.1),
+        ("wgrad;128x58x28x28;58x1x3x3;128x58x28x28;1x1;1x1;1x1;58", 23.1),
+    ],
+)
+def test_depthwise_windows_share_less_with_a_stride(text: str, us: float) -> None:
+    model = profiles.CostModel(profiles.load_gpu("h100"))
+    assert model.cost(f"conv;{text};bf16;nhwc;;").solo_ns == pytest.approx(1000 * us, rel=0.25)
 
 
 def test_blocks_of_an_optimizer_share_the_memory(model: profiles.CostModel) -> None:
