@@ -114,6 +114,26 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "entries of earlier runs",
+        "reading the entries of the graph cache once for all ranks",
+        "each rank reads them",
+        ("emu/compiler/held_entries.py",),
+        (
+            Name(_CACHE, "FxGraphCache.iterate_over_candidates", inherited=True),
+            Name(_CACHE, "FxGraphCache._get_tmp_dir_for_key", takes=("cls key",)),
+        ),
+    ),
+    Purpose(
+        "AOTAutograd's entries of earlier runs",
+        "reading AOTAutograd's entries once for all ranks",
+        "each rank reads them",
+        ("emu/compiler/held_entries.py",),
+        (
+            Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache.iterate_over_candidates", inherited=True),
+            Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache._get_tmp_dir_for_key"),
+        ),
+    ),
+    Purpose(
         "shared backward graphs",
         "graphs of backward passes that ranks share",
         "each rank traces its own graphs",
@@ -349,6 +369,8 @@ PURPOSES = (
 )
 
 ORDER: dict[str, tuple[str, ...]] = {
+    # The number of the GPU is put into entries wherever they come from.
+    f"{_CACHE}.FxGraphCache.iterate_over_candidates": ("entries of earlier runs", "shared graphs"),
     # Locks are given up while the compilation still takes no virtual time.
     _CALLBACK.full: ("graph locks", "compilation"),
     # What a graph returns is put into its entry before the entry is stored and its lock is given up.

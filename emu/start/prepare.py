@@ -24,6 +24,7 @@ from ..compiled.launches import CompiledKernels
 from ..compiler import (
     compile_time,
     graph_cache,
+    held_entries,
     kernels_once,
     keys,
     likely,
@@ -121,7 +122,9 @@ def prepare(job: Job) -> Prepared:
     interpreter. Raises CannotPrepare.
     """
     gc.disable()  # little of what is imported becomes garbage
-    graph_cache.install(check_torch())
+    version = check_torch()
+    held = held_entries.install(version, script_imports.scripts(job))
+    graph_cache.install(version)
     split_graphs.install()
     kernels_once.install()
     loaded_code.install()
@@ -143,6 +146,8 @@ def prepare(job: Job) -> Prepared:
     triton_cache.install()
     if compiles:
         keys.compute(_capability(job))
+        if held is not None:
+            held.read()
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()

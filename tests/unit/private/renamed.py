@@ -19,7 +19,16 @@ import torch.distributed.tensor
 
 from emu.clock import rendezvous, timeouts
 from emu.clock.virtual_clock import VirtualClock
-from emu.compiler import compile_time, graph_cache, kernels_once, loaded_code, split_graphs, triton_cache
+from emu.compiler import (
+    compile_time,
+    graph_cache,
+    held_entries,
+    kernels_once,
+    loaded_code,
+    spared,
+    split_graphs,
+    triton_cache,
+)
 from emu.contract.policies import loading_policy
 from emu.interpreter import call_sites, thread_names, triton_programs
 from emu.interpreter.memory_holders import MemoryHolders
@@ -39,10 +48,12 @@ def install_everything(folder: Path) -> None:
     hook, peaks = MagicMock(), PeakMemory()
     clock = VirtualClock(hook)
     os.environ[graph_cache.FOLDER] = str(folder)
+    held_entries.install("0", ["script.py"])
     graph_cache.install("0")
     split_graphs.install()
     kernels_once.install()
     loaded_code.install()
+    spared.install()
     triton_cache.install()
     compile_time.install(hook, peaks)
     timeouts.install()
