@@ -3,8 +3,8 @@
 Split conformal prediction: a real run's score is how far it is from what was simulated, in units of the interval's own
 half on that side, before it was widened. The factor is the ceil(0.9 (n + 1))-th smallest of n scores, so that an
 exchangeable new run is in the widened interval with a probability of 90 % at least. Each family of jobs has a factor:
-what decides their step time (GPU or host). Runs of one job are not independent: each job counts once, by runs that
-share its weight.
+what decides their step time (GPU, host, one or the other). Runs of one job are not independent: each job counts once,
+by runs that share its weight.
 """
 
 from __future__ import annotations
@@ -16,12 +16,7 @@ from math import inf
 from phantora_async.validation.kept_rows import KeptRow
 
 LEVEL = 0.9
-CLASSES = ("gpu", "host")
-
-
-def class_of(bound: str) -> str:
-    """Intervals that reach from the GPU's time to the host's are the host's."""
-    return "gpu" if bound == "gpu" else "host"
+CLASSES = ("gpu", "both", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ def calibrate(rows: Iterable[KeptRow]) -> list[Calibrated]:
     usable = [row for row in rows if not row.fitted and row.holds()]
     found = []
     for name in CLASSES:
-        of_class = [row for row in usable if class_of(row.bound) == name]
+        of_class = [row for row in usable if row.bound == name]
         if not of_class:
             continue
         by_job = [scores(row) for row in of_class]

@@ -37,8 +37,8 @@ def families(book: Book, rows: Sequence[KeptRow]) -> str:
         jobs = sum(len(one.jobs) for one in book.families if (one.gpu, one.name) == (gpu, name))
         lines.append(_family(f"{name} ({gpu})", jobs, [row for row in rows if (row.gpu, row.family) == (gpu, name)]))
     blind = [row for row in rows if not row.fitted]
-    for bound, words in (("gpu", "the GPU decides the step"), ("host", "the host may")):
-        chosen = [row for row in blind if row.simulated is not None and calibration.class_of(row.bound) == bound]
+    for bounds, words in ((("gpu",), "the GPU decides the step"), (("both", "host"), "the host may")):
+        chosen = [row for row in blind if row.simulated is not None and row.bound in bounds]
         lines.append(_family(f"all in no fit, {words}", len(chosen), chosen))
     run = {job.job for _, job in book.jobs()}
     left = {job.job for one in book.not_run for job in one.jobs} - run

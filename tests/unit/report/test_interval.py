@@ -46,16 +46,21 @@ def test_a_gpu_bound_step_is_as_uncertain_as_its_kernels() -> None:
 def test_a_host_bound_step_takes_the_spread_of_hosts() -> None:
     found = interval(HOST_BOUND, 0.04, HOST)
     assert found.bound == "host"
-    assert found.low_ns == pytest.approx(100e6 - 0.89 * 20e6, rel=0.01)
-    assert found.high_ns == pytest.approx(100e6 + 0.89 * 50e6, rel=0.01)
+    assert found.low_ns == pytest.approx(100e6 - CALIBRATION["host"] * 20e6, rel=0.01)
+    assert found.high_ns == pytest.approx(100e6 + CALIBRATION["host"] * 50e6, rel=0.01)
 
 
 def test_a_gpu_bound_step_may_be_host_bound_on_a_slow_host() -> None:
     found = interval(replace(GPU_BOUND, host_ns=80e6), 0.04, HOST)
     assert found.bound == "both"
-    assert found.high_ns == pytest.approx(100e6 + 0.89 * 21.5e6)
-    assert found.low_ns == pytest.approx(100e6 - 0.89 * 7.53e6, rel=1e-3)
-    assert found.scale == CALIBRATION["both"] == 0.89
+    assert found.high_ns == pytest.approx(100e6 + CALIBRATION["both"] * 21.5e6)
+    assert found.low_ns == pytest.approx(100e6 - CALIBRATION["both"] * 7.53e6, rel=1e-3)
+    assert found.scale == CALIBRATION["both"]
+
+
+def test_a_host_that_is_nearly_as_long_as_the_gpu_may_decide() -> None:
+    bounds = [interval(replace(GPU_BOUND, host_ns=share * 99e6 / 1.5), 0.04, HOST).bound for share in (0.74, 0.76)]
+    assert bounds == ["gpu", "both"]
 
 
 def test_several_ranks_wait_for_the_slowest() -> None:
@@ -76,8 +81,8 @@ def test_a_fast_host_leaves_fewer_waits_of_a_gpu_that_decides_most_of_the_step()
     the host's."""
     mixed = StepParts(step_ns=100e6, gpu_ns=90e6, host_ns=80e6, exposed_ns=0.0, hidden_ns=0.0)
     found = interval(mixed, 0.0, HOST)
-    assert found.low_ns == pytest.approx(100e6 - 0.89 * 10e6, rel=0.02)
-    assert found.high_ns == pytest.approx(100e6 + 0.89 * 35e6)
+    assert found.low_ns == pytest.approx(100e6 - CALIBRATION["both"] * 10e6, rel=0.02)
+    assert found.high_ns == pytest.approx(100e6 + CALIBRATION["both"] * 35e6)
 
 
 def test_a_host_that_costs_nothing_adds_nothing() -> None:

@@ -142,8 +142,6 @@ def test_a_page_names_jobs_that_are_off_worst_first(tmp_path: Path) -> None:
 
 
 def test_the_shipped_calibration_is_what_the_kept_rows_ask_for() -> None:
-    """After `validate --all`, write the factor that docs/accuracy.md shows into CALIBRATION."""
+    """After `validate --all`, write the factors that docs/accuracy.md shows into CALIBRATION."""
     rows = kept_rows.read(book.read(SHIPPED).rows).values()
-    found = {one.name: one for one in calibration.calibrate(rows)}
-    assert CALIBRATION["gpu"] == pytest.approx(found["gpu"].factor, abs=0.05)
-    assert found["host"].holds_as_they_are >= 0.87, "ranges that the host decides need no factor"
+    assert pytest.approx({one.name: one.factor for one in calibration.calibrate(rows)}, abs=0.05) == CALIBRATION
