@@ -99,7 +99,8 @@ def install(torch_version: str, scripts: Sequence[str]) -> HeldEntries | None:
     folder = os.environ.get(graph_cache.FOLDER)
     if not folder or not scripts:
         return None
-    name = hashlib.sha256("\n".join([torch_version, *map(os.path.realpath, scripts)]).encode()).hexdigest()[:20]
+    names = "\n".join([torch_version, *map(os.path.realpath, scripts)])
+    name = hashlib.sha256(os.fsencode(names)).hexdigest()[:20]
     held = HeldEntries(Path(folder, _USED, name))
     for purpose in ("entries of earlier runs", "AOTAutograd's entries of earlier runs"):
         changes.when_imported(purpose, lambda names: names.change("iterate_over_candidates", held.change))
