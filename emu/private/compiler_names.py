@@ -300,7 +300,8 @@ PURPOSES = (
         "compiling the C module by which Triton calls the driver once for all runs",
         "each run that uses Triton calls the C compiler once",
         ("emu/compiler/keys.py",),
-        (Name("triton.runtime.build", "_get_cache_manager", takes=("src config",)),),
+        # Before, a key had no folders.
+        (Name("triton.runtime.build", "_get_cache_manager", takes=("src config",), seen=("3.9",)),),
     ),
     Purpose(
         "key of torch's sources",
