@@ -300,7 +300,7 @@ PURPOSES = (
         "compiling the C module by which Triton calls the driver once for all runs",
         "each run that uses Triton calls the C compiler once",
         ("emu/compiler/keys.py",),
-        # Before, a key had no folders.
+        # Before 3.7 a key did not depend on the folders.
         (Name("triton.runtime.build", "_get_cache_manager", takes=("src config",), seen=("3.9",)),),
     ),
     Purpose(

@@ -93,7 +93,7 @@ def terminal_report(
     say(_heading(simulated))
     if not used_no_gpu(simulated):
         say(*(_step_details(simulated["step"], simulated["host"]) if verbose else []))
-        say(*_host_bound(simulated["step"]["interval"]), _ranks_caption(simulated))
+        say(*_host_bound(simulated["step"]), _ranks_caption(simulated))
         console.print(_ranks(simulated["ranks"], ALL_RANKS if verbose else FEW_RANKS))
     if simulated["kernels"]["gpu_ns"]:
         console.print(_kernels(simulated, rank, console.width, KERNELS if verbose else FEW_KERNELS))
@@ -225,11 +225,15 @@ def _step_details(step: Mapping[str, Any], host: str) -> list[str]:
     return lines
 
 
-def _host_bound(found: Mapping[str, Any] | None) -> list[str]:
-    """What the host's work may be, where it decides the step time."""
+def _host_bound(step: Mapping[str, Any]) -> list[str]:
+    """What the host's work may be, where it may decide the step time."""
+    found = step["interval"]
     if found is None or found["bound"] == "gpu":
         return []
-    bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
+    bound = "host-bound"
+    if found["bound"] == "both":
+        nearly = "nearly " if found["host_high_ns"] < step["median_ns"] else ""
+        bound = f"{nearly}host-bound on a slow host"
     low, high = seconds(round(found["host_low_ns"])), seconds(round(found["host_high_ns"]))
     return [f"{bound}: {low} to {high} of host work; calibrate your host with `phantora-async profile --host`"]
 

@@ -186,6 +186,14 @@ def test_only_so_many_warnings_are_listed() -> None:
     assert "690 more warnings" in terminal_report(report)
 
 
+def test_a_slow_host_that_stays_behind_the_step_makes_it_nearly_host_bound() -> None:
+    report = document(*(train(script, 5, marked=True) for script in scripts(2)))
+    step = report["simulated"]["step"]
+    for more, words in ((-1, "nearly host-bound on a slow host: "), (0, "host-bound on a slow host: ")):
+        step["interval"] |= {"bound": "both", "host_low_ns": 1, "host_high_ns": step["median_ns"] + more}
+        assert any(line.startswith(words) for line in terminal_report(report).splitlines())
+
+
 def test_the_report_names_what_bounds_a_kernel_and_what_a_host_bound_step_may_take() -> None:
     report = document(*(train(script, 5, marked=True) for script in scripts(2)))
     simulated = report["simulated"]
