@@ -37,7 +37,10 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """``did you mean h200 or h100?``; empty if no known name is like this one."""
-    found = nearest(name, known)
+    return _asked(nearest(name, known))
+
+
+def _asked(found: list[str]) -> str:
     return f"did you mean {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}?" if found else ""
 
 
@@ -50,8 +53,8 @@ def meant_or_known(name: str, known: Iterable[str]) -> str:
 
 
 def meant_file(path: str) -> str:
-    """``did you mean train.py?`` if a name beside the file that is missing, or its folder's, is like its name; else
-    empty.
+    """``did you mean examples/train.py?`` if a name beside the file that is missing, or its folder's, is like its name;
+    else empty.
     """
     folder, name = os.path.split(path)
     if folder and not os.path.isdir(folder):
@@ -59,7 +62,7 @@ def meant_file(path: str) -> str:
         paths = (os.path.join(above, one, name) for one in nearest(folder_name, _beside(above)))
         found = [one for one in paths if os.path.exists(one)]
         return f"did you mean {found[0]}?" if found else ""
-    return meant(name, _beside(folder))
+    return _asked([os.path.join(folder, one) for one in nearest(name, _beside(folder))])
 
 
 def _beside(folder: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.machinery
 import os
+import re
 import signal
 import sys
 import traceback
@@ -17,6 +18,7 @@ from ..private.access import run_as_main
 from .advice import advice
 from .program import Program, ProgramKind
 
+_SIZE_ASKED = re.compile(r"^.*?Tried to allocate [\d.]+ \w+\.")
 MOST_WORDS = 2000
 """Characters of an exception's text that reach the coordinator. The rank's log has all."""
 
@@ -84,6 +86,8 @@ def words_of(error: BaseException) -> str:
     told.__notes__ = None
     words = list(told.format_exception_only())[-1].strip()
     first = words.partition("\n\n")[0]
+    if type(error).__name__ == "OutOfMemoryError":  # torch's: the rest of its paragraph says what the report does
+        first = "".join(_SIZE_ASKED.findall(first)[:1]) or first
     return words if first.endswith(":") else first
 
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from formats.files import write_whole
 from phantora_async.api.description import describe
 from phantora_async.budget import broken_text, ended_over_budget
 from phantora_async.config import Config, resolve
-from phantora_async.errors import NotFoldable, NotWritten, OverBudget, PhantoraError, RunFailure
+from phantora_async.errors import Interrupted, NotFoldable, NotWritten, OverBudget, PhantoraError, RunFailure
 from phantora_async.options import RunOptions
 from phantora_async.wording import short
 
@@ -109,7 +109,7 @@ def _once(options: RunOptions) -> Executed:
     # Imported only when the options are known to be good: they take longer to import than everything else.
     import uvloop
 
-    from phantora_async.report import memory_notes, to_json
+    from phantora_async.report import to_json
     from phantora_async.session import Session
 
     profile = None
@@ -134,10 +134,22 @@ def _once(options: RunOptions) -> Executed:
             except PhantoraError as error:
                 unplayed = error
         unwritten = _write(config.report, to_json(report))
-    memory = report["simulated"]["memory"]
-    if outcome.failure is not None and not memory["verdict"]["fits"]:
-        outcome.failure.details = "\n".join(filter(None, [*memory_notes(memory), outcome.failure.details]))
+    if outcome.failure is not None:
+        outcome.failure.details = _with_verdict(outcome.failure, report)
     return Executed(config, report, outcome.failure, outcome.unwritten, unrecorded, unwritten, unplayed)
+
+
+def _with_verdict(failure: RunFailure, report: Mapping[str, Any]) -> str:
+    """The failure's details, with the memory that is missing and what is known of the steps before."""
+    from phantora_async.report import memory_notes, verdict_until_failure
+
+    memory = report["simulated"]["memory"]
+    missing = [] if memory["verdict"]["fits"] else memory_notes(memory)
+    known = [] if isinstance(failure, Interrupted) else verdict_until_failure(report)  # `run` prints its whole report
+    parts = [*missing[:1], *known, *missing[1:], failure.details]
+    if failure.sides or failure.shows_ranks:  # which explain the message
+        parts = [*missing, failure.details, *known]
+    return "\n".join(filter(None, parts))
 
 
 def _played(config: Config, report: dict[str, Any]) -> dict[str, Any]:

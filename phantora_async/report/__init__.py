@@ -13,7 +13,7 @@ from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reading import ReportError, read, read_whole, report_schema
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
-from phantora_async.report.text import terminal_report
+from phantora_async.report.text import terminal_report, verdict_until_failure
 
 __all__ = [
     "SCHEMA",
@@ -33,4 +33,5 @@ __all__ = [
     "to_json",
     "unused_notes",
     "used_no_gpu",
+    "verdict_until_failure",
 ]

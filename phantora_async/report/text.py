@@ -81,11 +81,16 @@ def terminal_report(
     verdict = [] if used_no_gpu(simulated) else _verdict(document)
     if does_not_fit:
         say(*verdict[:1])
+    known = verdict[does_not_fit:]
     if (failure := document["failure"]) is not None:
-        say(f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:")
+        why, _, further = failure["text"].partition("\n")
+        say(f"The run failed with exit code {document['exit_code']}: {why}")
+        known = until_then(known)
     say(*(unused_notes(simulated) if used_no_gpu(simulated) else []))
-    for line in verdict[does_not_fit:]:
+    for line in known:
         console.print(Text(line, "bold"), soft_wrap=True, highlight=False)
+    if failure is not None and further:
+        say(further)
     if loading := binding_note(document.get("loading")):
         console.print(Text(loading, "bold"), soft_wrap=True, highlight=False)
     if failure is None and (stopped := document.get("stopped")) is not None:
@@ -106,6 +111,21 @@ def terminal_report(
     if verbose or (simulator.get("kept") or {"refused_nbytes": 0})["refused_nbytes"]:
         say(_simulator(simulator))
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+def verdict_until_failure(document: Mapping[str, Any]) -> list[str]:
+    """Of a run that failed: what is known of the steps before, without memory that does not fit. Nothing, if there were
+    none.
+    """
+    document = _printable(document)
+    simulated = document["simulated"]
+    if used_no_gpu(simulated) or simulated["step"]["source"].startswith(WHOLE_RUN):
+        return []
+    return until_then(_verdict(document)[not simulated["memory"]["verdict"]["fits"] :])
+
+
+def until_then(verdict: Sequence[str]) -> list[str]:
+    return [f"until then: {line}" if not place else line for place, line in enumerate(verdict)]
 
 
 def _printable(document: Any) -> Any:

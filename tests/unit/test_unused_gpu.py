@@ -66,3 +66,15 @@ def test_what_an_exception_says_in_further_paragraphs_is_not_its_words() -> None
     error = RuntimeError("no space\non the disk\n\nSet TORCHDYNAMO_VERBOSE=1 for the full stack trace\n\n")
     assert words_of(error) == "RuntimeError: no space\non the disk"
     assert words_of(RuntimeError("expected:\n\n3")) == "RuntimeError: expected:\n\n3"
+
+
+def test_what_pytorch_says_of_memory_beside_the_size_that_it_asked_for_is_left_to_the_log() -> None:
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    told = "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 39.49 GiB. If reserved ..."
+    assert words_of(OutOfMemoryError(told)).endswith(
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB."
+    )
+    assert words_of(OutOfMemoryError("no blocks")).endswith("OutOfMemoryError: no blocks")
+    assert words_of(RuntimeError(told)) == f"RuntimeError: {told}"

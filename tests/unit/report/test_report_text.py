@@ -81,17 +81,20 @@ def test_uneven_steps_are_told_beside_their_median() -> None:
 
 def test_memory_that_does_not_suffice_is_said_before_the_failure() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
-    report |= {"exit_code": 1, "failure": {"text": "rank 1: OutOfMemoryError"}}
+    report |= {"exit_code": 1, "failure": {"text": "rank 1: OutOfMemoryError\n  rank 0 waits"}}
     missing = {"fits": False, "rank": 1, "needed_nbytes": 85 << 30, "missing_nbytes": 5 << 30, "asked_nbytes": 8 << 30}
     report["simulated"]["memory"] |= {
         "max_allocated_nbytes": 77 << 30, "total_nbytes": 80 << 30, "verdict": missing,
         "fullest": {"rank": 1, "parts": {}, "holders": []},
     }  # fmt: skip
-    first, second, third, *_ = terminal_report(report).splitlines()
+    first, second, third, fourth, fifth, *_ = terminal_report(report).splitlines()
     assert first.startswith(
         "memory: does not fit: rank 1 asked for 8.00 GiB and needed at least 85.00 GiB of 80.00 GiB"
     )
-    assert (second, third) == ("The run failed with exit code 1:", "rank 1: OutOfMemoryError")
+    assert second == "The run failed with exit code 1: rank 1: OutOfMemoryError"
+    assert third.startswith("until then: a step takes")
+    assert fourth.startswith("bound by")
+    assert fifth == "  rank 0 waits"
     assert terminal_report(report).count("does not fit") == 1
 
 
