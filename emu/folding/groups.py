@@ -36,7 +36,9 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
         names.change("ProcessGroupGloo", lambda real: StandIn.beside(real, ranks))
 
     changes.install("folded groups", change)
-    changes.install("uneven shards", Shards(ranks).change)
+    shards = Shards(ranks)
+    changes.install("uneven shards", shards.change)
+    shards.change_modules()
     _replace(dist.distributed_c10d.split_group, functools.partial(_noting_parts, ranks, hook))
     _replace(dist.distributed_c10d.monitored_barrier, lambda real: _monitored_barrier)
     return ranks

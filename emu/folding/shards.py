@@ -1,11 +1,13 @@
 """FSDP2's shards that are not all of one size, because a dimension is no multiple of their number: ranks that have
 fewer rows, or none, do other work. So the axis along which they lie needs parts, one for each size of shards.
 
-All shards are known when the first module runs. If the mesh lacks parts by then, the rank ends and says which.
+All shards are known when the first module runs, or when one that was built without memory gets it and its ranks begin
+to draw what each of them holds. If the mesh lacks parts by then, the rank ends and says which.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..contract.folding import NeedsParts
@@ -53,10 +55,17 @@ class Shards:
         if self._finer != self._mesh and not self._uneven:
             self._uneven = f"{size[0]:,} rows over {len(members):,} ranks"
 
+    def change_modules(self) -> None:
+        """What gives memory to modules of the `meta` device."""
+        import torch
+
+        torch.nn.Module.to_empty = self._checking(torch.nn.Module.to_empty)  # type: ignore[method-assign]
+
     def _checking(self, real: Any) -> Any:
-        def lazy_init(state: Any) -> Any:
+        @functools.wraps(real)
+        def checked(module_or_state: Any, *arguments: Any, **options: Any) -> Any:
             if self._finer != self._mesh:
                 raise NeedsParts(f"FSDP2 shards {self._uneven}, so ranks of one role differ", self._finer)
-            return real(state)
+            return real(module_or_state, *arguments, **options)
 
-        return lazy_init
+        return checked

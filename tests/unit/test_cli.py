@@ -15,6 +15,8 @@ import pytest
 from phantora_async import cli
 from phantora_async.errors import ExitCode
 
+PYPROJECT = str(Path(__file__).parents[2] / "pyproject.toml")
+
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
@@ -60,7 +62,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["profiles", "show", "xeonh200"], "did you mean xeon-h200?"),
         (["run", __file__.replace("cli", "clli")], f"did you mean {__file__}?"),
         (["run", __file__.replace("/unit/", "/untis/")], f"did you mean {__file__}?"),
-        (["run", "--gpu", f"{Path(__file__).parents[2]}/pyprojet.toml", __file__], f"{Path(__file__).parents[2]}/pyproject.toml?"),
+        (["run", "--gpu", PYPROJECT.replace("ject", "jet"), __file__], f"{PYPROJECT}?"),
         (["report", __file__.replace("cli", "clli")], f"did you mean {__file__}?"),
         (["run", "--loaders", "modeled", __file__], "did you mean modelled?"),
         (["run", "--moe", "balancd", __file__], "did you mean balanced?"),

@@ -70,3 +70,15 @@ def test_what_is_not_sharded_needs_no_parts() -> None:
     found = shards("dp=4", 4)
     found.note(SimpleNamespace(mesh_info=SimpleNamespace(), _orig_size=(3,), padded_sharded_param_size=(3,)))
     assert needed(found) == ""
+
+
+def test_modules_that_get_memory_only_now_ask_before_their_ranks_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.nn.Module, "to_empty", torch.nn.Module.to_empty)
+    found = shards("dp=4", 4)
+    found.change_modules()
+    module = torch.nn.Linear(3, 5, device="meta")
+    assert module.to_empty(device="cpu").weight.device.type == "cpu"
+    found.made((5, 3), (2, 3), (0, 1, 2, 3))
+    with pytest.raises(NeedsParts, match="80") as caught:
+        module.to_empty(device="cpu")
+    assert NeedsParts.told(caught.value.words)[1] == "dp*=2+1+1"
