@@ -59,7 +59,7 @@ class Shards:
         """What gives memory to modules of the `meta` device."""
         import torch
 
-        torch.nn.Module.to_empty = self._checking(torch.nn.Module.to_empty)  # type: ignore[method-assign]
+        torch.nn.Module.to_empty = self._checking(torch.nn.Module.to_empty)
 
     def _checking(self, real: Any) -> Any:
         @functools.wraps(real)
