@@ -3,13 +3,15 @@
 The time that checking guards takes on this machine is measured for logs alone, after the processor's caches are
 flushed. Each part of a graph that DistributedDataParallel splits is copied in case its compiler does not use
 AOTAutograd: here it is copied in that case only. The libraries that Triton links are hashed for each cached graph: here
-once for as long as the file stays the same.
+once for as long as the file stays the same. Dynamo describes where each operator of a graph was called twice: the line
+for logs, which reads the whole file, is described when a log asks; the place of a call in its line is looked for once.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 from ..private.changes import Names, changes
@@ -20,6 +22,8 @@ def install() -> None:
     changes.when_imported("times of guards", lambda names: names.change("profile_guard_manager", _unmeasured))
     changes.when_imported("copies of split graphs", lambda names: names.change("deepcopy_to_fake_tensor", _if_called))
     changes.when_imported("Triton's libraries", _libraries)
+    changes.when_imported("lines of operators", lambda names: names.change("get_line_of_code_header", _if_logged))
+    changes.when_imported("places in lines", _places)
 
 
 def _unmeasured(profile: Any) -> Any:
@@ -79,3 +83,36 @@ def _state(path: str) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_size, found.st_mtime_ns
+
+
+class _Header:
+    """A line of code and the function that it belongs to, as text that is made when it is asked for."""
+
+    def __init__(self, describe: Callable[[], str]) -> None:
+        self._describe = describe
+
+    def __str__(self) -> str:
+        return self._describe()
+
+
+def _if_logged(describe: Any) -> Any:
+    @functools.wraps(describe)
+    def get_line_of_code_header(self: Any, lineno: int | None = None) -> _Header:
+        return _Header(functools.partial(describe, self, self.lineno if lineno is None else lineno))
+
+    return get_line_of_code_header
+
+
+def _places(names: Names) -> None:
+    names.change("_extract_caret_anchors_from_line_segment", functools.partial(_remembered, names.get("_TLS")))
+
+
+def _remembered(thread: Any, find: Any) -> Any:
+    """`thread`: has a context while torch compiles. A program's own tracebacks take host time: as much as always."""
+    found = functools.cache(find)
+
+    @functools.wraps(find)
+    def _extract_caret_anchors_from_line_segment(segment: str) -> Any:
+        return (find if getattr(thread, "tracing_context", None) is None else found)(segment)
+
+    return _extract_caret_anchors_from_line_segment

@@ -349,6 +349,29 @@ PURPOSES = (
         (Name("torch.utils._triton", "_extern_libs_key", takes=("backend",), seen=("2.15",)),),
     ),
     Purpose(
+        "lines of operators",
+        "describing the lines of traced operators only for logs",
+        "each rank that traces reads the files of these lines",
+        ("emu/compiler/spared.py",),
+        (
+            Name(
+                "torch._dynamo.symbolic_convert",
+                "InstructionTranslatorBase.get_line_of_code_header",
+                takes=("self lineno",),
+            ),
+        ),
+    ),
+    Purpose(
+        "places in lines",
+        "looking once for the place of a traced operator in its line",
+        "each rank that traces looks for it as often as the line was traced",
+        ("emu/compiler/spared.py",),
+        (
+            Name("traceback", "_extract_caret_anchors_from_line_segment", takes=("segment",)),
+            Name("torch._guards", "_TLS", Kind.OBJECT),
+        ),
+    ),
+    Purpose(
         "Triton's programs",
         "reading the programs of Triton's kernels",
         "costs of Triton's kernels do not follow from their programs",

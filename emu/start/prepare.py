@@ -184,6 +184,7 @@ def prepare(job: Job) -> Prepared:
     _keep_operators()
     gc.collect()
     heap.return_large_blocks()
+    hook.keep_data_stack()
     gc.freeze()
     gc.enable()
     pages = keepers.start_pages(job, hook)

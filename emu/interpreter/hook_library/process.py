@@ -47,6 +47,8 @@ class ProcessCalls(Library):
         """In the rank: something dies in this run. It is kept in step, and NCCL's watchdogs count virtual time."""
         self.gpu_dies: Callable[[int, int, int], None] = self._function("gpu_dies", None, c_uint32, c_uint64, c_uint64)
         """In the rank: a GPU of its server cannot be used from one instant until another."""
+        self.keep_data_stack: Callable[[], None] = self._function("keep_data_stack", None)
+        """In the forker: blocks for the frames of Python functions do not go back to the kernel one by one."""
         self.steps_done: Callable[[], None] = self._function("steps_done", None)
         """In the rank: the script has done the steps of `--steps`. Does not return."""
 

@@ -63,3 +63,37 @@ def test_libraries_are_hashed_once_while_they_stay_the_same(tmp_path: Path) -> N
     library.write_bytes(b"second one")
     assert key(backend) == "libdevice-second one"
     assert len(hashed) == 2
+
+
+def test_lines_of_operators_are_described_when_a_log_asks() -> None:
+    asked = []
+
+    def describe(translator: Any, lineno: int | None = None) -> str:
+        asked.append(lineno)
+        return f"model.py:{lineno} in forward"
+
+    translator = SimpleNamespace(lineno=3)
+    header = spared._if_logged(describe)
+    first, second = header(translator), header(translator, lineno=7)
+    translator.lineno = 4
+    assert asked == []
+    assert (f"TRACE starts_line {first}", str(second)) == (
+        "TRACE starts_line model.py:3 in forward",
+        "model.py:7 in forward",
+    )
+
+
+def test_a_place_in_a_line_is_looked_for_once_while_torch_compiles() -> None:
+    looked_at = []
+
+    def find(segment: str) -> int:
+        looked_at.append(segment)
+        return len(segment)
+
+    thread = SimpleNamespace()
+    place = spared._remembered(thread, find)
+    assert [place("x + y"), place("x + y")] == [5, 5]
+    assert len(looked_at) == 2
+    thread.tracing_context = "of a graph"
+    assert [place("x + y"), place("x + y"), place("f(x)")] == [5, 5, 4]
+    assert looked_at[2:] == ["x + y", "f(x)"]
