@@ -367,8 +367,8 @@ PURPOSES = (
         "each rank that traces looks for it as often as the line was traced",
         ("emu/compiler/spared.py",),
         (
-            Name("traceback", "_extract_caret_anchors_from_line_segment", takes=("segment",)),
             Name("torch._guards", "_TLS", Kind.OBJECT),
+            Name("traceback", "_extract_caret_anchors_from_line_segment", takes=("segment",)),
         ),
     ),
     Purpose(
