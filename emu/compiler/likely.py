@@ -1,14 +1,23 @@
 """Guesses before a run whether its script compiles: then the forker imports the compiler once for all ranks.
 
-A wrong guess costs time and memory, nothing else: the compiler takes 1.6 s of CPU time to import.
+A script that mentions the compiler is taken to use it, unless it has run before with the same arguments and files
+and did not: past runs are noted in the compile cache. A wrong guess costs time and memory, nothing else: the compiler
+takes 1.6 s of CPU time to import.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+from ..private.changes import changes
+from . import graph_cache
 
 COMPILER_MODULES = (
     "torch._inductor.compile_fx",
@@ -53,4 +62,58 @@ def _text(file: str) -> str:
         path = Path(file)
         if path.stat().st_size <= _MOST_NBYTES:
             return path.read_text(errors="replace")
+    return ""
+
+
+class PastRuns:
+    """Of a script, with the same files and arguments."""
+
+    def __init__(self, note: Path) -> None:
+        self._note = note
+        """It is there once the script has been run, and has text once a rank has compiled."""
+        self._compiled = False
+
+    def never_compiled(self) -> bool:
+        """False if there were none. This run is noted."""
+        with contextlib.suppress(OSError):  # a full disk, say: the next run guesses again
+            if self._note.exists():
+                return self._note.stat().st_size == 0
+            self._note.parent.mkdir(parents=True, exist_ok=True)
+            self._note.touch()
+        return False
+
+    def note_compilation(self, install_callbacks: Any) -> Any:
+        """The method that torch calls when it begins to compile."""
+
+        @functools.wraps(install_callbacks)
+        @contextlib.contextmanager
+        def compiling(self_: Any, *arguments: Any, **options: Any) -> Generator[None]:
+            if not self._compiled:
+                self._compiled = True
+                with contextlib.suppress(OSError):
+                    self._note.write_text("compiled\n")
+            with install_callbacks(self_, *arguments, **options):
+                yield
+
+        return compiling
+
+
+def past_runs(torch_version: str, files: Iterable[str], arguments: Sequence[str]) -> PastRuns | None:
+    """In the forker, before torch is imported. None without a compile cache."""
+    folder = os.environ.get(graph_cache.FOLDER)
+    if not folder:
+        return None
+    settings = [argument for argument in arguments if argument.endswith(_SETTINGS)]
+    words = [torch_version, *arguments, *(f"{file} {_state(file)}" for file in sorted({*files, *settings}))]
+    name = hashlib.sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:20]
+    past = PastRuns(Path(folder, "runs", name))
+    changes.when_imported("runs that compile", lambda names: names.change("install_callbacks", past.note_compilation))
+    return past
+
+
+def _state(file: str) -> str:
+    """Differs if the file does."""
+    with contextlib.suppress(OSError):
+        found = os.stat(file)
+        return f"{os.path.realpath(file)} {found.st_size} {found.st_mtime_ns}"
     return ""

@@ -91,6 +91,13 @@ PURPOSES = (
         wrong="the first calls of autotuned Triton kernels take too long",
     ),
     Purpose(
+        "runs that compile",
+        "noting which scripts compile",
+        "the compiler is imported for scripts that mention it and do not compile",
+        ("emu/compiler/likely.py",),
+        (_CALLBACK,),
+    ),
+    Purpose(
         "graph locks",
         "giving up the locks of graphs when a compilation ends",
         "each rank compiles its own graphs",
@@ -396,7 +403,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     # The number of the GPU is put into entries wherever they come from.
     f"{_CACHE}.FxGraphCache.iterate_over_candidates": ("entries of earlier runs", "shared graphs"),
     # Locks are given up while the compilation still takes no virtual time.
-    _CALLBACK.full: ("graph locks", "compilation"),
+    _CALLBACK.full: ("graph locks", "runs that compile", "compilation"),
     # What a graph returns is put into its entry before the entry is stored and its lock is given up.
     _SAVE.full: ("shared backward graphs", "split graphs"),
     # The order of batches is chosen when the iterator is otherwise complete.

@@ -133,7 +133,10 @@ def prepare(job: Job) -> Prepared:
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
     hook = _load_hook(job)
-    compiles = likely.compiles(script_imports.read(job)[1], job.arguments)
+    files = script_imports.read(job)[1]
+    compiles = likely.compiles(files, job.arguments)
+    past = likely.past_runs(version, files, job.arguments) if compiles else None
+    compiles = compiles and not (past is not None and past.never_compiled())
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if compiles else ()))
     _preload(job.preload)
     if job.auto_preload:

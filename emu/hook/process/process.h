@@ -1,6 +1,6 @@
 /*
  * process/: the process that the library is loaded in. Its life and its place in the run (process), its end before the
- * script's (stop) or by C's exit (exit).
+ * script's (stop) or by C's exit (exit), and memory that its Python keeps (data_stack).
  * Comes in: phantora_load, phantora_start and phantora_finish, called by emu's Python side. Goes out: the records
  * HELLO, BYE, MEMORY, USAGE and STEPS_DONE.
  */

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from emu.compiler import graph_cache, likely
 from emu.compiler.likely import compiles
 
 
@@ -48,3 +51,41 @@ def test_arguments_and_the_settings_that_they_name(tmp_path: Path) -> None:
     assert compiles([], ("--compile.enable",))
     settings.write_text("[training]\nsteps = 3\n[compile]\nenable = true\n")
     assert compiles([], ("--job.config_file", str(settings)))
+
+
+def test_a_script_that_has_run_without_compiling_is_not_guessed_to_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, settings = tmp_path / "train.py", tmp_path / "large.toml"
+    script.write_text("model = torch.compile(model) if args.compile else model\n")
+    settings.write_text("compile = false\n")
+
+    def never_compiled(*arguments: str) -> bool:
+        past = likely.past_runs("2.15", [str(script)], arguments)
+        assert past is not None
+        return past.never_compiled()
+
+    monkeypatch.setenv(graph_cache.FOLDER, str(tmp_path / "cache"))
+    assert [never_compiled("--fast"), never_compiled("--fast")] == [False, True]
+    assert never_compiled("--slow") is False, "other arguments"
+    assert [never_compiled(str(settings)), never_compiled(str(settings))] == [False, True]
+    settings.write_text("compile = true\n")
+    assert never_compiled(str(settings)) is False, "other settings"
+    script.write_text("model = torch.compile(model)\n")
+    assert never_compiled("--fast") is False, "another script"
+    monkeypatch.delenv(graph_cache.FOLDER)
+    assert likely.past_runs("2.15", [str(script)], ()) is None
+
+
+def test_a_rank_that_compiles_notes_it(tmp_path: Path) -> None:
+    past, entered = likely.PastRuns(tmp_path / "note"), []
+
+    @contextlib.contextmanager
+    def install_callbacks(handler: str, trigger: str) -> Generator[None]:
+        entered.append((handler, trigger))
+        yield
+
+    assert past.never_compiled() is False
+    with past.note_compilation(install_callbacks)("handler", "DYNAMO"):
+        assert entered == [("handler", "DYNAMO")]
+    assert likely.PastRuns(tmp_path / "note").never_compiled() is False

@@ -1,7 +1,7 @@
 /*
  * Python keeps the frames of functions in blocks of 16 KiB. A block that becomes empty goes back to the kernel, and the
- * next call that does not fit asks for another: functions that are called at such an edge, as deep recursions do all the
- * time, take two system calls and a page fault each. Here a process keeps a few empty blocks.
+ * next call that does not fit asks for another: functions that are called at such an edge, as deep recursions do all
+ * the time, take two system calls and a page fault each. Here a process keeps a few empty blocks.
  */
 #define _GNU_SOURCE
 #include "core/base.h"
