@@ -63,6 +63,8 @@ class Achieved:
     """Share of the memory's bandwidth that a large streaming kernel gets."""
     l2_gb_per_s: float
     """Bandwidth of data that fits the L2 cache."""
+    l2_reach: float
+    """Traffic of a kernel that writes as it reads finds nothing in the L2 cache where it is so many times its size."""
     tensor_fraction: float
     """Share of the tensor cores' peak that a large GEMM's main loop sustains: at the full clock if the GPU's power is
     described, else at the clock that power allows.
@@ -81,6 +83,8 @@ class Achieved:
     """How many times as far off the models are as on an H200."""
 
 
+L2_REACH = 1.2
+"""Traffic of so many times the L2 cache's size finds nothing there; `l2_reach` of a file that does not say it."""
 NOT_MEASURED = 2.5
 """The uncertainty of a GPU on which no kernel has been measured: that of the worst one that was."""
 
@@ -271,6 +275,7 @@ def _gpu(top: Fields) -> Gpu:
         achieved=Achieved(
             memory_fraction=achieved.number("memory_fraction", most=1.0),
             l2_gb_per_s=achieved.number("l2_gb_per_s"),
+            l2_reach=achieved.number("l2_reach", L2_REACH),
             tensor_fraction=achieved.number("tensor_fraction", most=1.0),
             vector_fraction=achieved.number("vector_fraction", most=1.0),
             sm_gb_per_s=achieved.number("sm_gb_per_s"),

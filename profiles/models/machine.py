@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from profiles.descriptions.gpu import Gpu
+from profiles.descriptions.gpu import L2_REACH, Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.signature import Kernel
 
 LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each: every NVIDIA SM since Volta
-L2_REACH = 1.2  # traffic of so many times the L2 cache's size finds nothing there
 COLD = 0.05  # share of the traffic that is never there: weights, which no kernel touched lately
+BLOCK_CYCLES = 1.19  # of the SMs' full clock, between two blocks that the GPU hands out: Hopper, whatever the kernel
 LEFT_BESIDE_NCCL = 0.0  # of the L2 cache's contents, beside a collective of megabytes
 OVERLAP = 4.0  # exponent that joins two resources used at once: 1 would add their times, infinity take the longer
 
@@ -50,18 +50,30 @@ class Machine:
         whole = self.gpu.memory.bandwidth_gb_per_s * self.gpu.achieved.memory_fraction
         return latency_ns * whole / self.memory_gb_per_s
 
-    def memory_ns(self, nbytes: float, *, blocks: int | None = None, cold: float = COLD) -> float:
+    def streamed_ns(self, nbytes: float, *, blocks: int | None = None) -> float:
+        """`memory_ns` of a kernel that writes as it reads: what it writes goes to the cache, which leaves the memory to
+        the reads, so more of the bytes find the cache than of a kernel that mostly reads.
+        """
+        return self.memory_ns(nbytes, blocks=blocks, reach=self.gpu.achieved.l2_reach)
+
+    def memory_ns(
+        self, nbytes: float, *, blocks: int | None = None, cold: float = COLD, reach: float = L2_REACH
+    ) -> float:
         """Time to read and write `nbytes` in all, by `blocks` thread blocks (None: enough to fill the GPU).
 
         The chance that data is still in the L2 cache, where the kernel before left it, falls linearly with the
-        traffic and is gone at L2_REACH times the cache's size; a share `cold` of it never is there. Few blocks cannot
+        traffic and is gone at `reach` times the cache's size; a share `cold` of it never is there. Few blocks cannot
         draw the whole bandwidth: an SM has a limit of its own.
         """
-        cold = 1.0 - self.left_in_l2 * (1.0 - min(cold + nbytes / (L2_REACH * self.gpu.memory.l2_nbytes), 1.0))
+        cold = 1.0 - self.left_in_l2 * (1.0 - min(cold + nbytes / (reach * self.gpu.memory.l2_nbytes), 1.0))
         ns = nbytes * (cold / self.memory_gb_per_s + (1 - cold) / max(self.l2_gb_per_s, self.memory_gb_per_s))
         if blocks is not None:
             ns = max(ns, nbytes / (max(1, min(blocks, self.sms)) * self.gpu.achieved.sm_gb_per_s))
         return ns
+
+    def dealt_out_ns(self, blocks: int) -> float:
+        """Blocks are handed out one after another, to all SMs."""
+        return blocks * BLOCK_CYCLES / (self.gpu.sm_clock_khz * 1e-6)
 
     def issue_ns(self, instructions: float) -> float:
         """Time to issue so many per-thread instructions, spread over the SMs."""

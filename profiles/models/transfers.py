@@ -27,7 +27,7 @@ def copy(gpu: Gpu, what: Copy) -> Estimate:
         nbytes = 2.0 * what.nbytes
         return both(
             gpu,
-            lambda machine: DEVICE_COPY_START_NS + machine.memory_ns(nbytes) / DEVICE_COPY_RATE,
+            lambda machine: DEVICE_COPY_START_NS + machine.streamed_ns(nbytes) / DEVICE_COPY_RATE,
             model="copy on the device",
             nbytes=nbytes,
         )

@@ -45,7 +45,8 @@ def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
     family, model = rule
     if isinstance(what, Strided):
         family = TURNED
-    found = both(gpu, lambda machine: model(machine, what, name), model=family)
+    blocks = prod(what.grid)
+    found = both(gpu, lambda machine: max(model(machine, what, name), machine.dealt_out_ns(blocks)), model=family)
     return replace(found, is_chain=family in CHAINS)
 
 

@@ -17,17 +17,20 @@ from profiles.models.kernels.sizes import largest
 from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, Strided, elements
 
-CAST, STRIDED_CAST, PLAIN = 23.0, 51.5, 5.0
-STRIDED, PER_DIM = 22.0, 4.0  # an address by division and remainder, and its part for each dimension
+CAST, PLAIN = 23.0, 5.0
+# Division and remainder of a dimension, once for all operands; and an operand's address. With casts at run time:
+PER_DIM, STRIDED = 11.4, 22.4
+PER_DIM_CAST, STRIDED_CAST = 25.5, 29.3
+MOST_DIMS = 4  # of shapes alone, which do not tell what has become one dimension
 GROUPED_NORM = 13.0  # the affine part of a group norm, whose addresses are simple
 CAST_ONCE = 27.0  # per element, however many operands
 CAST_START_NS = 1_600.0  # of one wave of blocks, which the others hide in part
 CAST_ADD_UP = 1.65  # exponent that joins the times
-HALF_FILL = 14.4  # a fill of 16-bit items, per element
 # Arithmetic of the costly functions, instructions per element.
 ARITHMETIC = (
     ("GeluBackward", 49.0), ("Gelu", 33.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 25.0),
     ("tanh|mish|softplus|elu|lerp", 20.0),
+    (r"pow_tensor_scalar.*\)#[12]\}$", 4.0),  # squares and cubes
     ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div|Div", 12.0),
 )  # fmt: skip
 PLAIN_ARITHMETIC = 4.0
@@ -73,23 +76,41 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
         _input_nbytes(what, functor, at, count, cast, strided) for at in range(inputs)
     )
     arithmetic = next((cost for pattern, cost in ARITHMETIC if re.search(pattern, text)), PLAIN_ARITHMETIC)
-    if strided:
-        dims = max((len(shape) for shape in what.sizes), default=2)
-        per_operand = GROUPED_NORM if "GroupNorm" in text else STRIDED_CAST if cast else STRIDED + PER_DIM * dims
+    if "GroupNorm" in text:
+        per_operand = GROUPED_NORM
+    elif strided:
+        per_operand = STRIDED_CAST if cast else STRIDED
+        arithmetic += (PER_DIM_CAST if cast else PER_DIM) * _dims(what)
     else:
         per_operand = CAST if cast else PLAIN
         arithmetic += CAST_ONCE if cast else 0.0
-    memory = machine.memory_ns(nbytes)
+    memory = machine.streamed_ns(nbytes)
     # Pure writes need no turnaround of the memory bus: a fill reaches 98 % of an H200's peak where a copy reaches 91 %.
     if operands == 1:
         memory *= 0.93
-        arithmetic = HALF_FILL if functor.output == 2.0 else arithmetic
     work = machine.issue_ns(count * (per_operand * operands + arithmetic))
-    dense = overlapped(memory, work, CAST_START_NS, exponent=CAST_ADD_UP) if cast else overlapped(memory, work)
+    starts = cast and not strided
+    dense = overlapped(memory, work, CAST_START_NS, exponent=CAST_ADD_UP) if starts else overlapped(memory, work)
     if isinstance(what, Strided):
         items = (functor.output, *functor.inputs)
         return strides.ns(machine, what, items, what.block[0] * _per_thread(name), dense)
     return dense
+
+
+def _dims(what: Kernel) -> int:
+    """Dimensions that the kernel walks over. Shapes show those along which the same operands are repeated; an op of one
+    shape repeats another operand, what its gradient is of; operands of equal shape are permuted or slices.
+    """
+    if isinstance(what, Strided):
+        return len(what.extent)
+    shapes = [shape for shape in what.sizes if shape]
+    longest = max(map(len, shapes), default=0)
+    sizes = list(zip(*((1,) * (longest - len(shape)) + shape for shape in shapes), strict=True))
+    repeated = [tuple(size == 1 for size in at) for at in sizes if max(at) > 1]
+    runs = sum(one != before for before, one in zip([None, *repeated], repeated, strict=False))
+    if runs > 1:
+        return runs
+    return 2 if len(shapes) == 1 else min(len(repeated), MOST_DIMS)
 
 
 def functor_of(text: str) -> Functor:
@@ -109,7 +130,7 @@ def functor_of(text: str) -> Functor:
     if lambdas := re.findall(r"\{lambda\(([^(){}]*)\)#\d+\}", text):
         sizes = tuple(item_nbytes(one) for one in lambdas[-1].split(",") if one.strip())
         narrow = re.search(r"b?float16_copy_kernel|float8_copy_kernel", text)
-        output = 1.0 if re.search(PREDICATES, text) else 2.0 if narrow else sizes[0] if sizes else 4.0
+        output = 1.0 if re.search(PREDICATES, text) else 2.0 if narrow else max(sizes[:2]) if sizes else 4.0
         return Functor(sizes, output)
     size = item_nbytes(arguments[0] if arguments else text)
     return Functor((size,) if "OnSelf" in head else (size, size), size)

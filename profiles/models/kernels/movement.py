@@ -39,7 +39,6 @@ GATHER_START_NS = 800.0
 ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
 CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
 CAT_ALIGNED, CAT_UNALIGNED = 60.0, 110.0  # where vectors are read and items written
-BLOCK_NS = 0.6  # small blocks are dealt out one after another, to all SMs
 # Instructions for an item of a row that is written elsewhere as a whole: a fill, one that compares and swaps, others.
 ROWS_FILLED, ROWS_COMPARED, ROWS_SCATTERED = 73.0, 178.0, 110.0
 SCATTERED_START_NS = 4_500.0
@@ -85,11 +84,7 @@ def _vector_gather(machine: Machine, what: Kernel, name: KernelName) -> float:
     table = elements(shapes[0]) * 4.0 if shapes else 0.0
     few = 0 < 4 * table < written and table <= machine.gpu.memory.l2_nbytes
     memory = machine.memory_ns(written * (1.0 if few else 2.0)) / 0.9
-    return GATHER_START_NS + max(memory, _dealt_out_ns(machine, what))
-
-
-def _dealt_out_ns(machine: Machine, what: Kernel) -> float:
-    return prod(what.grid) * BLOCK_NS * machine.gpu.sm_count / machine.sms
+    return GATHER_START_NS + max(memory, machine.dealt_out_ns(prod(what.grid)))
 
 
 def _indexed(instructions: float) -> Model:
@@ -159,7 +154,7 @@ def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> flo
     waits = max(blocks / at_once, 1.0 if parts_ns else 0.0) * (
         SEGMENT_NS + SEGMENT_THREAD_NS * threads + SEGMENT_ROW_NS * (added - 1) + parts_ns
     )
-    return max(waits, SEGMENT_NS, _dealt_out_ns(machine, what))
+    return max(waits, SEGMENT_NS)
 
 
 def _parts(what: Kernel, segments: int) -> float:
@@ -201,7 +196,7 @@ def _bags(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
-    return max(machine.memory_ns(16.0 * covered(what, 1)), _dealt_out_ns(machine, what))
+    return max(machine.memory_ns(16.0 * covered(what, 1)), machine.dealt_out_ns(prod(what.grid)))
 
 
 def _gated(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -217,14 +212,14 @@ def _short(start_ns: float) -> Model:
 def _dropout(machine: Machine, what: Kernel, name: KernelName) -> float:
     count = largest(what) or covered(what, 4)
     return 300.0 + overlapped(
-        machine.memory_ns(count * (2 * item_of(name) + 1)), machine.issue_ns(PHILOX_INSTRUCTIONS * count)
+        machine.streamed_ns(count * (2 * item_of(name) + 1)), machine.issue_ns(PHILOX_INSTRUCTIONS * count)
     )
 
 
 def _random(machine: Machine, what: Kernel, name: KernelName) -> float:
     count = largest(what) or covered(what, 4)
     return 300.0 + overlapped(
-        machine.memory_ns(count * item_of(name)), machine.issue_ns(1.25 * PHILOX_INSTRUCTIONS * count)
+        machine.streamed_ns(count * item_of(name)), machine.issue_ns(1.25 * PHILOX_INSTRUCTIONS * count)
     )
 
 

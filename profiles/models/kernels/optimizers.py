@@ -37,7 +37,7 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     work = machine.issue_ns(count * _instructions(name))
     rounds = longest / (max(prod(what.block), 1) * 4) if reads else 0.0
     waits = rounds * machine.loaded_ns(ROUND_NS) * (1 + UNHIDDEN * (reads + writes - 1))
-    traffic = machine.memory_ns(count * item * (reads + writes), blocks=blocks)
+    traffic = machine.streamed_ns(count * item * (reads + writes), blocks=blocks)
     return overlapped(traffic, work, waits, exponent=ADD_UP)
 
 

@@ -46,7 +46,7 @@ POOLED, POOLED_LAST, POOLED_ROWS = 430.0, 500.0, 2
 UNPOOLED, UNPOOLED_DENSE, UNPOOLED_LAST, UNPOOLED_LAST_DENSE = 330.0, 500.0, 235.0, 740.0
 # Group norm: a block reduces what its threads have; a thread's round of loads, of tensors in the L2 cache and others.
 MOMENTS_BLOCK_NS, MOMENTS_CACHED_NS, MOMENTS_ROUND_NS = 2_600.0, 240.0, 420.0
-PAIRS_BLOCK_NS, DEALT_NS = 1_000.0, 0.6  # of a block; at least, over all SMs
+PAIRS_BLOCK_NS = 1_000.0  # of a block
 IMAGE_NS, SUMMED_IMAGES = 280.0, 128  # of gradients of few images, whose channels' threads go through them
 BETWEEN_BLOCKS_NS = 3_000.0  # partial sums to memory, a semaphore, the last block's sum
 
@@ -182,7 +182,7 @@ def _group_norm(instructions: float, inputs: int, block_ns: float) -> Model:
         waves = max(blocks / (machine.sms * resident), 1.0)
         round_ns = MOMENTS_CACHED_NS if nbytes <= machine.gpu.memory.l2_nbytes / 2 else MOMENTS_ROUND_NS
         waits = ceil(count / blocks / threads) * waves * round_ns
-        dealt = max(waves * block_ns, blocks * DEALT_NS * machine.gpu.sm_count / machine.sms)
+        dealt = max(waves * block_ns, machine.dealt_out_ns(blocks))
         return dealt + overlapped(machine.memory_ns(nbytes), machine.issue_ns(instructions * count), waits)
 
     return model
