@@ -77,6 +77,9 @@ def _operands(name: KernelName, op: dict[str, Any]) -> tuple[list[int], list[Str
         output, tensors = tensors[-1], tensors[:-1]
     else:
         output = None
+    if "batch_norm" in op["name"] and tensors:
+        tensors = [_of_channels(one, tensors[0][0]) for one in tensors]
+        output = tensors[1 if op["name"].endswith("backward") else 0]  # laid out as the images, not as the gradient
     if len(tensors) != inputs or not tensors:
         return None
     shape = _broadcast([one for one, _ in (*tensors, *([output] if output else []))])
@@ -90,6 +93,14 @@ def _operands(name: KernelName, op: dict[str, Any]) -> tuple[list[int], list[Str
             written[at] = step
             step *= shape[at]
     return _joined([shape[at] for at in order], [[operand[at] for at in order] for operand in (written, *walked)])
+
+
+def _of_channels(tensor: tuple[list[int], Strides], images: list[int]) -> tuple[list[int], Strides]:
+    """An item for each channel, which the op spreads over the pixels of `images`."""
+    shape, strides = tensor
+    if len(shape) > 1 or len(images) < 2 or shape != images[1:2]:
+        return tensor
+    return [shape[0], *[1] * (len(images) - 2)], [strides[0], *[0] * (len(images) - 2)]
 
 
 def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:

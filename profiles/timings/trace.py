@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from formats.files import MOST_TRACE_NBYTES, read_bytes
-from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, format_signature
+from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Shape, Signature, format_signature
+from profiles.timings.calls import DTYPES, NORMS, attention, batch_norm, recurrent
 from profiles.timings.layouts import channels_last, with_layout
 
 Event = dict[str, Any]
@@ -25,7 +26,6 @@ DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
 MATRIX_OPS = ("aten::mm", "aten::addmm", "aten::bmm")
 ADDING_OPS = ("aten::addmm",)
 RECURRENT_OPS = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
-RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # of cudnnRNNMode_t
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward")
 TENSOR_CORES_F32 = "tf32|^nvjet_|s1688gemm"
 """In the name of a product of 32-bit numbers that tensor cores compute."""
@@ -35,7 +35,6 @@ VECTORS_F32 = "ffma|winograd|fft2d|simt_sgemm|f32f32_f32f32_f32"
 """In the name of a convolution of 32-bit numbers without tensor cores."""
 TF32_ARGUMENTS = {"aten::cudnn_convolution": 8, "aten::cudnn_convolution_transpose": 9}
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
-DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double": "f64", "long int": "i64", "int": "i32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +163,8 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
         return None if "at::" in kernel else (number, _recurrent_direction(name, kernel))
     if name in CONVOLUTIONS:
         return number, _conv_direction(op, kernel)
+    if name in NORMS:
+        return None if "at::" in kernel else (number, name)
     return None
 
 
@@ -250,9 +251,11 @@ def signature_of(event: Event, op: Event | None) -> Signature:
     if op is not None and name in CONVOLUTIONS and "at::" not in kernel:
         return _conv(op, kernel, sizes)
     if name in ATTENTION_OPS and "at::" not in kernel:
-        return _sdpa(args, name, sizes)
+        return attention(args, name, sizes)
     if name in RECURRENT_OPS and "at::" not in kernel:
-        return _rnn(args, name, _recurrent_direction(name, kernel), sizes)
+        return recurrent(args, name, _recurrent_direction(name, kernel), sizes)
+    if name in NORMS and "at::" not in kernel:
+        return batch_norm(args, name, sizes)
     x, y, z = event["args"]["grid"]
     threads = event["args"]["block"]
     block = threads[0], threads[1], threads[2]
@@ -289,31 +292,6 @@ def _gemm(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
 
 def _turned(dims: list[int], strides: list[int]) -> str:
     return "t" if strides and strides[-1] != 1 and strides[-2] == 1 else "n"
-
-
-def _sdpa(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Sdpa:
-    forward = name.endswith("forward")
-    dims, concrete = args["Input Dims"], args["Concrete Inputs"]
-    q, k, v = map(tuple, dims[:3] if forward else dims[1:4])
-    dropout, causal = (concrete[9], concrete[10]) if forward else (concrete[13], concrete[14])
-    return Sdpa(
-        direction="fwd" if forward else "bwd", q=q, k=k, v=v, dtype=DTYPES[args["Input type"][0]],
-        causal=causal == "True", dropout=float(dropout or 0) > 0, op=name, sizes=sizes,
-    )  # fmt: skip
-
-
-def _rnn(args: dict[str, Any], name: str, direction: str, sizes: tuple[Shape, ...]) -> Rnn:
-    mode, hidden, projection, layers, batch_first = args["Concrete Inputs"][10 if direction != "fwd" else 6 :][:5]
-    bidirectional = args["Concrete Inputs"][17 if direction != "fwd" else 13]
-    steps, batch, width = args["Input Dims"][0]
-    if batch_first == "True":
-        steps, batch = batch, steps
-    dtype = DTYPES[args["Input type"][0]]
-    return Rnn(
-        direction=direction, mode=RECURRENT_MODES[int(mode)], algorithm="standard", steps=steps, batch=batch,
-        input=width, hidden=int(hidden), projection=int(projection) or int(hidden), layers=int(layers),
-        bidirectional=bidirectional == "True", dtype="tf32" if dtype == "f32" else dtype, op=name, sizes=sizes,
-    )  # fmt: skip
 
 
 def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:

@@ -19,11 +19,12 @@ from profiles.signature import Kernel, Shape, elements
 CHUNK = 65536
 MOST_BLOCKS = 320  # of a launch
 MOST_TENSORS = (110, 64, 48, 36, 30)  # of a launch, by the number of lists
-UPDATE_INSTRUCTIONS = 120.0  # of an optimizer, per element: square roots and divisions, some in double
-INSTRUCTIONS = 8.0
-ROUND_NS = 420.0  # a load's way to memory and back
-UNHIDDEN = 0.1  # further loads of a round overlap all but this share
-ADD_UP = 1.65  # exponent that joins the times: lower than of kernels with more loads in flight
+UPDATE_INSTRUCTIONS = 101.0  # of an optimizer, per element: square roots and divisions, some in double
+INSTRUCTIONS = 9.3
+START_NS, UPDATE_START_NS = 700.0, 2_000.0  # of a block: its tensor's place; powers of an optimizer's step in double
+ROUND_NS = 380.0  # a load's way to memory and back
+UNHIDDEN = 0.11  # further loads of a round overlap all but this share
+ADD_UP = 1.58  # exponent that joins the times: lower than of kernels with more loads in flight
 
 
 def applies(name: KernelName) -> bool:
@@ -37,6 +38,7 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     work = machine.issue_ns(count * _instructions(name))
     rounds = longest / (max(prod(what.block), 1) * 4) if reads else 0.0
     waits = rounds * machine.loaded_ns(ROUND_NS) * (1 + UNHIDDEN * (reads + writes - 1))
+    waits += UPDATE_START_NS if _is_update(name) else START_NS
     traffic = machine.streamed_ns(count * item * (reads + writes), blocks=blocks)
     return overlapped(traffic, work, waits, exponent=ADD_UP)
 
@@ -92,8 +94,11 @@ def _launches(counts: tuple[int, ...], most_tensors: int) -> tuple[tuple[int, fl
 
 
 def _instructions(name: KernelName) -> float:
-    functor = name.arguments[1] if len(name.arguments) > 1 else ""
-    return UPDATE_INSTRUCTIONS if "Adam" in functor else INSTRUCTIONS
+    return UPDATE_INSTRUCTIONS if _is_update(name) else INSTRUCTIONS
+
+
+def _is_update(name: KernelName) -> bool:
+    return len(name.arguments) > 1 and "Adam" in name.arguments[1]
 
 
 def _traffic(name: KernelName) -> tuple[int, int, float]:

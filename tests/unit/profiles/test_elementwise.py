@@ -77,3 +77,20 @@ def test_casts_at_run_time_cost_each_operand() -> None:
     functor, impl = "BinaryFunctor<float, float, float, MulFunctor<float> >", "gpu_kernel_impl"
     assert strided(functor, 24576, "[[64, 256, 768], [64, 1, 768]]", impl) == pytest.approx(57.9, rel=0.18)
     assert strided(functor, 16384, "[[1, 4096, 32, 64], [1, 4096, 1, 64]]", impl) == pytest.approx(44.6, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("functor", "lists", "blocks", "measured_us"),
+    [("FusedAdamMathFunctor<float, 4", 4, 36, 3.66), ("FusedSgdMathFunctor<float, 3", 3, 48, 2.4)],
+)
+def test_a_launch_of_small_tensors_waits_for_its_first_items(
+    functor: str, lists: int, blocks: int, measured_us: float
+) -> None:
+    """Before, as long as a kernel that does nothing."""
+    name = (
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
+        f"FusedOptimizerTensorListMetadata<{lists}>, at::native::(anonymous namespace)::{functor}> >(int)"
+    )
+    sizes = str([[256]] * blocks * lists)
+    found = us(f"kernel;{name};{blocks},1,1;512,1,1;0;aten::_fused_;{sizes}")
+    assert found == pytest.approx(measured_us, rel=0.25)

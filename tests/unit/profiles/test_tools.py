@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import profiles
-from profiles.signature import Conv, Gemm
+from profiles.signature import Conv, Gemm, format_signature
 from profiles.timings.trace import call_of, load, signature_of, steps_in, works
 from profiles.tools.host_error import host_ns, table
 from profiles.tools.trace_compare import Family, families
@@ -259,3 +259,17 @@ def test_a_product_s_layout_comes_from_the_strides(
     what = signature_of({"name": "nvjet_x", "cat": "kernel", "args": {}}, {"name": "aten::mm", "args": arguments})
     assert isinstance(what, Gemm)
     assert ((what.transa, what.transb), (what.m, what.n, what.k)) == (transposed, (32, 8, 64))
+
+
+@pytest.mark.parametrize(
+    ("strides", "mode", "layout"), [(FIRST, "spatial", "nchw"), (LAST, "spatial_persistent", "nhwc")]
+)
+def test_batch_norm_of_cudnn_in_a_trace(strides: list[int], mode: str, layout: str) -> None:
+    """As the hook's signature has it; before, kernels that no model knew."""
+    dims = [[8, 64, 64, 64], [8, 64, 64, 64], [64], [64], [64], [64], [64], [], [0]]
+    name, kernel = "aten::cudnn_batch_norm_backward", "void cudnn::batchnorm_bwtr_nhwc_semiPersist<__half, float>(int)"
+    op = convolution(name, dims, [], [strides, strides, [1], [1], [1], [1], [1], [], [1]])
+    op["args"]["Input type"] = ["c10::Half"]
+    assert call_of(op, kernel) == call_of(op, "Memset (Device)") == (1, name)
+    event = {"name": kernel, "cat": "kernel", "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": 1}}
+    assert format_signature(signature_of(event, op)) == (f"norm;bwd;{mode};8x64x64x64;f16;{layout};{name};{dims}")
