@@ -103,7 +103,14 @@ def test_packed_attention(shared_run: Run) -> None:
             ("sequences", 3, 992, 992, 9, 9, 22, 5, 224 * 1024),
             ("sequences", 4, 1024, 1024, 8, 8, 16, 2, 262144),
         ]
-    assert models(done, "sequences;") == {"attention", "attention, flash"}
+    for kernel in ("fmha_cutlassF", "fmha_cutlassB"):  # no name has a causal mask
+        assert sequences(done, kernel) == [
+            ("kernel",),
+            ("sequences", 2, 512, 1024, 4, 8, 6, 2, 2 * 256 * 257 // 2),
+            ("sequences", 2, 512, 1024, 4, 8, 14, 4, 2 * (256 * 257 // 2 + 256 * 256)),
+            ("sequences", 2, 1024, 1024, 8, 8, 20, 4, 512 * 513),
+        ]
+    assert models(done, "sequences;") == {"attention", "attention, flash", "attention, efficient"}
 
 
 def test_flash_attn(run: Run) -> None:

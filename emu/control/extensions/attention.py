@@ -1,8 +1,10 @@
-"""Tells the hook which pairs of a query and a key FlashAttention's kernels compute, which decides their time.
+"""Tells the hook which pairs of a query and a key the kernels of FlashAttention, and PyTorch's memory-efficient ones,
+compute, which decides their time.
 
 Packed batches (`cu_seqlens`) have sequences of their own lengths, one behind the other; with a window a query sees the
-keys near it. Where the ends of the sequences are not known they count as equally long. Lengths differ from batch to
-batch: what they have together is rounded, so that there are few different signatures.
+keys near it. The names of memory-efficient kernels do not say whether a mask is causal. Where the ends of the sequences
+are not known they count as equally long. Lengths differ from batch to batch: what they have together is rounded, so
+that there are few different signatures.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from .operations import register
 if TYPE_CHECKING:
     from torch import Tensor
 
-OPERATIONS = frozenset(("aten::_flash_attention_forward", "aten::_flash_attention_backward"))
+OPERATIONS = frozenset(
+    f"aten::_{kind}_attention_{way}" for kind in ("flash", "efficient") for way in ("forward", "backward")
+)
 OF_FLASH_ATTN = tuple(
     f"flash_attn::_flash_attn_{kind}" for kind in ("forward", "varlen_forward", "backward", "varlen_backward")
 )
@@ -33,11 +37,13 @@ _NAMES = {
     "k": ("k", "key"),
     "ends_q": ("cu_seqlens_q", "cum_seq_q"),
     "ends_k": ("cu_seqlens_k", "cum_seq_k"),
-    "causal": ("causal", "is_causal"),
+    "causal": ("causal", "is_causal", "custom_mask_type"),
     "left": ("window_size_left",),
     "right": ("window_size_right",),
 }
 """What flash-attn and PyTorch call the arguments."""
+FROM_FIRST_KEY = 1
+"""A `custom_mask_type`: the first query sees the first key. Others that are not 0: the last query sees the last key."""
 _LIBRARIES: list[Any] = []
 """Functions stay registered as long as these live."""
 
@@ -52,12 +58,13 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
         if argument.name in names
     }
     hook = control.hook
+    in_name = all(argument.name != "custom_mask_type" for argument in arguments)
 
     def attend(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         given = {
             ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
         }
-        found = _sequences(control, **given)
+        found = _sequences(control, in_name, **given)
         if found is None:
             return call(keyset, *args, **kwargs)
         hook.sequences(found)
@@ -71,26 +78,31 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
 
 def _sequences(
     control: ControlTensors,
+    in_name: bool,
     q: Tensor,
     k: Tensor,
-    causal: bool,
-    left: int | None,
-    right: int | None,
+    causal: int,
+    left: int | None = None,
+    right: int | None = None,
     ends_q: Tensor | None = None,
     ends_k: Tensor | None = None,
 ) -> tuple[int, ...] | None:
-    """The fields of a `sequences` signature; None if sizes and the kernel's name tell all."""
+    """The fields of a `sequences` signature; None if sizes and the kernel's name tell all. `in_name`: the kernel's name
+    has whether the mask is causal, else `causal` is a `custom_mask_type`.
+    """
     before = None if left is None or left < 0 else left
     after = 0 if causal else None if right is None or right < 0 else right
     if ends_q is None or ends_k is None:
-        if before is None and after in (None, 0):
+        if before is None and (after is None or (in_name and after == 0)):
             return None
         batch, queries, keys = q.size(0), q.size(1), k.size(1)
+        if not in_name and causal == FROM_FIRST_KEY:
+            after = queries - keys
         return together(((queries, keys),), before, after, batch)
     queries_of, keys_of = _lengths(control, ends_q), _lengths(control, ends_k)
     if queries_of is None or keys_of is None:
         n = max(ends_q.numel() - 1, 1)
-        return together(((-(-q.size(0) // n), -(-k.size(0) // n)),), before, after, n)
+        return together(((-(-q.size(-3) // n), -(-k.size(-3) // n)),), before, after, n)
     return tuple(map(rounded, together(tuple(zip(queries_of, keys_of, strict=False)), before, after)))
 
 

@@ -59,6 +59,7 @@ FIGURES = {
     ("efficient", "bwd"): Figures(0.73, 0.0128, 2000.0, 0.5, 0.84, 0.165, 2.0),
 }
 FULL_PRECISION = {"fwd": 3.6, "bwd": 2.9}  # f32 operands
+WIDE_FULL_PRECISION = 1.22  # backward by the efficient kernels: depths of more than 64 in f32 take smaller tiles
 COMBINE, MOST_PARTS = "flash_fwd_splitkv_combine_kernel", 7  # the keys are divided into 2**7 parts at most
 HALF = 0.45  # of the streaming bandwidth: the kernel that sums dO x O before the backward pass
 CONVERT = 0.8  # the one that converts dQ after it
@@ -128,7 +129,7 @@ def peak_of(dtype: str) -> str:
 
 def named(what: Kernel, name: KernelName) -> Problem | None:
     """PyTorch's own kernels: q, k, v lead the op's sizes, a causal mask is in FlashAttention's template. The
-    memory-efficient kernels do not say whether the mask is causal; it is taken not to be.
+    memory-efficient kernels do not say whether the mask is causal; it is taken not to be, unless pairs are counted.
     """
     if name.base == COMBINE:
         return None
@@ -210,7 +211,8 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     figures = FIGURES[what.backend, what.direction]
     mhz = machine.gpu.sm_clock_khz * 1e-6
     depth = (what.depth + what.value_depth) / 2
-    multiple = 64 if what.backend == "cudnn" else 32
+    # The efficient kernels have tiles of 64 and 128 for it.
+    multiple = 64 if what.backend == "cudnn" or (what.backend == "efficient" and depth > 64) else 32
     wide = multiple * ceil(depth / multiple)
     cycles = figures.softmax + figures.per_depth * wide * _tensor_scale(machine, what.backend)
     if what.backend == "cudnn":
@@ -222,6 +224,8 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     cycles += (figures.dropout if what.dropout else 0.0) + (figures.mask if what.mask else 0.0)
     if what.dtype in ("f32", "tf32"):
         cycles *= FULL_PRECISION[what.direction]
+        if what.backend == "efficient" and what.direction == "bwd" and wide > 64:
+            cycles *= WIDE_FULL_PRECISION
     extent, area = what.extent, float(TILE * TILE)
     blocks = what.heads * (extent.rows if what.direction == "fwd" else extent.columns)
     pairs, longest = what.heads * extent.tiles * area, extent.longest * area
