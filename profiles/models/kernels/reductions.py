@@ -39,6 +39,8 @@ COLUMNS_START_NS, COLUMNS_NS, COLUMNS_RMS_NS, COLUMNS_WAVE, COLUMNS_ADD_UP = 1_5
 WARP_COLUMNS_HALF, WARP_COLUMNS = 0.78, 0.9
 COLD = 0.5  # batch norm reads what a convolution wrote some time ago
 TRANSFORMED_NS = 0.82  # an element of a block that normalises a channel, of four on an SM
+# Sums of channels: a round of a block that shares its SM, of one alone; a wave of blocks, of so many an SM.
+STATISTICS, GRADIENT_SUMS, SUMMING_BLOCKS = (645.0, 1_674.0, 1_827.0), (267.0, 732.0, 3_714.0), 3
 CHANNELS_STREAM = 0.93  # of the streaming bandwidth
 ROWS_AT_ONCE, ROUNDS_ADD_UP = 4, 3.0  # loads of a thread before it computes; exponent that joins their waiting
 # Max pooling: instructions of an output; of a pixel of the input backwards, with a stride and without one.
@@ -48,7 +50,6 @@ UNPOOLED, UNPOOLED_DENSE, UNPOOLED_LAST, UNPOOLED_LAST_DENSE = 330.0, 500.0, 235
 MOMENTS_BLOCK_NS, MOMENTS_CACHED_NS, MOMENTS_ROUND_NS = 2_600.0, 240.0, 420.0
 PAIRS_BLOCK_NS = 1_000.0  # of a block
 IMAGE_NS, SUMMED_IMAGES = 280.0, 128  # of gradients of few images, whose channels' threads go through them
-BETWEEN_BLOCKS_NS = 3_000.0  # partial sums to memory, a semaphore, the last block's sum
 
 
 def _largest(what: Kernel) -> Shape:
@@ -193,22 +194,37 @@ def _gradient_of_images(machine: Machine, what: Kernel, name: KernelName) -> flo
     return 800.0 + images * IMAGE_NS
 
 
-def _channels_last_norm(
-    reads: float, writes: float, instructions: float, start_ns: float = 0.0, round_ns: float = 0.0, resident: int = 4
-) -> Model:
-    """`round_ns`: of a block, which loads a few rows, waits for them and computes before it loads the next ones;
-    `resident` blocks of an SM do so at once.
+def _channels_last_norm(reads: float, writes: float, instructions: float, round_ns: float = 0.0) -> Model:
+    """`round_ns`: of a block, which loads a few rows, waits for them and computes before it loads the next ones; four
+    blocks of an SM do so at once.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count, blocks = _count(what), prod(what.grid)
         nbytes = count * _item(name) * (reads + writes)
         memory = machine.memory_ns(nbytes, cold=COLD) / CHANNELS_STREAM
-        rounds = count / (blocks * prod(what.block) * ROWS_AT_ONCE) * ceil(blocks / (machine.sms * resident))
+        rounds = count / (blocks * prod(what.block) * ROWS_AT_ONCE) * ceil(blocks / (machine.sms * 4))
         waits = machine.loaded_ns(round_ns) * rounds
-        return float(
-            start_ns + overlapped(memory, machine.issue_ns(count * instructions), waits, exponent=ROUNDS_ADD_UP)
-        )
+        return overlapped(memory, machine.issue_ns(count * instructions), waits, exponent=ROUNDS_ADD_UP)
+
+    return model
+
+
+def _channels_last_sums(inputs: int, round_ns: float, alone_ns: float, wave_ns: float) -> Model:
+    """Statistics of channels, or sums for their gradients: threads go through rows of pixels, four loads at a time.
+    `round_ns`: what a block takes of its SM for one such round; `alone_ns`: at least, however few blocks share the SM.
+    The last wave of blocks begins where others have ended: the more waves, the less it is waited for.
+    """
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        count, channels = _count(what), _largest(what)[1] if len(_largest(what)) > 1 else 1
+        rounds = ceil(count / channels / (what.grid[1] * what.block[1] * ROWS_AT_ONCE))
+        waves = prod(what.grid) / (machine.sms * SUMMING_BLOCKS)
+        full = int(waves)
+        last = max(alone_ns, (waves - full) * SUMMING_BLOCKS * round_ns) if waves > full else 0.0
+        waited = min(1.0, SUMMING_BLOCKS / waves)
+        waits = rounds * (full * SUMMING_BLOCKS * round_ns + last * waited) + ceil(waves) * wave_ns
+        return overlapped(machine.memory_ns(count * _item(name) * inputs), waits, exponent=2.0)
 
     return model
 
@@ -318,18 +334,10 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"GammaBetaBackwardCUDAKernel1", "group norm", _gradient_of_images),
     (r"GammaBetaBackwardCUDAKernel\d|ComputeFusedParams|ComputeBackwardFusedParams", "group norm", _small(800.0)),
     (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", "layer norm", _column_sums),
-    (
-        r"batch_norm_collect_statistics_channels_last",
-        "batch norm",
-        _channels_last_norm(1, 0, 78.0, 1_500.0, 1_500.0, 3),
-    ),
-    (
-        r"batch_norm_backward_reduce_channels_last",
-        "batch norm",
-        _channels_last_norm(2, 0, 60.0, BETWEEN_BLOCKS_NS, 600.0, 3),
-    ),
-    (r"batch_norm_backward_elemt_channels_last", "batch norm", _channels_last_norm(2, 1, 45.0, 0.0, 1_000.0)),
-    (r"batch_norm_transform_input_channels_last", "batch norm", _channels_last_norm(1, 1, 40.0, 0.0, 800.0)),
+    (r"batch_norm_collect_statistics_channels_last", "batch norm", _channels_last_sums(1, *STATISTICS)),
+    (r"batch_norm_backward_reduce_channels_last", "batch norm", _channels_last_sums(2, *GRADIENT_SUMS)),
+    (r"batch_norm_backward_elemt_channels_last", "batch norm", _channels_last_norm(2, 1, 45.0, 1_000.0)),
+    (r"batch_norm_transform_input_channels_last", "batch norm", _channels_last_norm(1, 1, 40.0, 800.0)),
     (r"batch_norm_collect_statistics", "batch norm", _channel_norm(85.0, 0.75, 1)),
     (r"batch_norm_transform_input", "batch norm", _channel_transform),
     (r"batch_norm_backward", "batch norm", _channel_norm(210.0, 1.75, 4)),

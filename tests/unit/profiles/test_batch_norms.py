@@ -1,10 +1,11 @@
-"""cuDNN's batch norm with channels last: grids and times in traces of ResNets (docs/data/steps-h100.jsonl.gz)."""
+"""Batch norm with channels last, cuDNN's and PyTorch's, in traces of ResNets (docs/data/steps-h100.jsonl.gz)."""
 
 import pytest
 
 from profiles.descriptions.gpu import load_gpu
 from profiles.models.batch_norms import norm, sharing
-from profiles.signature import Norm
+from profiles.models.dispatch import estimate
+from profiles.signature import Kernel, Norm
 
 
 def of(direction, *x):
@@ -42,3 +43,25 @@ def test_blocks_share_the_pixels_of_64_channels(direction, x, grid):
 )
 def test_inputs_that_fit_are_read_once(direction, x, us):
     assert norm(load_gpu("h100"), of(direction, *x)).solo_ns / 1e3 == pytest.approx(us, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "grid", "measured_us"),
+    [
+        ("collect_statistics", (96, 896, 14, 14), (28, 74), 60.0),
+        ("collect_statistics", (96, 512, 28, 28), (16, 128), 129.3),
+        ("collect_statistics", (96, 448, 56, 56), (14, 128), 363.6),
+        ("collect_statistics", (96, 32, 112, 112), (1, 128), 275.7),  # a block on each SM
+        ("collect_statistics", (96, 64, 112, 112), (2, 128), 281.0),  # two, at once
+        ("backward_reduce", (96, 1024, 14, 14), (32, 74), 52.9),
+        ("backward_reduce", (96, 256, 56, 56), (8, 128), 142.2),
+        ("backward_reduce", (96, 448, 56, 56), (14, 128), 233.9),
+    ],
+)
+def test_sums_of_channels_go_through_rows_in_rounds(
+    kernel: str, shape: tuple[int, ...], grid: tuple[int, int], measured_us: float
+) -> None:
+    """Kernels of PyTorch, channels last, in two ResNets' steps on an H100; these were in no fit."""
+    name = f"void at::native::batch_norm_{kernel}_channels_last_kernel<c10::BFloat16, float, 4>(int)"
+    what = Kernel(name, (*grid, 1), (32, 16, 1), 0, "aten::native_batch_norm", (shape,))
+    assert estimate(load_gpu("h100"), what).solo_ns == pytest.approx(1e3 * measured_us, rel=0.12)
