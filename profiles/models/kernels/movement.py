@@ -36,6 +36,8 @@ SEGMENT_NS, SEGMENT_THREAD_NS, SEGMENT_ROW_NS = 950.0, 1.1, 330.0
 PART_NS, NEXT_PART_NS, NUMBERED_NS, NUMBERED_START_NS = 900.0, 145.0, 8.5, 450.0
 FEWEST_ROWS = 2  # of an embedding whose launch has one block: token types
 GATHER_START_NS = 800.0
+INDEXED_START_NS = 2_400.0  # the index, its place, the item: loads that wait for each other
+ROLLED = 145.0  # instructions of an item: divisions in 64 bits
 ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
 CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
 CAT_ALIGNED, CAT_UNALIGNED = 60.0, 110.0  # where vectors are read and items written
@@ -87,10 +89,11 @@ def _vector_gather(machine: Machine, what: Kernel, name: KernelName) -> float:
     return GATHER_START_NS + max(memory, machine.dealt_out_ns(prod(what.grid)))
 
 
-def _indexed(instructions: float) -> Model:
+def _indexed(instructions: float, start_ns: float = 0.0) -> Model:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = min(said(what) or covered(what, 4), covered(what, 8))
-        return overlapped(machine.memory_ns(2 * count * item_of(name)) / 0.7, machine.issue_ns(instructions * count))
+        work = machine.issue_ns(instructions * count)
+        return start_ns + overlapped(machine.memory_ns(2 * count * item_of(name)) / 0.7, work)
 
     return model
 
@@ -301,6 +304,8 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"avg_pool\w*backward", "resampling", per_thread(590.0)),
     (r"avg_pool\w*nhwc", "resampling", per_thread(800.0)),
     (r"avg_pool|adaptive_average_pool", "resampling", per_thread(400.0)),
+    (r"^roll", "gather and scatter", _indexed(ROLLED)),
+    (r"^index_elementwise", "gather and scatter", _indexed(40.0, INDEXED_START_NS)),
     (r"index|gather|scatter|embedding|take|put|flip|roll|tril|triu|masked|where", "gather and scatter", _indexed(40.0)),
 )
 """Pattern of a kernel's name, family of kernels, model."""

@@ -23,7 +23,7 @@ from profiles.signature import Kernel, Sdpa, Sequences, Shape, dtype_nbytes
 TILE = 128  # queries and keys
 FEW_QUERIES = 8  # of decoding: the keys are divided among blocks, and time is that of reading them
 DEEPEST = 128  # beyond, tiles do not fit the register file
-ODD_DEPTH_SLOWER = 1.3  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
+ODD_DEPTH_SLOWER = 1.03  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
 TENSOR_CYCLES = 4096.0  # floating-point operations of an H200's SM per cycle, for which the figures below hold
 
 
@@ -50,8 +50,8 @@ class Figures:
 
 
 FIGURES = {
-    ("cudnn", "fwd"): Figures(0.058, 0.0011, 2300.0, 0.5, 0.263, 0.14, 1.3),
-    ("cudnn", "bwd"): Figures(0.176, 0.00305, 4300.0, 0.5, 0.143, 0.24, 1.6),
+    ("cudnn", "fwd"): Figures(0.0703, 0.00084, 1960.0, 0.73, 0.2225, 0.154, 1.54),
+    ("cudnn", "bwd"): Figures(0.211, 0.00225, 4390.0, 0.566, 0.16, 0.247, 1.53),
     # PyTorch's bundled FlashAttention 2 and memory-efficient kernels, for tensor cores before Hopper's.
     ("flash", "fwd"): Figures(0.089, 0.00216, 1300.0, 1.0, 0.09, 0.2, 1.0, 12.0, 3500.0),
     ("flash", "bwd"): Figures(0.125, 0.00734, 3200.0, 0.5, 0.13, 0.2, 1.2),

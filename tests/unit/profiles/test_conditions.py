@@ -94,3 +94,24 @@ def test_blocks_of_group_norm_wait(kernel: str, measured_us: float) -> None:
     """Few groups for their items, many for their sums; a thread for each channel goes through the images."""
     name = "void at::native::(anonymous namespace)::"
     assert us(f"kernel;{name}{kernel}") == pytest.approx(measured_us, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("direction", "q", "measured_us"),
+    [("fwd", "4x8x4096x80", 393.7), ("bwd", "4x8x4096x80", 1169.0), ("bwd", "2x8x16384x128", 4999.3)],
+)
+def test_attention_of_cudnn_takes_odd_depths_as_128(direction: str, q: str, measured_us: float) -> None:
+    """A depth of 80 was priced half as long again, long sequences by an eighth."""
+    causal = int(q.endswith("128"))
+    found = us(f"sdpa;{direction};{q};{q};{q};bf16;{causal};0;aten::_cudnn_attention_forward;[]")
+    assert found == pytest.approx(measured_us, rel=0.1)
+
+
+def test_places_of_rolled_and_indexed_items_take_time() -> None:
+    """A roll divides in 64 bits; an index waits for its item. They were priced at a third."""
+    rolled = (
+        "kernel;void at::native::(anonymous namespace)::roll_cuda_kernel<c10::BFloat16>(int);{};512,1,1;0;aten::roll;{}"
+    )
+    assert us(rolled.format("24576,1,1", "[[32, 64, 64, 96], [], []]")) == pytest.approx(60.8, rel=0.1)
+    indexed = "kernel;void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<int> >(int)"
+    assert us(f"{indexed};8,1,1;128,1,1;0;aten::index;[[64, 64], [], [64]]") == pytest.approx(3.7, rel=0.15)
