@@ -33,6 +33,8 @@ PRODUCTS_OF_PIXELS, PRODUCTS_BY_IMAGES = r"^nvjet_.*_NN[NT]$", r"^nvjet_.*_NT[NT
 """Names of products that are data gradients of 1x1 convolutions: channels last, and channels first."""
 VECTORS_F32 = "ffma|winograd|fft2d|simt_sgemm|f32f32_f32f32_f32"
 """In the name of a convolution of 32-bit numbers without tensor cores."""
+ROUNDED = "may be rounded"
+"""An argument that is added to backward convolutions."""
 TF32_ARGUMENTS = {"aten::cudnn_convolution": 8, "aten::cudnn_convolution_transpose": 9}
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
 
@@ -67,6 +69,7 @@ def steps_in(events: list[Event]) -> int:
 
 def works(events: list[Event], without: str = "") -> list[TracedWork]:
     """All device work but NCCL's, in order of time. `without`: a range; what was launched within it is left out."""
+    _tell_gradients(events)
     left_out = launched_within(events, without) if without else frozenset()
     chains = ops_of_launches(events)
     nccl = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if _is_nccl(e))
@@ -328,11 +331,27 @@ def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:
     )  # fmt: skip
 
 
-def _conv_dtype(name: str, args: dict[str, Any], kernel: str) -> str:
-    """Forward, an argument says whether 32-bit operands may be rounded; backward, what kernels are for says it."""
-    dtype = _math_dtype(args)
+def _tell_gradients(events: list[Event]) -> None:
+    """Whether 32-bit operands may be rounded is an argument of forward convolutions, but not of backward ones: told to
+    them where all forward ones of a trace agree.
+    """
+    convolutions = [e for e in events if e.get("cat") == "cpu_op" and e["name"] in CONVOLUTIONS]
+    allowed = {found for e in convolutions if (found := _may_be_rounded(e["name"], e["args"]))}
+    if len(allowed) == 1:
+        for event in convolutions:
+            event["args"][ROUNDED] = next(iter(allowed))
+
+
+def _may_be_rounded(name: str, args: dict[str, Any]) -> str:
+    """`True` or `False`; empty: the op does not say."""
     at, concrete = TF32_ARGUMENTS.get(name), args.get("Concrete Inputs") or []
-    exact = concrete[at] == "False" if at is not None and at < len(concrete) else re.search(VECTORS_F32, kernel)
+    return str(concrete[at]) if at is not None and at < len(concrete) else str(args.get(ROUNDED, ""))
+
+
+def _conv_dtype(name: str, args: dict[str, Any], kernel: str) -> str:
+    """Where nothing says whether 32-bit operands may be rounded, what kernels are for does."""
+    dtype, allowed = _math_dtype(args), _may_be_rounded(name, args)
+    exact = allowed == "False" if allowed else re.search(VECTORS_F32, kernel)
     return "f32" if dtype == "tf32" and exact else dtype
 
 

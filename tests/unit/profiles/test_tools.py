@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import profiles
-from profiles.signature import Conv, Gemm, format_signature
+from profiles.signature import Conv, Gemm, format_signature, parse
 from profiles.timings.trace import call_of, load, signature_of, steps_in, works
 from profiles.tools.host_error import host_ns, table
 from profiles.tools.trace_compare import Family, families
@@ -273,3 +273,28 @@ def test_batch_norm_of_cudnn_in_a_trace(strides: list[int], mode: str, layout: s
     assert call_of(op, kernel) == call_of(op, "Memset (Device)") == (1, name)
     event = {"name": kernel, "cat": "kernel", "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": 1}}
     assert format_signature(signature_of(event, op)) == (f"norm;bwd;{mode};8x64x64x64;f16;{layout};{name};{dims}")
+
+
+@pytest.mark.parametrize(("allowed", "dtype"), [("True", "tf32"), ("False", "f32")])
+def test_forward_convolutions_tell_how_gradients_are_multiplied(allowed: str, dtype: str) -> None:
+    """Most kernels of f32 gradients have names that do not say it."""
+    dims = [[8, 64, 56, 56], [64, 64, 3, 3], *[[]] * 7]
+    forward = convolution(
+        "aten::cudnn_convolution", dims, ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", allowed]
+    )
+    backward = convolution(
+        "aten::convolution_backward",
+        [dims[0], *dims[:2], *[[]] * 8],
+        ["", "", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", ""],
+    )
+    events: list[dict[str, Any]] = []
+    for at, (op, kernel) in enumerate(((forward, "any"), (backward, "cudnn::detail::dgrad_engine<float, 512>(int)"))):
+        ts = 100.0 * at
+        op["args"] |= {"Input type": ["float"] * 2, "External id": at}
+        events += [
+            op | {"cat": "cpu_op", "ts": ts, "dur": 50.0, "tid": 1},
+            {"cat": "cuda_runtime", "name": "launch", "ts": ts + 1, "dur": 1.0, "tid": 1, "args": {"correlation": at}},
+            {"cat": "kernel", "name": kernel, "ts": ts + 9, "dur": 5.0,
+             "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": at, "stream": 7}},
+        ]  # fmt: skip
+    assert [parse(one.signature).dtype for one in works(events)] == [dtype, dtype]  # type: ignore[union-attr]
