@@ -16,6 +16,14 @@ from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
 from profiles.models.products.depthwise import depthwise
 from profiles.models.products.engines import engine_of
+from profiles.models.products.first_layers import (
+    FIRST_TAPS,
+    first_layer,
+    is_first_layer,
+    is_short,
+    is_spread,
+    spread,
+)
 from profiles.models.products.group_ways import (
     FEWEST_CHANNELS,
     HALF,
@@ -73,11 +81,7 @@ VECTOR_STRIDED = 1.5  # the gradient of the data, with a stride
 # Gradients of images of few channels: a kernel of its own that multiplies at this share of the vector units' rate.
 FEW_DATA, FEW_DATA_RATE = 4, 0.2
 # First layers of f16, channels last: share of that rate for nine taps.
-FIRST_RATE, FIRST_WEIGHTS_RATE, FIRST_TAPS = 0.39, 0.21, 49
-# Those of longer filters have kernels of their own: time beside outputs, instructions an output.
-FIRST_NS, FIRST_OUTPUT = {"fwd": 26_000.0, "wgrad": 51_000.0}, {"fwd": 52.0, "wgrad": 47.0}
-FIRST_OUTPUTS = {"fwd": (32, 64), "wgrad": (64,)}  # channels of the output
-FIRST_PADDED, FIRST_PADDED_STREAM = 4, 0.41  # channels of the input; share of the streaming bandwidth
+FIRST_RATE, FIRST_WEIGHTS_RATE = 0.39, 0.21
 
 STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses are looked up
 GROUPED_STRIDED = 1.3  # likewise, in groups, over that
@@ -115,7 +119,9 @@ class Product:
 
 
 def conv(gpu: Gpu, what: Conv) -> Estimate:
-    groups = max(what.groups, 1)
+    if what.groups < 1:
+        return conv(gpu, replace(what, groups=1))
+    groups = what.groups
     taps = prod(what.w[2:])
     outer, inner = max(what.w[0] // groups, 1), what.w[1]
     pixels_out = what.y[0] * prod(what.y[2:])
@@ -130,8 +136,10 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
         return _one_by_one(gpu, what)
     if has_few_weights(what):
         return _few_weights(gpu, what, flops)
-    if _is_first_layer(what):
-        return _first_layer(gpu, what, flops)
+    if is_first_layer(what):
+        return first_layer(gpu, what, flops)
+    if is_spread(what):
+        return spread(gpu, what, flops)
     if rate := _direct_rate(what, inner):
         return _at_rate(gpu, what, flops, rate)
     if what.dtype == "f32" and (transformed := _transformed(gpu, what, flops)):
@@ -191,31 +199,6 @@ def _transformed(gpu: Gpu, what: Conv, flops: float) -> Estimate | None:
         return None
     nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
     return both(gpu, lambda machine: ns(machine, what), flops, model="convolution f32", kernels=4, nbytes=nbytes)
-
-
-def _is_first_layer(what: Conv) -> bool:
-    long = len(what.w) == 4 and prod(what.w[2:]) >= FIRST_TAPS and min(what.stride) == 2
-    fits = 2 < what.w[1] <= FIRST_PADDED and what.w[0] in FIRST_OUTPUTS.get(what.direction, ())
-    return what.dtype == "f16" and what.groups == 1 and long and fits
-
-
-def _first_layer(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """Images of three channels and f16 (not bf16): channels are padded to four."""
-    item = dtype_nbytes(what.dtype)
-    wider = (what.x[0], FIRST_PADDED, *what.x[2:])
-
-    def ns(machine: Machine) -> float:
-        main = FIRST_NS[what.direction] + machine.issue_ns(FIRST_OUTPUT[what.direction] * prod(what.y))
-        if what.layout == "nchw":
-            return main + sum(converted_ns(machine, shape, item) for shape in (what.x, what.w, what.y))
-        if what.x == wider:
-            return main
-        padded_nbytes = item * (prod(what.x) + prod(wider))
-        fills = 2 * gpu.achieved.kernel_floor_ns + machine.memory_ns(item * prod(wider))
-        return main + padded_nbytes / (machine.memory_gb_per_s * FIRST_PADDED_STREAM) + fills
-
-    nbytes = item * (prod(what.x) + prod(what.w) + prod(what.y))
-    return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=5, nbytes=nbytes, peak=what.dtype)
 
 
 def _padded_groups(gpu: Gpu, what: Conv, flops: float) -> Estimate:
@@ -315,7 +298,10 @@ def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Est
         return (
             main * slower
             + rounded
-            + sum(converted_ns(machine, shape, item, vector if padded else 0) for shape in around)
+            + sum(
+                converted_ns(machine, shape, item, vector if padded else 0, turned=not is_short(what))
+                for shape in around
+            )
         )
 
     return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=1 + len(around), nbytes=least, peak=dtype)

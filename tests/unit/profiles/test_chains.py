@@ -84,3 +84,30 @@ def test_an_assertion_looks_at_one_number() -> None:
     """Distributions of PyTorch 2.15 launch it for each argument."""
     name = "_ZN2at6native25_assert_async_cuda_kernelIbEEvPKT_NS0_3MsgE"
     assert us(Kernel(name, (1, 1, 1), (1, 1, 1), 0, "aten::_assert_async", ((), ()))) < 5
+
+
+@pytest.mark.parametrize(
+    ("direction", "x", "w", "side", "measured"),
+    [
+        ("fwd", (64, 3, 224, 224), (64, 3, 3, 3), 112, 248.0),
+        ("fwd", (16, 3, 320, 320), (32, 3, 3, 3), 160, 68.3),
+        ("fwd", (128, 3, 224, 224), (96, 3, 4, 4), 56, 255.5),
+        ("wgrad", (16, 3, 320, 320), (32, 3, 3, 3), 160, 85.0),
+        ("wgrad", (128, 3, 224, 224), (96, 3, 4, 4), 56, 247.0),
+    ],
+)
+def test_first_layers_of_bf16_with_a_stride(
+    direction: str, x: tuple[int, ...], w: tuple[int, ...], side: int, measured: float
+) -> None:
+    """Forward without tensor cores, in tiles of 32 channels; weights' images are padded, not turned. They were priced
+    twice as long.
+    """
+    stride = (4, 4) if w[2] == 4 else (2, 2)
+    padding = (0, 0) if w[2] == 4 else (1, 1)
+    what = Conv(direction, x, w, (x[0], w[0], side, side), padding, stride, (1, 1), 1, "bf16", "nhwc", "", ())
+    assert us(what) == pytest.approx(measured, rel=0.15)
+
+
+def test_no_groups_are_one() -> None:
+    what = Conv("fwd", (8, 64, 7, 7), (1, 64, 7, 7), (8, 1, 7, 7), (3, 3), (1, 1), (1, 1), 1, "f16", "nhwc", "", ())
+    assert us(replace(what, groups=0)) == us(what)
