@@ -108,11 +108,13 @@ def _places(names: Names) -> None:
 
 
 def _remembered(thread: Any, find: Any) -> Any:
-    """`thread`: has a context while torch compiles. A program's own tracebacks take host time: as much as always."""
+    """`thread`: has a context while torch compiles. A program's own tracebacks take host time: as much as always, see
+    emu/interpreter/frame_counter.py.
+    """
     found = functools.cache(find)
 
     @functools.wraps(find)
-    def _extract_caret_anchors_from_line_segment(segment: str) -> Any:
+    def place(segment: str) -> Any:
         return (find if getattr(thread, "tracing_context", None) is None else found)(segment)
 
-    return _extract_caret_anchors_from_line_segment
+    return place

@@ -7,9 +7,11 @@ import re
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from emu.compiler import spared
 from emu.interpreter import frame_counter
 from emu.interpreter.frame_layout import find_layout
 
@@ -152,6 +154,16 @@ def test_what_the_emulation_uses_of_the_standard_library_is_free_but_not_what_it
 
 def ours(function, *arguments):
     return function(*arguments)
+
+
+def test_a_program_s_traceback_counts_as_much_as_without_the_emulation(running):
+    def program(rank):
+        count_frames(rank, frame_counter.rules())
+        place = spared._remembered(SimpleNamespace(), textwrap.dedent)
+        place("  x + y"), textwrap.dedent("  x + y")
+        assert frames_of(rank, lambda: place("  x + y")) == frames_of(rank, lambda: textwrap.dedent("  x + y"))
+
+    running(program)
 
 
 def test_functions_take_host_time_on_their_thread(running):
