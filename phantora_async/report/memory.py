@@ -195,7 +195,8 @@ def _verdict_text(verdict: Mapping[str, Any], total: int) -> str:
             f"fits: rank {rank} needs {size(verdict['needed_nbytes'])}, the allocator's cache included, of "
             f"{size(total)}; {size(verdict.get('left_nbytes', 0))} are left"
         )
-        return f"{text}; {failures} requests for memory failed, and the script went on" if failures else text
+        failed = f"{failures} request{'s' * (failures != 1)} for memory failed"
+        return f"{text}; {failed}, and the script went on" if failures else text
     at = f" at {verdict['site']}" if verdict.get("site") else ""
     text = f"does not fit: rank {rank} asked for {size(verdict.get('asked_nbytes', 0))}{at}"
     if missing := verdict.get("missing_nbytes", 0):

@@ -33,6 +33,7 @@ FREE = 64
 SHORT_NS = 1_000
 MANY = 1_000
 LONG_NS = 100_000
+MOST_DOUBLED = 20
 """Of ``delay_poll``."""
 
 
@@ -240,7 +241,9 @@ def delay_poll(host: Host, event_queue: EventQueue) -> bool:
     the host model says that a turn takes none, virtual time would stand still and the program ask for ever; where it
     takes parts of a microsecond, waiting for milliseconds takes thousands of questions. So, of questions in a row that
     each come less than CLOSE_NS after the one before, the first FREE cost nothing, and every further one takes
-    SHORT_NS, after MANY of them LONG_NS. A program that reads its clock a few times at one instant is not disturbed.
+    SHORT_NS, after MANY of them LONG_NS, and twice as long after each MANY more: who waits for a peer that sleeps for
+    minutes learns of its end at most 0.2 % later. A program that reads its clock a few times at one instant is not
+    disturbed.
     """
     now_ns = event_queue.now_ns
     if host.poll_delayed:
@@ -252,6 +255,7 @@ def delay_poll(host: Host, event_queue: EventQueue) -> bool:
     if host.polls <= FREE:
         return False
     host.poll_delayed = host.retry = True
-    host.clock_ns = now_ns + (SHORT_NS if host.polls <= MANY else LONG_NS)
+    turns = host.polls // MANY
+    host.clock_ns = now_ns + (LONG_NS << min(turns - 1, MOST_DOUBLED) if turns else SHORT_NS)
     event_queue.push(host.clock_ns, host)
     return True

@@ -105,6 +105,16 @@ def test_asking_for_ever_takes_time_even_on_a_free_host() -> None:
     assert answers[-1] == 1
 
 
+def test_asking_for_a_minute_takes_few_questions_and_tells_its_end() -> None:
+    script = one().segment(60_000_000_000)
+    recording = script.record()
+    for _ in range(11_000):
+        script.query(recording)
+    *answers, end_ns = play([script.clock().bye()]).clocks(0)
+    assert answers.count(1) > 500
+    assert 60_000_000_000 <= end_ns <= 60_100_000_000
+
+
 def test_reading_the_clock_a_few_times_takes_no_time() -> None:
     script = one().advance(7)
     for _ in range(50):
