@@ -63,13 +63,18 @@ def environment(folder: Path, gpu: Gpu) -> dict[str, str]:
     """
     return {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor" / key(gpu)),
-        "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR") or str(folder / "triton"),
+        "TRITON_CACHE_DIR": str(kernel_locks(folder)),
     }
 
 
 def locks(folder: Path, gpu: Gpu) -> Path:
     """Where a rank that compiles a graph holds a lock: ``emu.compiler.graph_cache``."""
     return folder / "inductor" / key(gpu) / "locks"
+
+
+def kernel_locks(folder: Path) -> Path:
+    """Triton's cache: who compiles a kernel locks a file in one of its folders (``emu.compiler.triton_cache``)."""
+    return Path(os.environ.get("TRITON_CACHE_DIR") or folder / "triton")
 
 
 def key(gpu: Gpu) -> str:

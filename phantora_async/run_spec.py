@@ -84,7 +84,9 @@ class RunSpec:
     each_if_they_differ: bool = False
     """The run ends if not quite the same happens to them, and is done again with each of them simulated."""
     compile_locks: Path | None = None
-    """Folder of the files that ranks lock while they compile."""
+    """Folder of the files that ranks lock while they compile a graph."""
+    kernel_locks: Path | None = None
+    """Folder of the folders that have these of Triton's kernels."""
     record: Path | None = None
     """Folder of the run's recording."""
 

@@ -180,6 +180,7 @@ class Session:
 
     def _spec(self, runtime: Runtime) -> RunSpec:
         config = self._config
+        compiled = config.compile_cache or runtime.ranks / "compiled"
         return RunSpec(
             socket=runtime.socket,
             cost_table=runtime.cost_table,
@@ -216,7 +217,8 @@ class Session:
             trace=config.trace,
             reasons=config.reasons,
             record=config.record,
-            compile_locks=compile_cache.locks(config.compile_cache or runtime.ranks / "compiled", config.gpu),
+            compile_locks=compile_cache.locks(compiled, config.gpu),
+            kernel_locks=compile_cache.kernel_locks(compiled),
         )
 
     def _tails(self) -> list[LogTail]:

@@ -117,7 +117,7 @@ class Coordinator:
         self._live_state = LiveState(spec, timeline, fact_builder)
         self._status_view = StatusView(
             timeline, fact_builder, stall_watch, loop_watch, spec.stall_timeout_s, self._live_state,
-            partial(compiling_ranks, spec.compile_locks, pids),
+            partial(compiling_ranks, spec.compile_locks, spec.kernel_locks, pids),
         )  # fmt: skip
         self._spec = spec
         self._timeline = timeline

@@ -91,6 +91,16 @@ def test_ranks_that_hold_a_lock_in_the_folder_compile(tmp_path: Path) -> None:
         "4: FLOCK  ADVISORY  WRITE 100 08:01:1 0 EOF\n"
     )
     pids = {0: 100, 1: 101}
-    assert compiling_ranks(tmp_path, pids, held) == [1]
-    assert compiling_ranks(tmp_path / "none", pids, held) == []
-    assert compiling_ranks(None, pids, held) == []
+    assert compiling_ranks(tmp_path, None, pids, held) == [1]
+    assert compiling_ranks(tmp_path / "none", None, pids, held) == []
+    assert compiling_ranks(None, None, pids, held) == []
+
+
+def test_a_rank_that_compiles_a_kernel_is_named(tmp_path: Path) -> None:
+    cache, proc, held = tmp_path / "triton", tmp_path / "proc", tmp_path / "held"
+    held.write_text("1: FLOCK  ADVISORY  WRITE 100 08:01:7 0 EOF\n2: FLOCK  ADVISORY  WRITE 101 08:01:8 0 EOF\n")
+    for pid, path in ((100, cache / "KEY" / "lock"), (101, tmp_path / "own" / "lock"), (102, cache / "KEY" / "lock")):
+        (proc / str(pid) / "fd").mkdir(parents=True)
+        (proc / str(pid) / "fd" / "5").symlink_to(path)
+    assert compiling_ranks(None, cache, {0: 100, 1: 101, 2: 102}, held, proc) == [0]
+    assert compiling_ranks(None, None, {0: 100, 1: 101, 2: 102}, held, proc) == []
