@@ -14,7 +14,7 @@ from math import ceil, prod
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, split_arguments
 from profiles.models.kernels import strides
 from profiles.models.kernels.sizes import largest
-from profiles.models.machine import Machine, overlapped
+from profiles.models.machine import OVERLAP, Machine, overlapped
 from profiles.signature import Kernel, Strided, elements
 
 CAST, PLAIN = 23.0, 5.0
@@ -25,11 +25,11 @@ MOST_DIMS = 4  # of shapes alone, which do not tell what has become one dimensio
 GROUPED_NORM = 13.0  # the affine part of a group norm, whose addresses are simple
 CAST_ONCE = 27.0  # per element, however many operands
 CAST_START_NS = 1_600.0  # of one wave of blocks, which the others hide in part
-CAST_ADD_UP = 1.65  # exponent that joins the times
+CAST_ADD_UP, ADD_UP = 1.65, 6.0  # exponents that join the times, with casts at run time and dense ones without
 # Arithmetic of the costly functions, instructions per element.
 ARITHMETIC = (
-    ("GeluBackward", 49.0), ("Gelu", 33.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 25.0),
-    ("tanh|mish|softplus|elu|lerp", 20.0),
+    ("GeluBackward", 42.0), ("Gelu", 33.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 22.0),
+    ("tanh|mish|softplus|elu|lerp", 18.5),
     (r"pow_tensor_scalar.*\)#[12]\}$", 4.0),  # squares and cubes
     ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div|Div", 12.0),
 )  # fmt: skip
@@ -90,7 +90,10 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
         memory *= 0.93
     work = machine.issue_ns(count * (per_operand * operands + arithmetic))
     starts = cast and not strided
-    dense = overlapped(memory, work, CAST_START_NS, exponent=CAST_ADD_UP) if starts else overlapped(memory, work)
+    if starts:
+        dense = overlapped(memory, work, CAST_START_NS, exponent=CAST_ADD_UP)
+    else:
+        dense = overlapped(memory, work, exponent=OVERLAP if strided else ADD_UP)
     if isinstance(what, Strided):
         items = (functor.output, *functor.inputs)
         return strides.ns(machine, what, items, what.block[0] * _per_thread(name), dense)
