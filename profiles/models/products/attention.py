@@ -228,13 +228,14 @@ def attention_ns(machine: Machine, what: Problem) -> float:
             cycles *= WIDE_FULL_PRECISION
     extent, area = what.extent, float(TILE * TILE)
     blocks = what.heads * (extent.rows if what.direction == "fwd" else extent.columns)
-    pairs, longest = what.heads * extent.tiles * area, extent.longest * area
-    rows = what.heads * extent.rows
+    # Backward a block has keys and goes through the queries.
+    through = 1.0 if what.direction == "fwd" else extent.rows / max(extent.columns, 1)
+    pairs, longest = what.heads * extent.tiles * area, extent.longest * area * through
     masked = extent.tiles if what.window else extent.rows if what.causal else 0.0
     loop = max(pairs / machine.sms, longest) * cycles / mhz
     # With a causal mask the longest block is about twice as long as the average. Without one there is more to do.
-    tail = 2 * figures.imbalance * max(longest - pairs / max(rows, 1), 0.0) * cycles / mhz
-    tail = min(tail, max(rows * longest / machine.sms, longest) * cycles / mhz - loop)
+    tail = 2 * figures.imbalance * max(longest - pairs / max(blocks, 1), 0.0) * cycles / mhz
+    tail = min(tail, max(blocks * longest / machine.sms, longest) * cycles / mhz - loop)
     tail += what.heads * masked * area / machine.sms * figures.masked / wide / mhz
     item = dtype_nbytes(what.dtype)
     reads = 2 if what.direction == "fwd" else 4

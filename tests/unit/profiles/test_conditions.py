@@ -115,3 +115,10 @@ def test_places_of_rolled_and_indexed_items_take_time() -> None:
     assert us(rolled.format("24576,1,1", "[[32, 64, 64, 96], [], []]")) == pytest.approx(60.8, rel=0.1)
     indexed = "kernel;void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<int> >(int)"
     assert us(f"{indexed};8,1,1;128,1,1;0;aten::index;[[64, 64], [], [64]]") == pytest.approx(3.7, rel=0.15)
+
+
+def test_attention_s_gradient_goes_through_the_queries_of_each_key() -> None:
+    """SegFormer's, on an H200: two tiles of keys for 128 of queries. It was priced at a fifth."""
+    q, k = "8x1x16384x64", "8x1x256x64"
+    what = parse(f"sdpa;bwd;{q};{k};{k};bf16;0;0;aten::_cudnn_attention_backward;[]")
+    assert estimate(profiles.load_gpu("h200"), what).solo_ns == pytest.approx(401_800, rel=0.1)
