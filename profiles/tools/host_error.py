@@ -20,7 +20,26 @@ from statistics import mean, median, stdev
 
 from profiles.host import HostModel, load_host
 
-STUDENT = {2: 2.920, 3: 2.353, 4: 2.132, 5: 2.015, 6: 1.943, 7: 1.895, 8: 1.860, 9: 1.833}
+STUDENT = {
+    2: 2.920,
+    3: 2.353,
+    4: 2.132,
+    5: 2.015,
+    6: 1.943,
+    7: 1.895,
+    8: 1.860,
+    9: 1.833,
+    10: 1.812,
+    11: 1.796,
+    12: 1.782,
+    13: 1.771,
+    14: 1.761,
+    15: 1.753,
+    16: 1.746,
+    17: 1.740,
+    18: 1.734,
+    19: 1.729,
+}
 """95 % quantiles of Student's distribution, by degrees of freedom."""
 
 

