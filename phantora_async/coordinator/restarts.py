@@ -108,11 +108,24 @@ class Restarts:
             self._time_held.add(rank)
             self._timeline.feed(rank, [UnseenFact.of(self._delay_ns)])
 
+    def stands_at_end_of(self) -> int | None:
+        """The rank at whose end virtual time stands; None if it stands elsewhere. Ranks that sleep may stand at this
+        instant, too: without them virtual time would come no further.
+        """
+        starved, now_ns = self._timeline.starved, self._timeline.now_ns
+        if starved in self.failed:
+            return starved
+        for rank in self.failed:
+            host = self._timeline.hosts[rank]
+            if rank in self._time_held and not self._timeline.queued(rank) and host.clock_ns <= now_ns:
+                return rank
+        return None
+
     def tell(self) -> None:
         """The launcher is to know of all ends. The rank at whose end virtual time stands has failed first."""
-        starved = self._timeline.starved
-        if not self.told and starved in self.failed:
-            self.failed = {starved: None} | self.failed
+        stands_at = self.stands_at_end_of()
+        if not self.told and stands_at is not None:
+            self.failed = {stands_at: None} | self.failed
         self.told = True
         for rank in self._untold:
             self.ends.put_nowait(rank)

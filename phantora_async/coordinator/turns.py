@@ -135,7 +135,7 @@ class Turns:
             self._look_for_processes()
             return
         self._blocked_ranks.gone = self._restarts.failed
-        if self._timeline.starved in self._restarts.failed:
+        if self._restarts.stands_at_end_of() is not None:
             if not self._restarts.told:
                 self._look_after_failure()
             return
@@ -161,6 +161,8 @@ class Turns:
         with self._failures.caught():
             if self._timeline.all_finished():
                 return
+            if self._restarts.failed and not self._restarts.told:
+                self._restarts.tell()  # virtual time will not come to its end
             if self._restarts.idle_s() > PATIENCE_S and not self._restarts.next_ones:
                 raise Deadlock("deadlock: no rank can ever continue")
             self._look_later(LOOK_AGAIN_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import shutil
@@ -20,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from .conftest import DEADLOCK_SOON, RANKS_PYTHON, WITH_CONSTANTS, needs_torch
+from .conftest import RANKS_PYTHON, needs_torch
 from .test_isolation import NOBODY, ROOT, ordinary_users_python
 
 pytestmark = pytest.mark.torch
@@ -131,7 +130,7 @@ def running(folder: Path, *options: str, fails: bool = False, user: int | None =
     os.mkfifo(folder / "go")
     for path in (folder, *folder.iterdir()):
         os.chown(path, identity.get("user", -1), -1)
-    run = [python, "-c", WITH_CONSTANTS, json.dumps(DEADLOCK_SOON)]
+    run = [python, "-m", "phantora_async"]
     run += ["run", "-n", str(RANKS), "--nproc-per-node", "2", "--python", ranks_python]
     run += ["--run-dir", str(folder / "run"), *options, "script.py", *(["fails"] if fails else [])]
     before = state(folder / "runtime")
