@@ -12,6 +12,7 @@ import functools
 import inspect
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -107,13 +108,26 @@ def _lengthening_function(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _lengthening_property(real: property) -> property:
+    """Some are floats in C++, which cannot tell milliseconds beside days: what one reads of them is kept."""
     get, put = real.fget, real.fset
     assert get is not None
-    return property(
-        lambda self: _as_given(get(self)),
-        None if put is None else lambda self, value: put(self, value if _is_exact(self) else _lengthened(value)),
-        doc=real.__doc__,
-    )
+    kept: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+    """By object: the lengthened timeout as C++ has it, and what C++ makes of the one that was given."""
+
+    def as_given(self: Any) -> Any:
+        value = get(self)
+        lengthened, given = kept.get(self, (None, None))
+        return given if value == lengthened else _as_given(value)
+
+    def lengthen(self: Any, value: Any) -> None:
+        assert put is not None
+        put(self, value)
+        if not _is_exact(self):
+            given = get(self)
+            put(self, _lengthened(value))
+            kept[self] = get(self), given
+
+    return property(as_given, None if put is None else lengthen, doc=real.__doc__)
 
 
 def _waiting_in_virtual_time(real: Callable[..., bool], lengthening: Callable[..., bool]) -> Callable[..., bool]:

@@ -45,6 +45,11 @@ def group(backend: str, rank: int) -> None:
     assert options._timeout == TIMEOUT, options._timeout
     dist.barrier()
     dist.destroy_process_group()
+    for given in (timedelta(milliseconds=301), timedelta(seconds=1234, milliseconds=567)):
+        dist.init_process_group(backend, timeout=given)
+        options = dist.distributed_c10d._get_default_group()._get_backend(device).options
+        assert options._timeout == given, options._timeout
+        dist.destroy_process_group()
 
 
 def store(rank: int) -> None:
