@@ -197,7 +197,7 @@ class Coordinator:
 
     async def _stop_ranks(self) -> None:
         """The ranks write out what their scripts have buffered, tell their peaks of memory, and end. One that does not
-        answer is ended with the run's other processes.
+        answer is ended with the run's other processes, and the report says what it has not told.
         """
         self._connections.stop_all()
         before, waited_s = -1, 0.0
@@ -206,6 +206,13 @@ class Coordinator:
             waited_s = 0.0 if ended > before else waited_s + LOOK_S
             before = ended
             await asyncio.sleep(LOOK_S)
+        for rank in self._connections.pids:
+            if rank not in self._run_end.exits and self._fact_builder.rank_info[rank].bye is None:
+                self._fact_builder.warn(
+                    rank,
+                    f"the rank did not answer within {STOP_S:g} s when the run ended: its memory peak is that of the "
+                    "steps that it has finished, and what its script had yet to write is lost",
+                )
 
     def warn(self, text: str) -> None:
         """A warning about all ranks, for the report."""

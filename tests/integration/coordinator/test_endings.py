@@ -57,6 +57,28 @@ async def test_ranks_that_have_ended_are_told_when_all_have(two: Run) -> None:
     assert order == ["says BYE", "told"]
 
 
+async def test_a_rank_that_does_not_answer_when_the_run_ends_is_named(
+    two: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its peak since its last step is not known."""
+    monkeypatch.setattr("phantora_async.coordinator.coordinator.STOP_S", 0.25)
+
+    async def answers(rank: FakeRank) -> None:
+        two.coordinator.interrupt()
+        await rank.hear(records.STOP)
+        rank.say(records.Memory.encode(0, 0, 0, 512, 1024, 2048))
+        rank.bye()
+
+    async def gets_no_processor(rank: FakeRank) -> None:
+        await rank.hear(records.CLOCK)
+
+    outcome = await two.play(answers, gets_no_processor)
+    assert failure_of(outcome).exit_code == ExitCode.INTERRUPTED
+    (warning,) = outcome.report["simulated"]["warnings"]
+    assert warning["ranks"] == [1]
+    assert "its memory peak is that of the steps that it has finished" in warning["text"]
+
+
 async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
     async def silent(rank: FakeRank) -> None:
         await rank.__aexit__(None, None, None)

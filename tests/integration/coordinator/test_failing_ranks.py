@@ -69,7 +69,7 @@ async def outcome_when_told(
 
 
 async def test_while_the_other_one_sleeps(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands at the same instant, with a lower number: virtual time waits for it, and not for the one that failed."""
+    """It stands at the same instant, with a lower number: virtual time waits for it, not for the one that failed."""
     two.processes.awake = False
     outcome, told = await outcome_when_told(two, monkeypatch, computes, sleeps)
     assert told == [1]
