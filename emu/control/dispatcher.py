@@ -93,8 +93,9 @@ def install(
     policy: RoutingPolicy,
     shapes: ShapePolicy,
     reads: UncomputedReads,
+    libraries: extensions.Libraries,
 ) -> Installed:
-    """In the forker, once: registers the functions.
+    """In the forker, once: registers the functions, also before operations of `libraries`.
 
     Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`. `reads` is
     told of values that the program reads although nobody computed them.
@@ -105,10 +106,6 @@ def install(
     routing, sized = Routing(control, policy), SizedOps(control, shapes)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
-    names = changes.usable("control values")
-    registered_for: Callable[[str], list[str]] = (
-        (lambda key: []) if names is None else names.get("_dispatch_get_registrations_for_dispatch_key")
-    )
     for name in sorted({*registered_for("CUDA"), *op_rules.OF_ALL_DEVICES}):
         if name in op_rules.LEFT_ALONE and name not in attention.OPERATIONS:
             continue
@@ -126,10 +123,21 @@ def install(
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     for key in sparse_ops.KEYS:
         _install_sparse(library, key, control, registered_for(key))
-    extensions.follow(control, registered_for)
+    libraries.compute(control, sized.finding)
     attention.follow(control, registered_for)
     argument_checks.install(control)
     return Installed(library, routing, sized.sizes, control)
+
+
+def libraries_from_now_on() -> extensions.Libraries:
+    """In the forker, before libraries are imported for all ranks."""
+    return extensions.Libraries(registered_for)
+
+
+def registered_for(key: str) -> list[str]:
+    """Names of operations that have a kernel of their own for a dispatch key."""
+    names = changes.usable("control values")
+    return [] if names is None else list(names.get("_dispatch_get_registrations_for_dispatch_key")(key))
 
 
 def _install_sparse(library: Any, key: str, control: ControlTensors, registered: Iterable[str]) -> None:

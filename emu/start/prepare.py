@@ -138,6 +138,7 @@ def prepare(job: Job) -> Prepared:
     past = likely.past_runs(version, files, job.arguments) if compiles else None
     compiles = compiles and not (past is not None and past.never_compiled())
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if compiles else ()))
+    libraries = dispatcher.libraries_from_now_on()
     _preload(job.preload)
     if job.auto_preload:
         automatic.preload(job)
@@ -165,7 +166,9 @@ def prepare(job: Job) -> Prepared:
     loading.install()
     policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
     reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns, checkpoints)
-    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, reads)
+    computed = dispatcher.install(
+        hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, reads, libraries
+    )
     triton_programs.install(hook, CompiledKernels(hook, computed.control))
     ranges.install()
     call_sites.install(hook)

@@ -28,7 +28,7 @@ ERROR_SHARES: dict[str, float] = {
     "copy on the device": 0.31,
     "depthwise convolution": 0.24,
     "depthwise convolution of PyTorch": 0.11,
-    "detection": 0.27,
+    "detection": 0.36,
     "element-wise": 0.07,
     "element-wise, cast": 0.07,
     "element-wise, strided": 0.27,

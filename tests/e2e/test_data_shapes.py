@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import SCRIPTS, Finished, Run, needs
+from .conftest import SCRIPTS, Finished, Run, needs, ranks_have
 
 pytestmark = pytest.mark.torch
 EXAMPLE = Path(__file__).parents[2] / "examples" / "detection.py"
@@ -26,7 +26,10 @@ def test_each_operation_has_the_most_but_where_the_trace_states_a_size(run: Run,
     trace = tmp_path / "sizes.txt"
     trace.write_text(f"{place} 5, 25%, 999\nunique_dim 8  # rows\n")
     done = run("data_shapes.py", n=1, options=("--data-shapes", f"trace:{trace}"))
-    assert told(done) == {
+    sizes_told = told(done)
+    if ranks_have("torchvision"):
+        assert sizes_told.pop("boxes") == [[2, 1], [2, 1, 0]], "of known boxes, those that overlap too little"
+    assert sizes_told == {
         "mask": 64,
         "settled": [64, 0],
         "select": 256 * 256,

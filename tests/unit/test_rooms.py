@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "emu.control.sparse": ["emu.private", "emu.control.computed_op", "emu.control.control_tensors",
                            "emu.control.host_views"],
     "emu.control.extensions": ["emu.private", "emu.control.computed_op", "emu.control.control_tensors",
-                               "emu.control.routing.groups"],
+                               "emu.control.host_views", "emu.control.routing.groups"],
     "emu.control": ["emu.contract.policies", "emu.interpreter", "emu.interpreter.hook_library", "emu.reads",
                     "emu.private", "emu.control.data_sizes", "emu.control.extensions", "emu.control.random_numbers",
                     "emu.control.routing", "emu.control.sparse"],

@@ -7,9 +7,10 @@ each other agree; reading it is reported like a choice of `--moe`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...contract.policies.shape_policy import ShapePolicy
@@ -55,6 +56,8 @@ class _Forced(threading.local):
     """Is a tensor being written through a mask? The program then gets no tensor of such a size."""
     size: int | None = None
     """Elements that are written there; None: one for all."""
+    found: Callable[[], int | None] | None = None
+    """How many elements the kernel finds that runs now, if that is known."""
 
 
 class SizedOps:
@@ -82,6 +85,17 @@ class SizedOps:
         }
         control.at_read = self._note_read
 
+    @contextlib.contextmanager
+    def finding(self, found: Callable[[], int | None]) -> Iterator[None]:
+        """The kernel of a library's operation runs in the block, and counts the elements of a mask that it has made:
+        `found` says how many these are, None if that is not known.
+        """
+        before, self._forced.found = self._forced.found, found
+        try:
+            yield
+        finally:
+            self._forced.found = before
+
     # ---- operations ------------------------------------------------------------------------------------------------
     def _nonzero(self, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         def call(keyset: Any, tensor: Tensor) -> Any:
@@ -105,6 +119,8 @@ class SizedOps:
 
         control, numel = self._control, tensor.numel()
         forced, classes = self._forced, None
+        if forced.found is not None and (known := forced.found()) is not None:
+            return min(known, numel), None
         if forced.writing:
             size = min(numel if forced.size is None else forced.size, numel)
         else:

@@ -1,27 +1,69 @@
 """The function before operations that a library brings: their kernel for CPUs computes what the one for CUDA would.
 
 Recommendation models decide by them: how many rows each rank sends is a sum of lengths that fbgemm has permuted. Values
-that are not known are never assumed here: such kernels do not check what they get.
+that are not known are never assumed here: such kernels do not check what they get. Where an operation's kernel counts
+what it has found (NMS), known values say how much that is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..computed_op import ComputedOp, Kernel
 from ..control_tensors import KNOWN, ControlTensors
+from ..host_views import Place
+
+Finding = Callable[[Callable[[], int | None]], contextlib.AbstractContextManager[None]]
+"""In the block, what a kernel finds is so much; None: that is not known."""
+
+
+class _Asked(threading.local):
+    """Of a thread."""
+
+    on = False
+    """Has the kernel that runs counted what it has found?"""
 
 
 class _KnownOp(ComputedOp):
+    def __init__(self, finding: Finding, control: ControlTensors, operation: Any, kernel: Kernel) -> None:
+        super().__init__(control, operation, kernel)
+        self._finding = finding
+        self._asked = _Asked()
+
+    def call(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._asked.on = False
+        with self._finding(lambda: self._found(args, kwargs)):
+            return super().call(keyset, args, kwargs)
+
+    def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+        """How long the operation's one result is; None if not all is known that it reads."""
+        self._asked.on = True
+        control = self._control
+        reads = control.small(self.read(args, kwargs))
+        if reads is None or control.capturing():
+            return None
+        control.wait(reads)
+        if control.state(map(Place, reads)) != KNOWN:
+            return None
+        values = self._values(args, kwargs, KNOWN)
+        return values[0].size(0) if values is not None and len(values) == 1 and values[0].dim() else None
+
+    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int) -> None:
+        """Of what it has found PyTorch's operations make the result: they have said already what is known of it."""
+        if state == KNOWN or not self._asked.on:
+            super()._after(args, kwargs, result, state, marks)
+
     def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> list[Any] | None:
         return super()._compute(cpu_args, cpu_kwargs, state) if state == KNOWN else None
 
 
-def extension_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    op = _KnownOp(control, operation, kernel)
+def extension_op(finding: Finding, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    op = _KnownOp(finding, control, operation, kernel)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if control.nested:
@@ -31,21 +73,39 @@ def extension_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Ker
     return call
 
 
-def follow(control: ControlTensors, registered_for: Callable[[str], Iterable[str]]) -> None:
-    """From now on, operations of libraries that are loaded are computed. In the forker, once."""
-    import torch
+class Libraries:
+    """Notes which operations libraries bring that are loaded from now on."""
 
-    load = torch.ops.load_library
-    libraries: list[Any] = []  # functions stay registered as long as these live
+    def __init__(self, registered_for: Callable[[str], Iterable[str]]) -> None:
+        import torch
 
-    @functools.wraps(load)
-    def loading(path: Any) -> None:
-        before = set(registered_for("CUDA"))
-        load(path)
-        brought = (set(registered_for("CUDA")) - before) & set(registered_for("CPU"))
-        libraries.extend(register(control, name, extension_op) for name in sorted(brought))
+        self._brought: set[str] = set()
+        self._make: Callable[[ControlTensors, Any, Kernel], Kernel] | None = None
+        self._control: ControlTensors | None = None
+        self._kept: list[Any] = []
+        """Functions stay registered as long as these live."""
+        load = torch.ops.load_library
 
-    torch.ops.load_library = loading
+        @functools.wraps(load)
+        def loading(path: Any) -> None:
+            before = set(registered_for("CUDA"))
+            load(path)
+            self._brought |= (set(registered_for("CUDA")) - before) & set(registered_for("CPU"))
+            self._register()
+
+        torch.ops.load_library = loading
+
+    def compute(self, control: ControlTensors, finding: Finding) -> None:
+        """These operations, and those of libraries that are loaded later, are computed."""
+        self._control = control
+        self._make = functools.partial(extension_op, finding)
+        self._register()
+
+    def _register(self) -> None:
+        if self._control is None or self._make is None:
+            return
+        brought, self._brought = sorted(self._brought), set()
+        self._kept.extend(register(self._control, name, self._make) for name in brought)
 
 
 def register(control: ControlTensors, name: str, make: Callable[[ControlTensors, Any, Kernel], Kernel]) -> Any:

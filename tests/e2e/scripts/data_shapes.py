@@ -1,6 +1,7 @@
 """Sizes that follow from values which nobody computes, by `--data-shapes`."""
 
 import json
+from importlib.util import find_spec
 
 import torch
 
@@ -42,5 +43,11 @@ written[row() > 0] = torch.ones(7, device=device)
 known = torch.arange(9, device=device)
 repeats = torch.tensor([2, 3], device=device)
 told["known"] = [len(known.nonzero()), known.unique().numel(), torch.repeat_interleave(repeats).numel()]
+if find_spec("torchvision") is not None:
+    import torchvision
+
+    boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 11, 11], [50, 50, 60, 60]], device=device)
+    scores = torch.tensor([0.7, 0.8, 0.9], device=device)
+    told["boxes"] = [torchvision.ops.nms(each, scores, 0.5).tolist() for each in (boxes, unknown[:3, :4])]
 print(json.dumps(told), flush=True)
 print(values[:3])
