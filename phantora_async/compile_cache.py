@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from emu.contract import installed
+from emu.contract import installed, ownership
 from phantora_async.wording import short
 from profiles import Gpu
 
@@ -36,11 +36,15 @@ def default_folder() -> Path:
 
 
 def why_unusable(folder: Path) -> str:
-    """Creates the folder and a file in it; "" if that worked and there is room."""
+    """Creates the folder and a file in it; "" if that worked, there is room, and nobody else can write in it: ranks and
+    the forker execute what they find there.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             free_nbytes = shutil.disk_usage(folder).free
+        if others := ownership.why_others_write(folder):
+            return f"{others}, and ranks execute what is in it"
     except OSError as error:
         return error.strerror or str(error)
     return "" if free_nbytes >= LEAST_FREE_NBYTES else f"its disk has only {free_nbytes >> 20} MiB left"

@@ -9,5 +9,5 @@ process has each kernel once, and `loaded_code`, which keeps bytecode; `spared`,
 script compiles; `file_locks`, which they use.
 Comes in: the cache's folder, from the environment; what torch and Triton compile.
 Goes out: files in that folder; calls into the hook library.
-May import: `emu.interpreter`; torch, Triton and the standard library.
+May import: `emu.contract`, `emu.interpreter`; torch, Triton and the standard library.
 """

@@ -2,7 +2,8 @@
 
 An entry has megabytes, and torch keeps the bytes of each that it has read. Ranks note in the cache's folder whose
 entries they used; the next run's forker reads these, and all ranks share them in memory. A rank takes an entry that the
-forker has read only while the folder has it, and each copy once: what torch makes of it is that rank's own.
+forker has read only while the folder has it, and each copy once: what torch makes of it is that rank's own. Entries
+that others can write are not read: the command refuses such a cache before (`phantora_async.compile_cache`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..contract import ownership
 from ..private.changes import changes
 from . import graph_cache
 
@@ -47,7 +49,7 @@ class HeldEntries:
                 folder = (self._notes / _LAST / note).readlink()
                 for path in (folder / name for name in _files(folder)):
                     if path not in contents and sum(map(len, contents.values())) < _MOST_NBYTES:
-                        contents[path] = path.read_bytes()
+                        contents[path] = _own_bytes(path)
                     entry = _unpickled(contents[path]) if path in contents else None
                     if entry is not None:
                         about = (contents[path], True)[: int(note.partition(".")[0])]
@@ -113,6 +115,15 @@ def _files(folder: Path) -> list[str]:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError:
         return []
+
+
+def _own_bytes(path: Path) -> bytes:
+    """Raises OSError also if others can write the file or its folder: reading it executes what they have written."""
+    with path.open("rb") as file:
+        for found in (os.fstat(file.fileno()), path.parent.stat()):
+            if who := ownership.others_writing(found):
+                raise PermissionError(f"{who} {path}")
+        return file.read()
 
 
 class _Unpickler(pickle.Unpickler):

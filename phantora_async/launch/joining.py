@@ -22,6 +22,7 @@ import psutil
 
 from emu.contract import records
 from emu.contract.job import Job
+from phantora_async import compile_cache
 from phantora_async.errors import MachineFailed
 from phantora_async.launch import limits
 from phantora_async.launch.launcher import Launcher, LaunchPlan, not_ended
@@ -90,7 +91,7 @@ class Joined:
     ) -> None:
         runtime = make_runtime()
         try:
-            plan = self._plan(told, runtime)
+            plan = self._plan(told, runtime, tell)
         except (OSError, ValueError, KeyError, TypeError) as error:
             runtime.remove()
             reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"{IMPOSSIBLE} ({error})"
@@ -123,7 +124,7 @@ class Joined:
             if left := await launcher.close():
                 tell(not_ended(left))
 
-    def _plan(self, told: dict[str, Any], runtime: Runtime) -> LaunchPlan:
+    def _plan(self, told: dict[str, Any], runtime: Runtime, tell: Callable[[str], None]) -> LaunchPlan:
         """The coordinator's job with this machine's paths. The working directory, the script and the folder of compiled
         code are at the same paths on all machines, if this one has no folder of its own.
         """
@@ -144,7 +145,13 @@ class Joined:
         limits.check(sum(job.servers))
         folder = runtime.ranks / "compiled"
         ours = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
-        variables = told["variables"] or ours
+        variables = {str(name): str(value) for name, value in told["variables"].items()}
+        for cache in map(Path, variables.values()):
+            if reason := compile_cache.why_unusable(cache):
+                tell(f"torch.compile starts from nothing on this machine: {cache} cannot be used ({reason})")
+                variables = {}
+                break
+        variables = variables or ours
         return LaunchPlan(job, self._python, tuple(told["device"]), variables, f"forker{self._number}.log")
 
     # ---- the control connection ------------------------------------------------------------------------------------

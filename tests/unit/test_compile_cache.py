@@ -92,6 +92,15 @@ def test_why_a_folder_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert compile_cache.why_unusable(tmp_path) == "its disk has only 3 MiB left"
 
 
+def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
+    """Ranks execute what is in it. A folder that is made here is not open to others."""
+    folder = tmp_path / "cache"
+    assert compile_cache.why_unusable(folder) == ""
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o757)
+    assert compile_cache.why_unusable(folder) == f"everybody can write {folder}, and ranks execute what is in it"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)

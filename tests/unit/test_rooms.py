@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "emu.control": ["emu.contract.policies", "emu.interpreter", "emu.interpreter.hook_library", "emu.reads",
                     "emu.private", "emu.control.data_sizes", "emu.control.extensions", "emu.control.random_numbers",
                     "emu.control.routing", "emu.control.sparse"],
-    "emu.compiler": ["emu.interpreter", "emu.interpreter.hook_library", "emu.private"],
+    "emu.compiler": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.private"],
     "emu.hostbench": ["emu.interpreter", "emu.interpreter.hook_library"],
     "emu.real_run": ["emu.contract", "emu.start.early_end", "emu.start.program", "emu.start.script"],
     "emu.gpubench": ["emu.contract", "emu.private"],

@@ -12,6 +12,7 @@ from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.errors import ExitCode
 from phantora_async.report import terminal_report
+from phantora_async.wording import short_lines
 
 from .fake_rank import FakeRank
 from .fake_run import Run, failure_of
@@ -83,7 +84,7 @@ async def test_both_sides_of_a_mismatch_are_told_with_their_lines(two: Run) -> N
     calls = {call["rank"]: (call["call"][:10], call["site"]["line"]) for call in failure["calls"]}
     assert calls == {0: ("all_gather", 10), 1: ("all_reduce", 11)}
     assert failure["text"] == failure_of(outcome).text
-    assert failure_of(outcome).text in terminal_report(outcome.report)
+    assert short_lines(failure_of(outcome).text) in terminal_report(outcome.report)
 
 
 async def test_a_wait_is_told_with_its_line_and_the_missing_call(two: Run) -> None:

@@ -88,3 +88,13 @@ def test_an_entry_whose_modules_only_ranks_import_is_theirs_to_read(
     assert held_entries._unpickled(b"cmodule_of_the_script\nThing\n.") is None
     assert held_entries._unpickled(b"damaged") is None
     assert held_entries._unpickled(pickle.dumps(HeldEntries)) is HeldEntries
+
+
+@pytest.mark.parametrize("opened", ["file", "folder"])
+def test_entries_that_others_can_write_are_not_read(cache: Cache, tmp_path: Path, opened: str) -> None:
+    """Reading one executes what it says."""
+    run(cache, tmp_path / "notes", "f1")
+    entry = cache.folder / "f1" / "a"
+    (entry if opened == "file" else entry.parent).chmod(0o777)
+    _, read = run(cache, tmp_path / "notes", "f1")
+    assert read == ["a"], "a rank reads it, as without the forker"
