@@ -41,6 +41,8 @@ def why_unusable(folder: Path) -> str:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder == default_folder() and folder.stat().st_uid == os.geteuid():
+            folder.chmod(0o700)  # its thousands of files need not be looked at
         with tempfile.TemporaryFile(dir=folder):
             free_nbytes = shutil.disk_usage(folder).free
         if others := ownership.why_others_write(folder):

@@ -101,6 +101,15 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     assert compile_cache.why_unusable(folder) == f"everybody can write {folder}, and ranks execute what is in it"
 
 
+def test_the_default_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = compile_cache.default_folder()
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert compile_cache.why_unusable(folder) == ""
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
