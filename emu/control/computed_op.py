@@ -69,6 +69,7 @@ class ComputedOp:
         """The first argument is multiplied by `beta`; if that is 0, it is not read (`mv` passes its empty result)."""
         self.reads_first = 0 not in self._not_read_places and not self._scales_self
         self.writes = bool(self._written)
+        self._compares = name in ("aten::eq.Tensor", "aten::ne.Tensor")
         self._kept = KeptOp(control, self) if KeptOp.serves(name) else None
         given_back = op_rules.GIVEN_BACK.get(name, ())
         self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None and i not in given_back]
@@ -104,12 +105,12 @@ class ComputedOp:
         writes = self.written(args, kwargs)
         if reads is None or not all(map(control.is_small, writes)):
             return self.call_uncomputed(keyset, args, kwargs)
-        control.use(reads)
+        labels = control.use(reads, compares=self._compares and len(reads) > 1)
         read_places = [Place(tensor) for tensor in reads]
         if control.capturing():
             return self._call_later(keyset, args, kwargs, read_places)
         state = control.state(read_places)
-        chosen = state == KNOWN and control.chosen(read_places)
+        chosen = state == KNOWN and (labels or control.chosen(read_places))
         if writes and control.in_use(map(Place, writes)):
             state = PENDING
         if state == PENDING:

@@ -79,8 +79,10 @@ class ControlTensors:
         self.alone = _Alone()
         self.any_size: OrderedDict[int, None] = OrderedDict()
         """By the address of their memory: tensors that count as small whatever their size."""
-        self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
-        """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
+        self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[bool], None]]] = {}
+        """By the address of their memory: indices that the routing policy chose; what to call when they are used, with
+        whether that is a comparison with labels.
+        """
         self.at_read: Callable[[Tensor], None] = lambda tensor: None
         """Is called before the program reads a number."""
         names = changes.usable("op ranges")
@@ -294,12 +296,17 @@ class ControlTensors:
         later = self.state(reads) == PENDING or self.in_use(writes)
         self.perform(outputs[0].device.index, reads, writes, work, later=later)
 
-    def use(self, tensors: Iterable[Tensor]) -> None:
-        """They are read by the program or by an operation that is computed."""
+    def use(self, tensors: Sequence[Tensor], *, compares: bool = False) -> bool:
+        """They are read by the program or by an operation that is computed. `compares`: with each other, element by
+        element. Says whether some are choices that are compared with labels: experts are compared with numbers.
+        """
+        used = False
         for tensor in tensors if self.unused_choices else ():
             owner, report = self.unused_choices.pop(tensor.untyped_storage().data_ptr(), (None, None))
             if owner is not None and report is not None and owner() is not None:
-                report()
+                report(compares and all(other.shape == tensor.shape for other in tensors))
+                used = True
+        return used and compares and len({tensor.shape for tensor in tensors}) == 1
 
     def defer(self, reads: Sequence[MemoryRange], writes: Sequence[MemoryRange], work: Callable[[], None]) -> None:
         """Calls `work` when no read and no write is pending any more: perhaps at once, else on another thread.

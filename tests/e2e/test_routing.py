@@ -51,6 +51,11 @@ def test_balanced(run: Run) -> None:
     routing = done.simulated["routing"]
     (router,) = (place for place in routing["places"] if place["module"] == "Router")
     assert {place["module"] for place in routing["places"] if place["operation"] == "argmax"} == {""}
+    (accuracy,) = (place for place in routing["places"] if place["operation"] == "max")
+    assert (accuracy["module"], accuracy["candidates"]) == ("", 16), "classes, although a module chooses them"
+    script = (Path(__file__).parent / "scripts" / "experts.py").read_text().splitlines()
+    read_at = next(number for number, line in enumerate(script, 1) if 'told["accuracy"]' in line)
+    assert any(f"experts.py:{read_at} reads a choice" in warning["text"] for warning in done.simulated["warnings"])
     assert "choices of the script itself" in done.output
     assert (router["operation"], router["chosen"], router["candidates"]) == ("topk", 2, 16)
     assert [layer["loads"] for layer in router["layers"]] == [[128 * 8] * 16] * 2, "four calls on each of two ranks"

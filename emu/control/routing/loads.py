@@ -12,7 +12,7 @@ class RouterLayer(NamedTuple):
     """What chooses among candidates by scores, such as a router of a mixture of experts, in one layer."""
 
     module: str
-    """The class of the module that chooses; "" if the program does so while no module is called."""
+    """The class of the module that chooses; "" if the program does so while no module is called, or chooses classes."""
     operation: str
     layer: int
     chosen: int
@@ -30,8 +30,10 @@ class CountedChoice:
         self._used = False
         self._chosen: list[int] | None = None
 
-    def used(self) -> None:
-        """The program uses the indices."""
+    def used(self, labels: bool = False) -> None:
+        """The program uses the indices. `labels`: it compares them with labels, so they are classes and no experts."""
+        if labels:
+            self._router = self._router._replace(module="")
         self._used = True
         if self._count():
             self._loads.send(self._router)

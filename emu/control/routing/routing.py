@@ -6,8 +6,9 @@ offsets, permutations, sizes of collectives) is computed like all integers.
 
 Which calls are a choice: an operation of CHOICES over a matrix (two dimensions or more) of floating-point numbers that
 are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (score_masks.py). A class
-in a metric and the next token of a text are chosen in the same way: the report names every place. A router written in
-Triton chooses unseen: its indices are chosen where an operation of COUNTS counts them.
+in a metric and the next token of a text are chosen in the same way: the report names every place, and calls it routing
+if a module chose and the first use is no comparison with labels. A router written in Triton chooses unseen: its indices
+are chosen where an operation of COUNTS counts them.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ class Routing:
         control.compute_when_arrived(arriving_masks, [indices], fill, chosen=not routes)
         return counted
 
-    def _when_used(self, indices: Tensor, report: Callable[[], None]) -> None:
+    def _when_used(self, indices: Tensor, report: Callable[[bool], None]) -> None:
         """A choice is reported when its indices are used: of many a maximum the program needs the value alone."""
         waiting = self._control.unused_choices
         waiting[indices.untyped_storage().data_ptr()] = weakref.ref(indices), report
