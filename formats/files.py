@@ -6,14 +6,16 @@ are written: completely, or not at all.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import os
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from .nearest import meant_file
 
@@ -68,17 +70,34 @@ def read_text(path: Path, most_nbytes: int, fault: Fault) -> str:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Completely or not at all; what a link leads to, pipes and devices directly. Raises OSError."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        path.write_bytes(content)
-        return
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    """Completely or not at all, see ``in_place_of``. Raises OSError."""
+    with in_place_of(path) as partial:
         partial.write_bytes(content)
+
+
+@contextlib.contextmanager
+def in_place_of(path: Path) -> Iterator[Path]:
+    """A file to write, which becomes `path` when the block ends, and vanishes if it fails; what a link leads to, pipes
+    and devices are written directly. Its name ends as that of `path`.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        yield path
+        return
+    partial = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        yield partial
         partial.replace(path)
-    except OSError:
+    except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_figure(path: Path, figure: Any) -> None:
+    """A figure of matplotlib's, completely or not at all. Raises OSError, ValueError if its name ends with no form that
+    matplotlib knows.
+    """
+    with in_place_of(path if path.suffix else path.with_suffix(".png")) as partial:
+        figure.savefig(partial, dpi=120)
 
 
 def try_to_write(path: Path) -> None:
@@ -86,7 +105,7 @@ def try_to_write(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not path.is_symlink() and (path.is_file() or not path.exists()):
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial = path.with_name(f".{os.getpid()}.{path.name}")
         partial.touch()
         partial.unlink()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from formats.files import write_figure
 from netsim.errors import NetsimError
 from netsim.tools.stats import Statistics
 
@@ -45,7 +46,7 @@ def heat_map(statistics: Statistics, path: Path, most: int = MOST_LINKS) -> None
     axes.set_title(title)
     figure.colorbar(image, label="share of capacity")
     try:
-        figure.savefig(path, dpi=120)
+        write_figure(path, figure)
     except (OSError, ValueError) as error:
         raise NetsimError(f"{path}: {error}") from error
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.files import MOST_TRACE_NBYTES, read_text
+from formats.files import MOST_TRACE_NBYTES, read_text, write_figure
 from formats.json_lines import parse
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from phantora_async.trace_request import TraceRequest
@@ -77,7 +77,7 @@ def timeline(run: Run, path: str | os.PathLike[str] | None, ranks: Sequence[int]
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02 - 1.2 / (len(shown) + 3)), ncols=5, frameon=False)
     if path is not None:
         try:
-            figure.savefig(path, dpi=120)
+            write_figure(Path(path), figure)
         except OSError as error:
             raise NotWritten(f"cannot write {os.fspath(path)}: {error.strerror}") from None
         except ValueError as error:  # a suffix that matplotlib does not know

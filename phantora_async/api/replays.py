@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from formats.files import write_whole
 from phantora_async.api.results import Run
 from phantora_async.config.outputs import report_of, run_dir_of
 from phantora_async.errors import NotWritten, UsageError
@@ -57,7 +58,7 @@ def written(
     path = report_of(report, claimed.path)
     done.report["run"] = recording.run
     try:
-        path.write_bytes(to_json(done.report))
+        write_whole(path, to_json(done.report))
     except OSError as error:
         raise NotWritten(f"cannot write the report {short(path)}: {error.strerror}") from None
     return Written(done, recording, spec, path, claimed.path)

@@ -78,8 +78,13 @@ def append(path: Path, one: Entry) -> None:
     """Raises NotWritten."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(one) + "\n")
+        before = path.stat().st_size if path.exists() else 0
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(one) + "\n")
+        except OSError:
+            os.truncate(path, before)  # half a line would spoil the next one
+            raise
     except OSError as error:
         raise NotWritten(f"cannot write {path}: {error.strerror}") from None
 

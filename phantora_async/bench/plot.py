@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from formats.files import write_figure
 from phantora_async.bench.measurement import Point
-from phantora_async.errors import EnvironmentUnusable
+from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 
 PARTS = ("ranks", "hook", "coordinator", "kernel", "start")
 
@@ -52,5 +53,10 @@ def plot(points: Sequence[Point], path: Path) -> None:
     for axes in (time, memory):
         axes.set_xscale("log", base=2)
         axes.set_xlabel("ranks")
-    figure.savefig(path, dpi=120)
+    try:
+        write_figure(path, figure)
+    except OSError as error:
+        raise NotWritten(f"cannot write {path}: {error.strerror}") from None
+    except ValueError as error:  # a suffix that matplotlib does not know
+        raise UsageError(f"{path}: {error}") from None
     pyplot.close(figure)

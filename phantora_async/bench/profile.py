@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from formats.files import write_whole
 from phantora_async.ingest.call_sites import Line
 from phantora_async.liveness.rank_stacks import Stacks
 
@@ -72,7 +73,7 @@ class SimulatorProfile:
             "coordinator": spent[:MOST_FUNCTIONS],
             "rank": {"rank": 0, "samples": self._samples, "functions": rank},
         }
-        (run_dir / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_whole(run_dir / FILE, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def _runs(pid: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from formats.files import write_whole
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.replaying.variants import Outcome
 from phantora_async.wording import short
@@ -72,6 +73,6 @@ def check_suffix(path: Path) -> None:
 def write(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Raises NotWritten."""
     try:
-        path.write_text(FORMS[path.suffix](outcomes))
+        write_whole(path, FORMS[path.suffix](outcomes).encode())
     except OSError as error:
         raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None

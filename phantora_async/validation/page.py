@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from formats.files import write_whole
 from phantora_async.errors import NotWritten
 from phantora_async.validation import calibration, tables
 from phantora_async.validation.book import Book
@@ -22,7 +23,7 @@ def write(book: Book, rows: Sequence[KeptRow]) -> None:
     tables.write_into(book.page, "families", families(book, rows))
     tables.write_into(book.page, "intervals", intervals(rows))
     try:
-        book.details.write_text(details(book, rows), encoding="utf-8")
+        write_whole(book.details, details(book, rows).encode())
     except OSError as error:
         raise NotWritten(f"cannot write {book.details}: {error.strerror}") from None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from formats.files import MOST_DATA_NBYTES, read_text
-from phantora_async.errors import UsageError
+from formats.files import MOST_DATA_NBYTES, read_text, write_whole
+from phantora_async.errors import NotWritten, UsageError
 from phantora_async.validation.comparison import Figure, Row, summarise
 
 HEADER = """\
@@ -57,7 +57,7 @@ def summary(rows: Sequence[Row]) -> str:
 def write_into(path: Path, title: str, text: str) -> None:
     """Replaces what stands between ``<!-- validate: TITLE -->`` and ``<!-- end -->`` in a Markdown file.
 
-    Raises UsageError if the file has no such place.
+    Raises UsageError if the file has no such place, NotWritten if it cannot be written.
     """
     begin, end = f"<!-- validate: {title} -->", "<!-- end -->"
     before = read_text(path, MOST_DATA_NBYTES, UsageError)
@@ -65,7 +65,10 @@ def write_into(path: Path, title: str, text: str) -> None:
     _, closed, tail = rest.partition(end)
     if not found or not closed:
         raise UsageError(f"{path} has no place for the table", f"put the lines {begin} and {end} where it belongs")
-    path.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+    try:
+        write_whole(path, f"{head}{begin}\n{text}\n{end}{tail}".encode())
+    except OSError as error:
+        raise NotWritten(f"cannot write {path}: {error.strerror}") from None
 
 
 def _speed(value: float, row: Row) -> str:

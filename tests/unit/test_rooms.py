@@ -211,7 +211,7 @@ MAY_IMPORT = {
     "phantora_async.gpu_profile": ["formats", "emu.contract", "profiles", "profiles.kernel_names",
                                    "profiles.signature", "profiles.timings", "phantora_async.child_process",
                                    "phantora_async.errors", "phantora_async.wording"],
-    "phantora_async.commands.profiling": ["profiles", "phantora_async.config", "phantora_async.errors",
+    "phantora_async.commands.profiling": ["formats", "profiles", "phantora_async.config", "phantora_async.errors",
                                           "phantora_async.gpu_profile", "phantora_async.host_profile",
                                           "phantora_async.local_gpus", "phantora_async.terminal",
                                           "phantora_async.wording"],

@@ -14,6 +14,7 @@ from math import hypot
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from formats.files import write_whole
 from phantora_async.config import find_python
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from profiles import CALL_KINDS, WORK_KINDS, Fit, ProfileError, Spread, fit, host_toml, load_host, scale
@@ -81,15 +82,14 @@ def run(given: argparse.Namespace) -> int:
         raise EnvironmentUnusable(f"the host's programs cannot be timed: {fault}", details=why) from None
     off = max(found.error, PROBES_ERROR) if given.quick else found.error
     try:
-        target.write_text(
-            host_toml(
-                found.cost_ns,
-                Spread(measured.fast, measured.slow, hypot(off, DRIFT)),
-                provenance(measured, given.rounds, given.quick),
-                like=known,
-                comment=f"Measured by {command} on {date.today().isoformat()}.",
-            )
+        text = host_toml(
+            found.cost_ns,
+            Spread(measured.fast, measured.slow, hypot(off, DRIFT)),
+            provenance(measured, given.rounds, given.quick),
+            like=known,
+            comment=f"Measured by {command} on {date.today().isoformat()}.",
         )
+        write_whole(target, text.encode())
         load_host(target)
     except OSError as error:
         raise NotWritten(f"{target}: {error.strerror}") from None

@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from formats.files import in_place_of
 from phantora_async.config import checked_module, checked_script, find_python
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from phantora_async.wording import short
@@ -143,7 +144,7 @@ def _measured(python: Path, job: ProfiledJob, gpu: Gpu, kept: Path | None) -> tu
 def _keep(trace: Path, kept: Path) -> None:
     opener = gzip.open if kept.suffix == ".gz" else open
     try:
-        with trace.open("rb") as source, opener(kept, "wb") as target:
+        with trace.open("rb") as source, in_place_of(kept) as partial, opener(partial, "wb") as target:
             shutil.copyfileobj(source, target)
     except OSError as error:
         raise NotWritten(f"{kept}: {error.strerror}") from None
