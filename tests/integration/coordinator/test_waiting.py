@@ -84,7 +84,10 @@ async def test_both_sides_of_a_mismatch_are_told_with_their_lines(two: Run) -> N
     calls = {call["rank"]: (call["call"][:10], call["site"]["line"]) for call in failure["calls"]}
     assert calls == {0: ("all_gather", 10), 1: ("all_reduce", 11)}
     assert failure["text"] == failure_of(outcome).text
-    assert short_lines(failure_of(outcome).text) in terminal_report(outcome.report)
+    why, _, further = failure_of(outcome).text.partition("\n")
+    shown = terminal_report(outcome.report)
+    assert why in shown
+    assert short_lines(further) in shown
 
 
 async def test_a_wait_is_told_with_its_line_and_the_missing_call(two: Run) -> None:
