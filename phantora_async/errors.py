@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import os
 import textwrap
 import traceback
 from dataclasses import dataclass
@@ -129,6 +130,12 @@ class NotWritten(PhantoraError):
     """A file of the run could not be written."""
 
     exit_code = ExitCode.NOT_WRITTEN
+
+    def __init__(self, message: str, hint: str = "", details: str = "") -> None:
+        full = [os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT)]
+        if any(words in message and not message.startswith(words) for words in full):  # else no file is named
+            hint = "; ".join(filter(None, ("make room there, or name a file on another disk", hint)))
+        super().__init__(message, hint, details)
 
 
 class ScriptFailed(PhantoraError):

@@ -55,7 +55,9 @@ class Executed:
         if self.trace_unwritten:
             return NotWritten(self.trace_unwritten, f"report: {self.files}")
         if self.unrecorded:
-            return NotWritten(f"there is no recording: {self.unrecorded}", f"report: {self.files}")
+            assert self.config.record is not None
+            text = f"there is no recording in {short(self.config.record)}: {self.unrecorded}"
+            return NotWritten(text, f"report: {self.files}")
         if self.report_unwritten:
             return NotWritten(self.report_unwritten, f"its text is printed above; {self._logs}")
         if self.unplayed is not None:
@@ -109,6 +111,7 @@ def _once(options: RunOptions) -> Executed:
     # Imported only when the options are known to be good: they take longer to import than everything else.
     import uvloop
 
+    from phantora_async.recording import recorder
     from phantora_async.report import to_json
     from phantora_async.session import Session
 
@@ -127,6 +130,8 @@ def _once(options: RunOptions) -> Executed:
         unrecorded = outcome.unrecorded
         if config.record is not None and not unrecorded and outcome.failure is None:
             unrecorded = _write(config.record / "run.json", to_json(report["run"]))
+            if unrecorded:
+                (config.record / recorder.FILE).unlink()  # it could not be replayed
         unplayed = None
         if config.all_steps and outcome.failure is None and not unrecorded:
             try:

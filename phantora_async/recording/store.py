@@ -6,6 +6,7 @@ and the header have a digest of their bytes in the file.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Sequence
@@ -83,7 +84,8 @@ class Writer:
 
     def abandon(self) -> None:
         """Nothing was recorded."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what was to be written may not fit, and nobody wants it
+            self._file.close()
         self._partial.unlink(missing_ok=True)
 
 

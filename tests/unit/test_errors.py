@@ -75,6 +75,13 @@ def test_each_error_has_its_exit_code(
     assert capsys.readouterr().err == f"error: {error.message}\n  a detail\nhint: a hint\n"
 
 
+def test_a_full_disk_needs_room() -> None:
+    assert NotWritten("cannot write r.json: Permission denied", "a hint").hint == "a hint"
+    full = "cannot write r.json: No space left on device"
+    assert NotWritten(full).hint == "make room there, or name a file on another disk"
+    assert NotWritten(full, "a hint").hint == "make room there, or name a file on another disk; a hint"
+
+
 @pytest.mark.parametrize(
     ("error", "exit_code", "message"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from formats.files import in_place_of, write_figure, write_whole
 from phantora_async.bench import history
 from phantora_async.errors import NotWritten
+from phantora_async.recording import store
 from phantora_async.replaying import table
 from phantora_async.validation import tables
 
@@ -72,6 +74,15 @@ def test_a_page_that_has_a_place_for_a_table(tmp_path: Path) -> None:
     with small_files(), pytest.raises(NotWritten, match=r"cannot write .*page\.md: File too large"):
         tables.write_into(page, "jobs", LONG)
     assert page.read_text() == before
+
+
+def test_a_recording(tmp_path: Path) -> None:
+    with small_files():
+        writer = store.Writer(tmp_path / "recording")
+        with pytest.raises(OSError, match="File too large"):
+            writer.close({"more": random.Random(0).randbytes(4 * MOST_NBYTES).hex()})
+        writer.abandon()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_line_of_the_benchmarks_history(tmp_path: Path) -> None:
