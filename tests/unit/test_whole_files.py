@@ -23,9 +23,9 @@ LONG = "x" * (4 * MOST_NBYTES)
 
 
 @contextlib.contextmanager
-def small_files() -> Iterator[None]:
+def small_files(most_nbytes: int = MOST_NBYTES) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_NBYTES, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_nbytes, hard))
     try:
         yield
     finally:
@@ -77,10 +77,10 @@ def test_a_page_that_has_a_place_for_a_table(tmp_path: Path) -> None:
 
 
 def test_a_recording(tmp_path: Path) -> None:
-    with small_files():
-        writer = store.Writer(tmp_path / "recording")
+    writer = store.Writer(tmp_path / "recording")
+    with small_files(1):
         with pytest.raises(OSError, match="File too large"):
-            writer.close({"more": random.Random(0).randbytes(4 * MOST_NBYTES).hex()})
+            writer.put(random.Random(0).randbytes(1 << 16))
         writer.abandon()
     assert list(tmp_path.iterdir()) == []
 
