@@ -24,6 +24,7 @@ def test_a_wait_for_a_gpu_times_out_in_virtual_time(run: Run) -> None:
     assert done.exit_code == 3, done.output
 
 
+@pytest.mark.versions
 def test_a_blocking_wait_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", "1")
     done = run("wait_too_long.py", n=2)

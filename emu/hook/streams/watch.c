@@ -106,10 +106,21 @@ static bool called_by_process_group(void) {
     return false;
 }
 
+/* Process groups whose waits block, as TORCH_NCCL_BLOCKING_WAIT says, have no watchdog. */
+static bool waits_block(void) {
+    const char *names[] = {"TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value) return *value && strchr("1yYtT", *value);
+    }
+    return false;
+}
+
 /* A process group starts its watchdog before it creates communicators, but the thread names itself, and hundreds of
  * ranks may keep it from a processor for seconds. Without a watchdog other values of memory would be found. */
 static bool has_watchdog(void) {
     enum { TRY_US = 1000, TRIES = PATIENCE_S * 1000 };
+    if (waits_block()) return ph_process_has_thread("pt_nccl_watchdg");
     for (int i = 0; i < TRIES; i++) {
         if (ph_process_has_thread("pt_nccl_watchdg")) return true;
         usleep(TRY_US);
