@@ -49,10 +49,12 @@ def _once(names: Names, kernels: _Kernels, load: Any) -> Any:
         import torch
 
         key = (torch.cuda.current_device(), kernel_name, source_code)
-        first = kernels.get(key)
-        if first is not None and isinstance(ready(source_code), of_cache):
-            forget(source_code)
-            return _ready(first)
+        first, found = kernels.get(key), ready(source_code)
+        if isinstance(found, of_cache):
+            if first is not None:
+                forget(source_code)
+                return _ready(first)
+            on_own_device(found.static_autotuner, key[0])
         kernel = load(self, kernel_name, source_code, *rest, **named)
         if isinstance(kernel, awaited):
             kernel = Awaited(kernel, first)
@@ -61,3 +63,14 @@ def _once(names: Names, kernels: _Kernels, load: Any) -> Any:
         return kernels.setdefault(key, kernel)
 
     return triton
+
+
+def on_own_device(kernel: Any, own: int) -> None:
+    """A kernel that came with a cached graph is to be loaded on the GPU of the process that compiled it, which this
+    process may not have.
+    """
+    if kernel.device_props.index is not None:
+        kernel.device_props = kernel.device_props._replace(index=own)
+    for result in kernel.compile_results:
+        if result.compile_meta.get("device") is not None:
+            result.compile_meta["device"] = own
