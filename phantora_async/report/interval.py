@@ -43,11 +43,11 @@ SLOWEST = 0.15
 """What waiting for the slowest of four ranks adds to host-bound steps: their work differs at random (docs/host.md)."""
 
 
-CALIBRATION = {"gpu": 0.96, "both": 1.1, "host": 0.68}
+CALIBRATION = {"gpu": 0.86, "both": 1.12, "host": 0.89}
 """By what decides the step time: the factor that docs/accuracy.md asks for."""
 NEAR = 0.75
-"""A slow host whose work takes this share of the GPU's time may decide the step: jobs took up to 2.1 times the
-described host's time, 1.34 times what a slow host is taken to need (docs/data/host-model.md)."""
+"""A slow host whose work takes this share of the GPU's time may decide the step: jobs took up to 1.9 times the
+described host's time, 1.3 times what a slow host is taken to need (docs/data/host-model.md)."""
 WORKING = 0.5
 """Share of the phases in which the GPU waits for a slow host that it spends working, an assumption."""
 
