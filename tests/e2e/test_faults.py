@@ -31,8 +31,9 @@ def test_a_run_and_a_replay_with_the_same_faults(run: Run, shared_run: Run, tmp_
     assert "with faults: host 0 jitter 5% seed 7, gpu 1 at 0.01x from " in ran.output
     found = replay(recorded, tmp_path, *options)
     assert found["without_faults"]["median_ns"] == recorded.simulated["step"]["median_ns"]
-    # PyTorch asks which work is complete, to let go of memory: after the last step its calls may differ by some.
-    assert found["step"]["each_ns"] == ran.simulated["step"]["each_ns"]
+    # PyTorch asks which work is complete, to let go of memory: beside a slow GPU it asks some times more or less than
+    # it was recorded. Each answer is at a whole nanosecond, to which a jittery host's time is rounded.
+    assert found["step"]["each_ns"] == pytest.approx(ran.simulated["step"]["each_ns"], rel=0, abs=3)
     assert ran.simulated["ranks"][1]["compute_ns"] > 10 * recorded.simulated["ranks"][1]["compute_ns"]
     assert ran.simulated["step"]["max_ns"] > 2 * recorded.simulated["step"]["max_ns"]
 

@@ -31,9 +31,9 @@ STREAMS, JOINED = (
     3.0,
 )  # of cuDNN; exponent of the norm that joins what keeps the GPU busy and what waits for its turn
 TILE = (64, 128)  # of a group's kernel
-# Shares of the streaming bandwidth: channels cut out of rows or put into them, and rows with channels between others.
-CUT_STREAM, PADDED_STREAM = {2: 0.37, 4: 0.55}, 0.08  # by an item's bytes; for each of them
-TURNED_STREAM = 0.033
+# Shares of the streaming bandwidth: channels cut out of rows or put into them, by an item's bytes; items turned round.
+CUT_STREAM, TURNED_STREAM = {2: 0.37, 4: 0.55}, 0.033
+PADDED_INSTRUCTIONS = 131.0  # an item that is read or written where rows get channels between others
 # Long filters: nanoseconds a step of a group's sum, which has few tiles; times as long of tf32; by the slow kernels.
 LONG_STEP_NS, LONG_TF32, SLOW_STEP_NS = {"fwd": 18.5, "dgrad": 35.0}, 1.75, 130.0
 WEIGHTS_NS = 10_000.0  # padding the filters
@@ -110,7 +110,7 @@ def padding_ns(machine: Machine, what: Conv, wider: Conv) -> float:
     if what.w == wider.w:
         return 0.0
     weights = prod(what.w) + prod(wider.w)
-    total = floor + WEIGHTS_NS + weights / (machine.memory_gb_per_s * PADDED_STREAM)
+    total = floor + WEIGHTS_NS + machine.issue_ns(PADDED_INSTRUCTIONS * weights)
     for narrow, wide in ((what.x, wider.x), (what.y, wider.y)):
         if narrow == wide:
             continue
@@ -118,8 +118,7 @@ def padding_ns(machine: Machine, what: Conv, wider: Conv) -> float:
         if what.layout == "nchw":
             total += converted_ns(machine, narrow, item) * (1 + wide[1] / narrow[1]) / 2
         else:
-            passed = item * (prod(narrow) + prod(wide))
-            total += floor + passed / (machine.memory_gb_per_s * PADDED_STREAM * item)
+            total += floor + machine.issue_ns(PADDED_INSTRUCTIONS * (prod(narrow) + prod(wide)))
     return total
 
 

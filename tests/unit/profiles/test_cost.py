@@ -161,6 +161,20 @@ def test_convolutions_in_groups(text: str, us: float) -> None:
 @pytest.mark.parametrize(
     ("text", "us"),
     [
+        ("192x576x14x14;576x24x3x3;192x576x14x14;1x1;1x1;1x1;24", 532),
+        ("192x216x28x28;216x24x3x3;192x216x28x28;1x1;1x1;1x1;9", 809),
+        ("192x576x28x28;576x24x3x3;192x576x14x14;1x1;2x2;1x1;24", 1_093),
+    ],
+)
+def test_padding_groups_is_as_slow_on_a_gpu_with_faster_memory(text: str, us: float) -> None:
+    """RegNetY-3.2GF on an H200 (docs/data/fresh-jobs.md): the kernels that pad have the instructions of an H100."""
+    model = profiles.CostModel(profiles.load_gpu("h200"))
+    assert model.cost(f"conv;fwd;{text};bf16;nhwc;;").solo_ns == pytest.approx(1000 * us, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
         ("fwd;128x58x56x56;58x1x3x3;128x58x28x28;1x1;2x2;1x1;58", 32.2),
         ("wgrad;96x244x28x28;244x1x3x3;96x244x14x14;1x1;2x2;1x1;244", 33.1),
         ("wgrad;128x58x28x28;58x1x3x3;128x58x28x28;1x1;1x1;1x1;58", 23.1),
