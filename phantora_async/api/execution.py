@@ -81,14 +81,14 @@ def execute(options: RunOptions) -> Executed:
     """Runs the script to its end and writes the report. Raises PhantoraError if there is nothing to report.
 
     A folded run that finds that its mesh needs parts is done again with these; one whose replicas differ, with each of
-    them simulated, if they are few.
+    them simulated, if they are few. It takes the place of the first one, in its directory.
     """
     executed = _once(options)
     while (changes := _otherwise(executed)) is not None:
         assert executed.run_failure is not None
         told = " ".join(f"--{name} '{text}'" for name, text in changes.items())
         print(f"phantora-async: {executed.run_failure.message}: again with {told}", file=sys.stderr)
-        options = dataclasses.replace(options, **changes)
+        options = dataclasses.replace(options, run_dir=str(executed.config.run_dir), **changes)
         executed.config.claimed.lock.close()
         executed = _once(options)
     return executed
