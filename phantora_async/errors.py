@@ -7,11 +7,13 @@ that has started; the coordinator finds most of them, and the run's report recor
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import os
 import textwrap
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -136,6 +138,17 @@ class NotWritten(PhantoraError):
         if any(words in message and not message.startswith(words) for words in full):  # else no file is named
             hint = "; ".join(filter(None, ("make room there, or name a file on another disk", hint)))
         super().__init__(message, hint, details)
+
+
+@contextlib.contextmanager
+def drawing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A picture is written in the block. Raises NotWritten; UsageError if matplotlib does not know its suffix."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritten(f"cannot write {os.fspath(path)}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{os.fspath(path)}: {error}") from None
 
 
 class ScriptFailed(PhantoraError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.files import MOST_TRACE_NBYTES, read_text, write_figure
 from formats.json_lines import parse
-from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
+from phantora_async.errors import EnvironmentUnusable, UsageError, drawing
 from phantora_async.trace_request import TraceRequest
 
 if TYPE_CHECKING:
@@ -76,12 +76,8 @@ def timeline(run: Run, path: str | os.PathLike[str] | None, ranks: Sequence[int]
     axes.invert_yaxis()
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02 - 1.2 / (len(shown) + 3)), ncols=5, frameon=False)
     if path is not None:
-        try:
+        with drawing(path):
             write_figure(Path(path), figure)
-        except OSError as error:
-            raise NotWritten(f"cannot write {os.fspath(path)}: {error.strerror}") from None
-        except ValueError as error:  # a suffix that matplotlib does not know
-            raise UsageError(f"{os.fspath(path)}: {error}") from None
     return figure
 
 

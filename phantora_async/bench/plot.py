@@ -7,7 +7,7 @@ from pathlib import Path
 
 from formats.files import write_figure
 from phantora_async.bench.measurement import Point
-from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
+from phantora_async.errors import EnvironmentUnusable, drawing
 
 PARTS = ("ranks", "hook", "coordinator", "kernel", "start")
 
@@ -53,10 +53,6 @@ def plot(points: Sequence[Point], path: Path) -> None:
     for axes in (time, memory):
         axes.set_xscale("log", base=2)
         axes.set_xlabel("ranks")
-    try:
+    with drawing(path):
         write_figure(path, figure)
-    except OSError as error:
-        raise NotWritten(f"cannot write {path}: {error.strerror}") from None
-    except ValueError as error:  # a suffix that matplotlib does not know
-        raise UsageError(f"{path}: {error}") from None
     pyplot.close(figure)

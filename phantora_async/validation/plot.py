@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from formats.files import write_figure
-from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
+from phantora_async.errors import EnvironmentUnusable, drawing
 from phantora_async.validation.comparison import Row
 
 
@@ -37,10 +37,6 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     axes.set_yticks(range(len(timed)), [f"{row.job} ({row.world})" for row in reversed(timed)])
     axes.set_xlabel("simulated / real (grey: spread of the real runs; line: simulated interval)")
     axes.grid(axis="x", alpha=0.3)
-    try:
+    with drawing(path):
         write_figure(path, figure)
-    except OSError as error:
-        raise NotWritten(f"cannot write {path}: {error.strerror}") from None
-    except ValueError as error:  # a suffix that matplotlib does not know
-        raise UsageError(f"{path}: {error}") from None
     pyplot.close(figure)
