@@ -11,8 +11,11 @@ from profiles.errors import ProfileError
 from profiles.models import dispatch
 from profiles.models.bound import bound_by
 from profiles.models.errors import UNMEASURED, error_share
+from profiles.models.limits import least_ns
+from profiles.models.machine import Estimate
 from profiles.models.power import NOTHING, Draw, draw
-from profiles.signature import Library, Signature, parse, shapes_in, unknown_parts
+from profiles.signature import Conv, Library, Signature, parse, shapes_in, unknown_parts
+from profiles.timings.convolutions import nearby
 from profiles.timings.corrections import Families
 from profiles.timings.keys import key_of, without_strides
 from profiles.timings.shipped import same_times
@@ -167,14 +170,24 @@ def _corrected(modelled: Cost, solo_ns: int, contended_ns: int, source: Source, 
 
 def _modelled(gpu: Gpu, what: Signature) -> Cost:
     estimate = dispatch.estimate(gpu, what)
+    known = error_share(estimate.model)
+    source = Source.ROOFLINE
+    if isinstance(what, Conv) and (near := nearby(gpu, what)) is not None and not estimate.unknown:
+        estimate = _as_measured(gpu, what, estimate, near.factor)
+        source, known = Source.INTERPOLATED, min(near.error_share, UNMEASURED)
     between = gpu.achieved.launch_gap_ns * (estimate.kernels - 1)
     solo_ns = max(1, round(min(estimate.solo_ns + between, LONGEST_NS)))
     contended_ns = max(solo_ns, round(min(estimate.contended_ns + between, LONGEST_NS)))
-    source = Source.UNRECOGNISED if estimate.unknown else Source.ROOFLINE
-    known = error_share(estimate.model)
+    source = Source.UNRECOGNISED if estimate.unknown else source
     share = UNMEASURED if estimate.unknown else max(min(known * gpu.achieved.uncertainty, UNMEASURED), known)
     share = max(share, known)
     return Cost(
         solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
         bound_by(gpu, what, estimate), draw(gpu, what, estimate),
     )  # fmt: skip
+
+
+def _as_measured(gpu: Gpu, what: Conv, found: Estimate, factor: float) -> Estimate:
+    """As much slower or faster than its model as measured ones like it, but not faster than a GPU can be."""
+    factor = max(factor, min(least_ns(gpu, what, found) / found.solo_ns, 1.0))
+    return replace(found, solo_ns=found.solo_ns * factor, contended_ns=found.contended_ns * factor)

@@ -1,0 +1,145 @@
+"""What measured convolutions say about one that was not measured.
+
+Which of its kernels cuDNN takes for a convolution, and how it splits sums, is decided by rules that are not documented:
+two shapes that a model of products cannot tell apart take kernels of which one is twice as fast. But similar shapes
+mostly take the same one. So the model's ratio to the measured time is averaged over measured neighbours, weighted by
+their distance; far from all of them nothing is corrected. How much the neighbours differ says how far the answer may be
+off. `python -m profiles.tools.measured_convolutions` makes the file, from each direction of each shape measured by
+itself on an H100, and chose the figures below: each shape was left out in turn, at all batches and in all dtypes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import exp, log2, prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiles.descriptions.gpu import Gpu
+from profiles.signature import Conv
+
+FILE = Path(__file__).resolve().parents[1] / "measured" / "h100-convolutions.npz"
+COMPUTE_CAPABILITY = (9, 0)
+"""cuDNN has other kernels for other ones."""
+REACH = 0.8
+"""Distance at which a neighbour's weight has fallen to 1/e."""
+MODEL = 0.002
+"""Weight of the model's own answer."""
+FURTHEST = 5.0
+SCALES = (0.8, 0.3, 2.5, 2.5, 5.0, 1.2, 2.0, 1.0, 1.6, 0.36, 0.25, 0.7, 0.36, 1.0, 0.36, 5.0)
+"""Of the features of `place_of`, in their order."""
+FEW_CHANNELS = 8
+VECTOR_BITS, PIXEL_BITS = 3, 4
+"""Channels and pixels that are a multiple of so many powers of two are aligned as well as any."""
+APART = 3.0
+"""Between groups of as many channels on both sides and others."""
+APART_OF_FEW = 5.0
+"""f16 and bf16 have the same kernels, but for few channels."""
+FEW_NEAR, NEAR = 0.05, 0.1
+"""An answer is as far off as its neighbours differ, and by FEW_NEAR / (NEAR + the neighbours' weights)."""
+Floats = NDArray[np.float32]
+_SCALES = np.array(SCALES, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearby:
+    factor: float
+    """Measured over modelled time."""
+    weight: float
+    """Sum of the neighbours': 1 is one that is equal."""
+    spread: float
+    """Mean distance of the neighbours' logarithms of it."""
+
+    @property
+    def error_share(self) -> float:
+        return self.spread + FEW_NEAR / (NEAR + self.weight)
+
+
+def nearby(gpu: Gpu, what: Conv) -> Nearby | None:
+    """None: nothing like it was measured."""
+    if (gpu.cc_major, gpu.cc_minor) != COMPUTE_CAPABILITY:
+        return None
+    family, place = place_of(what)
+    if family not in (known := _shipped()):
+        return None
+    return known[family].around(scaled(place))
+
+
+class Members:
+    """Of a family."""
+
+    def __init__(self, places: Floats, ratios: Floats) -> None:
+        """`places`: scaled. `ratios`: logarithms of measured over modelled times."""
+        self.places, self._ratios = places, ratios
+        self._squares: Floats = (places**2).sum(1)
+
+    def around(self, place: Floats, but: NDArray[np.bool_] | None = None) -> Nearby | None:
+        """`but`: members that are left out."""
+        squares = self._squares + (place @ place - 2 * (self.places @ place))
+        near = squares < FURTHEST**2 if but is None else (squares < FURTHEST**2) & ~but
+        ratios = self._ratios[near]
+        if not ratios.size:
+            return None
+        weights = np.exp(np.sqrt(np.maximum(squares[near], 0.0)) / -REACH)
+        total = float(weights.sum())
+        found = float(weights @ ratios) / (total + MODEL)
+        spread = (float(weights @ np.abs(ratios - found)) + MODEL * abs(found)) / (total + MODEL)
+        return Nearby(exp(found), total, spread)
+
+
+def scaled(place: tuple[float, ...]) -> Floats:
+    return np.array(place, np.float32) * _SCALES
+
+
+def place_of(what: Conv) -> tuple[str, tuple[float, ...]]:
+    """The family, and where one stands in it: logarithms of sizes to the base 2, and what a kernel must fit."""
+    groups = max(what.groups, 1)
+    inner, outer = what.w[1], max(what.w[0] // groups, 1)
+    taps, pixels = prod(what.w[2:]), prod(what.y[2:])
+    half, few = what.dtype in ("f16", "bf16"), min(inner, outer) < FEW_CHANNELS
+    shared = "depthwise" if groups > 1 and inner == outer == 1 else "groups" if groups > 1 else "one"
+    family = f"{'half' if half else what.dtype}-{what.direction}-{what.layout}-{len(what.w)}-{shared}"
+    sizes = (what.y[0] * pixels, pixels, inner, outer, taps, prod(what.stride), prod(what.dilation), groups)
+    return family, (
+        *(log2(max(size, 1)) for size in sizes),
+        float(_powers(inner, VECTOR_BITS)),
+        float(_powers(outer, VECTOR_BITS)),
+        float(_powers(prod(what.x[2:]), PIXEL_BITS)),
+        (APART_OF_FEW if few else 1.0) * (what.dtype == "f16"),
+        log2(max(what.w[-2], 1)) - log2(max(what.w[-1], 1)),
+        APART * (groups > 1 and inner != outer),
+        float(few),
+        float(taps == 1 and max(what.stride, default=1) == 1),
+    )
+
+
+def _powers(count: int, most: int) -> int:
+    """Powers of two that it is a multiple of."""
+    return min((count & -count).bit_length() - 1, most) if count else most
+
+
+@cache
+def _shipped() -> dict[str, Members]:
+    return {name: Members(places * _SCALES, ratios) for name, (places, ratios) in load(FILE).items()}
+
+
+def load(path: Path) -> dict[str, tuple[Floats, Floats]]:
+    """By family: places, not scaled, and ratios."""
+    with np.load(path) as file:
+        names = [name.removesuffix("/places") for name in file.files if name.endswith("/places")]
+        return {
+            name: (file[f"{name}/places"].astype(np.float32), file[f"{name}/ratios"].astype(np.float32))
+            for name in names
+        }
+
+
+def save(path: Path, found: dict[str, tuple[Floats, Floats]]) -> None:
+    """What `load` gives."""
+    arrays = {}
+    for name, (places, ratios) in sorted(found.items()):
+        arrays[f"{name}/places"], arrays[f"{name}/ratios"] = places.astype(np.float16), ratios.astype(np.float16)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
