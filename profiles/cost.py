@@ -16,7 +16,7 @@ from profiles.models.machine import Estimate
 from profiles.models.power import NOTHING, Draw, draw
 from profiles.signature import Conv, Library, Signature, parse, shapes_in, unknown_parts
 from profiles.timings.convolutions import nearby
-from profiles.timings.corrections import Families
+from profiles.timings.corrections import SAME_LAYOUT, Families
 from profiles.timings.keys import key_of, without_strides
 from profiles.timings.shipped import same_times
 from profiles.timings.table import Measured, Table
@@ -25,9 +25,6 @@ REPEATED = 0.03
 """Relative error of a measured time: how far repeats differ."""
 CARRIED_OVER = 0.15
 """Relative error of a time measured on another GPU: whether the model errs there as here is not known."""
-SAME_LAYOUT = 1.4
-"""A time of a signature without strides counts for one with strides if it is within this factor of the model's: other
-layouts take 2 to 5 times as long."""
 LONGEST_NS = 10**15
 """No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 

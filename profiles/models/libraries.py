@@ -3,7 +3,7 @@
 The hook counts the bytes of all passes over the data. Where these do not decide the time, there is a rule by name:
 products with sparse matrices read rows that the L2 cache may hold, and factorisations go through a matrix column by
 column, each step waiting for the one before. Figures are those of one H200 (docs/data/libraries-h200.md), those of
-Jacobi's method, of general eigenvalues and of triangular systems also of an H100 (docs/data/linalg-h100.jsonl).
+Jacobi's method, of general eigenvalues, of singular values and of triangular systems also of an H100 (docs/data/linalg-h100.jsonl).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from profiles.signature import Library, elements
 
 STREAMED = 0.8  # of a streaming kernel's bandwidth
 UNKNOWN_ITEM_NBYTES = 4.0
+EIGENVALUES, SINGULAR_VALUES = "eigenvalues", "singular values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Steps:
 
     row_ns: float
     element_ns: float
+    model: str = "factorisation"
 
 
 FACTORISATIONS: tuple[tuple[str, Steps], ...] = (
@@ -38,11 +40,11 @@ FACTORISATIONS: tuple[tuple[str, Steps], ...] = (
     ("geqrf", Steps(2_500.0, 0.62)),
     ("(org|ung)qr", Steps(800.0, 0.21)),
     ("(orm|unm)qr", Steps(800.0, 0.21)),  # as orgqr: not measured
-    ("(sy|he)ev(d|Batched)", Steps(6_500.0, 3.8)),
-    ("(sy|he)evj", Steps(11_000.0, 34.0)),
-    ("gesvda", Steps(12_000.0, 14.0)),  # a quarter of gesvdj's: not measured
-    ("gesvd", Steps(12_000.0, 57.0)),
-    ("geev", Steps(115_000.0, 60.0)),
+    ("(sy|he)ev(d|Batched)", Steps(6_500.0, 3.8, EIGENVALUES)),
+    ("(sy|he)evj", Steps(11_000.0, 34.0, EIGENVALUES)),
+    ("gesvda", Steps(12_000.0, 12.0, SINGULAR_VALUES)),  # a quarter of gesvdj's: not measured
+    ("gesvd", Steps(12_000.0, 48.0, SINGULAR_VALUES)),
+    ("geev", Steps(115_000.0, 60.0, "eigenvalues, general")),
 )
 TRIANGULAR = Steps(180.0, 0.13)
 """Of a system with so many rows, for all elements of its right side."""
@@ -81,7 +83,7 @@ def _factorisation(gpu: Gpu, what: Library, steps: Steps) -> Estimate:
         rest = steps.element_ns * rows * longest * max(matrices, 1) * width
         return steps.row_ns * rows * waves + rest * gpu.sm_count / machine.sms
 
-    return both(gpu, ns, model="factorisation")
+    return both(gpu, ns, model=steps.model)
 
 
 def _triangular(gpu: Gpu, what: Library) -> Estimate:

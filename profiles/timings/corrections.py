@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.signature import Conv, Gemm, Signature, parse
-from profiles.timings.keys import family_key, features
+from profiles.timings.keys import family_key, features, may_be_turned
 from profiles.timings.table import Table
 
 REACH = 0.3
@@ -24,6 +24,9 @@ MODEL = 0.02
 """Weight of the model's own answer."""
 FURTHEST = 2.0
 """Members that are further away say nothing."""
+SAME_LAYOUT = 1.4
+"""A time of a signature without strides is one of dense operands if it is within this factor of the model's: other
+layouts take 2 to 5 times as long."""
 FEWEST = 4
 """Neighbours from which on it is tested whether they help."""
 Floats = NDArray[np.float64]
@@ -42,9 +45,11 @@ class Family:
         """Of members that were neighbours: the logarithm of measured over modelled time. Models take time."""
 
     def learn(self, member: Signature, measured_ns: float) -> None:
+        modelled_ns = 0.0 if isinstance(member, (Gemm, Conv)) else self._modelled_ns(member)
+        if may_be_turned(member) and measured_ns > SAME_LAYOUT * modelled_ns:
+            return
         self._members.append((member, measured_ns))
-        sizes_alone = isinstance(member, (Gemm, Conv))
-        self._places.append(features(member, 0.0 if sizes_alone else self._modelled_ns(member)))
+        self._places.append(features(member, modelled_ns))
 
     def __len__(self) -> int:
         return len(self._members)
@@ -53,6 +58,8 @@ class Family:
         """To apply to the modelled time of what has these features: 1 where the model alone estimates the neighbours
         better than they each other; None if no member is near. `but`: a member that is left out.
         """
+        if not self._members:
+            return None
         places = np.array(self._places)
         apart = _distances(places, np.array(place))
         near = [int(number) for number in np.flatnonzero(apart < FURTHEST) if number != but]

@@ -12,6 +12,8 @@ from math import log2, prod
 
 from profiles.kernel_names.kernel_name import read_name
 from profiles.models.products.group_ways import one_by_one, unfit
+from profiles.models.products.matrix import engine_of_product
+from profiles.models.products.tiles import SINGLE_ITEMS, UNALIGNED
 from profiles.signature import (
     Conv,
     Copy,
@@ -35,6 +37,7 @@ LENGTH, GRID = 0.5, 0.25
 """How much a length counts, and a kernel's grid, beside its modelled time."""
 APART = 4.0
 """Between what different kernels do: no neighbours (`corrections.FURTHEST`)."""
+UNALIGNED_ENGINES = {UNALIGNED.name: 1.0, SINGLE_ITEMS.name: 2.0}
 
 
 def canonical(what: Signature) -> Signature:
@@ -67,6 +70,13 @@ def without_strides(what: Signature) -> Kernel | None:
     return Kernel(what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
 
 
+def may_be_turned(what: Signature) -> bool:
+    """An element-wise kernel for operands of any layout, whose strides are not told: tables have some from before
+    signatures told them.
+    """
+    return isinstance(what, Kernel) and read_name(what.name).base == "elementwise_kernel"
+
+
 def family_key(what: Signature) -> tuple[str, ...]:
     """Equal for signatures that differ in sizes alone."""
     return family_of(canonical(what))
@@ -74,11 +84,12 @@ def family_key(what: Signature) -> tuple[str, ...]:
 
 def features(what: Signature, modelled_ns: float) -> tuple[float, ...]:
     """Where a member of a family stands among the others: logarithms to the base 2. Those of a product and of a
-    convolution are its sizes, since tiles fit some sizes better than others; of attention its length and depth; of a
+    convolution are its sizes, since tiles fit some sizes better than others, and which kernels its rows allow; of attention its length and depth; of a
     kernel its grid and its rows' length, beside the modelled time; of all else the modelled time.
     """
     if isinstance(what, Gemm):
-        return _logarithms(what.m, what.n, what.k, what.batch)
+        unaligned = UNALIGNED_ENGINES.get(engine_of_product(what)[0].name, 0.0)
+        return *_logarithms(what.m, what.n, what.k, what.batch), APART * unaligned
     if isinstance(what, Conv):
         sizes = (what.x[0] * elements(what.y[2:]), what.x[1], what.y[1], elements(what.w[2:]), max(what.groups, 1))
         return *_logarithms(*sizes), APART * (unfit(what) + one_by_one(what))

@@ -131,7 +131,8 @@ def test_math_libraries(shared_run: Run) -> None:
     assert "PASSED" in done.log(2)
     assert models(done, "library;cufft") == {"Fourier transform"}
     assert models(done, "library;cusparseSpM") == {"sparse product"}
-    assert models(done, "library;cusolver") == {"factorisation"}
+    algebra = {"eigenvalues", "eigenvalues, general", "factorisation", "singular values"}
+    assert models(done, "library;cusolver") == algebra
     assert any("number of entries of the result is assumed" in one["text"] for one in done.simulated["warnings"])
 
 

@@ -25,6 +25,7 @@ MOST_DIMS = 4  # of shapes alone, which do not tell what has become one dimensio
 GROUPED_NORM = 13.0  # the affine part of a group norm, whose addresses are simple
 CAST_ONCE = 27.0  # per element, however many operands
 CAST_START_NS = 1_600.0  # of one wave of blocks, which the others hide in part
+START_NS, STRIDED_START_NS, START_ADD_UP = 200.0, 750.0, 1.65
 CAST_ADD_UP, ADD_UP = 1.65, 6.0  # exponents that join the times, with casts at run time and dense ones without
 # Arithmetic of the costly functions, instructions per element.
 ARITHMETIC = (
@@ -94,6 +95,9 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
         dense = overlapped(memory, work, CAST_START_NS, exponent=CAST_ADD_UP)
     else:
         dense = overlapped(memory, work, exponent=OVERLAP if strided else ADD_UP)
+        wait = STRIDED_START_NS if strided else START_NS
+        if operands > 1 or strided:
+            dense = overlapped(dense, wait, exponent=START_ADD_UP)
     if isinstance(what, Strided):
         items = (functor.output, *functor.inputs)
         return strides.ns(machine, what, items, what.block[0] * _per_thread(name), dense)

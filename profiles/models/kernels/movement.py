@@ -40,7 +40,10 @@ INDEXED_START_NS = 2_400.0  # the index, its place, the item: loads that wait fo
 ROLLED = 145.0  # instructions of an item: divisions in 64 bits
 ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
 CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
-CAT_ALIGNED, CAT_UNALIGNED = 60.0, 110.0  # where vectors are read and items written
+# Where vectors are read and items written: sectors a cycle of one SM, those of an item in long rows, and how many more
+# short ones ask for; a sector that two inputs share, if it has left the L2 cache: none has of an output that is small
+# beside so many times its size.
+CAT_SECTORS, CAT_LONG, CAT_SHORT, CAT_END_NS, CAT_REACH = 1.1, 0.5, 0.88, 0.23, 2.5
 # Instructions for an item of a row that is written elsewhere as a whole: a fill, one that compares and swaps, others.
 ROWS_FILLED, ROWS_COMPARED, ROWS_SCATTERED = 73.0, 178.0, 110.0
 SCATTERED_START_NS = 4_500.0
@@ -62,8 +65,7 @@ def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
     count = said(what) or covered(what, 4)
     memory = machine.memory_ns(2 * count * item_of(name)) / 0.92
     if name.base == "CatArrayBatchedCopy_alignedK_contig":
-        rows = all(shape[-1] * item_of(name) % VECTOR_NBYTES == 0 for shape in what.sizes if shape)
-        return overlapped(memory, machine.issue_ns(count * (CAT_ALIGNED if rows else CAT_UNALIGNED)))
+        return _cat_unaligned(machine, what, item_of(name), count, memory)
     if name.base != "CatArrayBatchedCopy":
         return memory
     dimensions = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
@@ -72,6 +74,25 @@ def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
     resident = machine.sms * machine.gpu.limits.threads_per_sm / max(prod(what.grid) * prod(what.block) * working, 1.0)
     work = machine.issue_ns(count * (CAT_INSTRUCTIONS + CAT_DIMENSION * dimensions)) * max(resident, 1.0) ** 0.5
     return overlapped(memory, work)
+
+
+def _cat_unaligned(machine: Machine, what: Kernel, item: float, count: int, memory: float) -> float:
+    """Vectors are read, and their items written one by one: a warp's go to sectors of their own, more where rows are
+    short. Sectors that two inputs share are written in part, and read again by what leaves the L2 cache.
+    """
+    inputs = [shape for shape in what.sizes if shape and elements(shape)]
+    if not inputs:
+        return overlapped(memory, machine.issue_ns(count * CAT_INSTRUCTIONS))
+    dim = next((at for at, sizes in enumerate(zip(*inputs, strict=False)) if len(set(sizes)) > 1), len(inputs[0]) - 1)
+    items, sectors, ends = VECTOR_NBYTES / item, 0.0, 0
+    for shape in inputs:
+        row = prod(shape[dim:])
+        sectors += elements(shape) * min(CAT_LONG + CAT_SHORT * items / row, 1.0)
+        ends += elements(shape) // row
+    stored = sectors / (CAT_SECTORS * machine.sms * machine.gpu.sm_clock_khz * 1e-6)
+    shared = min(ends, count * item / SECTOR_NBYTES)
+    evicted = min(count * item / (CAT_REACH * machine.gpu.memory.l2_nbytes), 1.0)
+    return overlapped(memory, stored) + machine.loaded_ns(shared * CAT_END_NS * evicted)
 
 
 def _vector_gather(machine: Machine, what: Kernel, name: KernelName) -> float:

@@ -23,13 +23,14 @@ LOADS = 4  # of a round: PyTorch's vt0
 MOST_BLOCKS = 32  # of an SM
 FEWEST_OF_THREAD, MOST_OF_THREAD = 16, 256  # items for each, from which on the warps of a block share a result
 START_NS, ADD_UP, STREAM = 1_400.0, 2.32, 0.94
-ALONG, ACROSS, SCATTERED = 8.3, 14.4, 48.7  # instructions an element: `Way`
+ALONG, ACROSS, SCATTERED = 8.3, 16.2, 54.8  # instructions an element: `Way`
 COMPARED = 3.2  # times as many where places are kept or moments are
-LANE, LANE_PLACES, LANE_OTHERS = 265.0, 475.0, 340.0  # instructions of a thread: its start, the tree of its warp
-ROUND_NS, ROUND_PLACES_NS, ROUND_MOMENTS_NS = 146.0, 486.0, 922.0
-ROUND_ACROSS_NS, ROUND_SCATTERED_NS = 442.0, 830.0
+LANE, LANE_PLACES, LANE_OTHERS = 238.0, 475.0, 472.0  # instructions of a thread: its start, the tree of its warp
+ROUND_NS, ROUND_PLACES_NS, ROUND_MOMENTS_NS = 82.0, 486.0, 922.0
+ROUND_ACROSS_NS, ROUND_SCATTERED_NS = 354.0, 590.0
+FIRST_NS = 380.0  # before the first of these rounds
 # Between blocks: a semaphore; a round of the last one through what each has left, slower where it is not full.
-SHARED_NS, SHARED_ROUND_NS, SHARED_PART_NS, SHARED_MOMENTS_NS = 2_650.0, 264.0, 420.0, 850.0
+SHARED_NS, SHARED_ROUND_NS, SHARED_PART_NS, SHARED_MOMENTS_NS = 3_310.0, 235.0, 420.0, 850.0
 
 
 class Way(Enum):
@@ -66,7 +67,8 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
         round_ns = ROUND_ACROSS_NS if way is Way.ACROSS else ROUND_SCATTERED_NS
     per_element = {Way.ALONG: ALONG, Way.SCATTERED: SCATTERED, Way.ACROSS: ACROSS}[way] * (COMPARED if kept else 1.0)
     lane = LANE_PLACES if places else LANE_OTHERS if kept else LANE
-    waits = waves * ceil(count / results / threads / LOADS) * round_ns
+    rounds = ceil(count / results / threads / LOADS)
+    waits = waves * (rounds * round_ns + (0.0 if way is Way.ALONG else FIRST_NS))
     work = machine.issue_ns(count * per_element + blocks * of_block * lane)
     memory = machine.memory_ns((count + results) * item, blocks=blocks) / STREAM
     time = START_NS + overlapped(memory, work, machine.loaded_ns(waits), exponent=ADD_UP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import ceil, gcd
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both
 from profiles.models.products.engines import ALIGNMENT_NBYTES, engine_of, math_dtype
-from profiles.models.products.tiles import COLD, LOOSE, TENSOR_8, TENSOR_16, TENSOR_TF32, product
+from profiles.models.products.tiles import BATCHED, COLD, LOOSE, NEVER_NS, TENSOR_8, TENSOR_16, TENSOR_TF32, Engine, product
 from profiles.signature import Gemm, Grouped, Kernel, dtype_nbytes
 
 TURNED = (1.62, 1.17, 1.0)  # time of a tf32 product by how many of its operands have k innermost
@@ -25,18 +26,21 @@ GROUPED_STREAM = 0.75
 
 def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     a, b, c = (dtype_nbytes(one) for one in (what.a, what.b, what.c))
-    # Column-major: A is stored m long, or k long if transposed.
-    long_a, long_b = (what.m if what.transa == "n" else what.k), (what.k if what.transb == "n" else what.n)
-    rows = [int(long * item) for long, item in ((long_a, a), (long_b, b), (what.m, c)) if long > 1]
-    engine, dtype = engine_of(what.a, what.compute, row_nbytes=gcd(*rows) if rows else ALIGNMENT_NBYTES)
+    engine, dtype = engine_of_product(what)
     loose = engine.name, dtype == "tf32"
+    small = BATCHED.get(engine.name) if what.batch > 1 and dtype != "tf32" else None
     engine, turned_by = LOOSE.get(loose, (engine, TURNED if engine is TENSOR_TF32 else ALIKE))
+    if small is not None:
+        engine = replace(engine, split_ns=NEVER_NS)
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
     def ns(machine: Machine) -> float:
         tiled, _ = product(machine, engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
         tiled *= parts * slower
+        if small is not None:
+            together, _ = product(machine, small, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+            tiled = min(tiled, together)
         if min(what.m, what.n) == 1 and dtype in ("f32", "tf32", "f64"):
             return min(tiled, VECTOR_START_NS + machine.memory_ns(nbytes, cold=COLD) / VECTOR_STREAM)
         return tiled
@@ -48,6 +52,15 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     flops = parts * 2.0 * what.m * what.n * what.k * what.batch
     model = "gemm, unaligned" if loose in LOOSE else f"gemm {dtype}"
     return both(gpu, ns, flops, model=model, kernels=parts * kernels, nbytes=nbytes, peak=dtype)
+
+
+def engine_of_product(what: Gemm) -> tuple[Engine, str]:
+    """`engine_of`, by how the rows of all three matrices are aligned."""
+    # Column-major: A is stored m long, or k long if transposed.
+    long_a, long_b = (what.m if what.transa == "n" else what.k), (what.k if what.transb == "n" else what.n)
+    matrices = (long_a, what.a), (long_b, what.b), (what.m, what.c)
+    rows = [int(long * dtype_nbytes(dtype)) for long, dtype in matrices if long > 1]
+    return engine_of(what.a, what.compute, row_nbytes=gcd(*rows) if rows else ALIGNMENT_NBYTES)
 
 
 def scaled(gpu: Gpu, what: Kernel | Grouped) -> Estimate | None:
@@ -142,4 +155,4 @@ def _tile_of(name: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (128, 256)
 
 
-__all__ = ["gemm", "grouped", "math_dtype", "scaled"]
+__all__ = ["engine_of_product", "gemm", "grouped", "math_dtype", "scaled"]

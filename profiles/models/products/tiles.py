@@ -80,7 +80,7 @@ SINGLE_ITEMS = replace(UNALIGNED, name="tensor single items", rate=0.162)
 # 32 bits, and their time by how many of them have k innermost.
 LOOSE = {
     (UNALIGNED.name, False): (
-        Engine("product unaligned", MEDIUM, 0.39, 42.0, 31.5, 0.866, 4.85, 408.0, 0.08, 3030.0, 1540.0),
+        Engine("product unaligned", SMALL, 0.39, 42.0, 90.0, 1.0, 3.73, 314.0, 0.0473, 1793.0, 189.0),
         (1.0, 1.02, 1.081),
     ),
     (UNALIGNED.name, True): (
@@ -92,6 +92,17 @@ LOOSE = {
         (1.0, 1.05, 1.259),
     ),
 }
+
+NEVER_NS = 1e9
+# Kernels for many small products, beside those above; neither splits k.
+BATCHED = {
+    UNALIGNED.name: Engine(
+        "small products unaligned", SMALL, 0.30, 62.8, 36.8, 1.0, 4.85, 439.0, 0.0744, 1356.0, NEVER_NS
+    ),
+    SINGLE_ITEMS.name: Engine(
+        "small products single items", SMALL, 0.0578, 10.2, 40.0, 0.35, 8.5, 128.0, 0.0262, 661.0, NEVER_NS
+    ),
+}  # fmt: skip
 
 COUNTED = (TENSOR_16, TENSOR_8, TENSOR_TF32)
 """Kernels written for Hopper."""

@@ -48,7 +48,8 @@ def test_a_launch_tells_what_its_threads_share(
 @pytest.mark.parametrize(
     ("sizes", "grid", "block", "vector", "measured_us"),
     [
-        ("[802816, 64]", "50176,1,1", "32,16,1", 1, 249.0),  # short rows: a warp for each
+        ("[262144, 64]", "16384,1,1", "32,16,1", 1, 66.6),  # short rows: a warp for each
+        ("[839981, 8, 32]", "419991,1,1", "32,16,1", 1, 1477.0),
         ("[8192, 14336]", "8192,1,1", "32,16,1", 1, 176.0),  # bytes
         ("[393216, 256]", "2,1056,1", "32,4,1", 4, 233.2),  # 264 rounds of the last block
         ("[200000, 192]", "2,1056,1", "32,4,1", 4, 170.3),  # the same in a block that is not full

@@ -1,0 +1,99 @@
+"""Causes that kernels measured by themselves have shown (docs/data/causes-h100.jsonl.gz), and who is near whom."""
+
+from __future__ import annotations
+
+import pytest
+
+import profiles
+from profiles.models.dispatch import estimate
+from profiles.models.errors import error_share
+from profiles.signature import parse
+from profiles.timings.corrections import SAME_LAYOUT, Family
+from profiles.timings.keys import features
+
+GPU = profiles.load_gpu("h100")
+COPY = (
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda("
+    "at::TensorIteratorBase&)::{lambda(c10::BFloat16)#1}>(at::TensorIteratorBase&)::{lambda(int)#1}>(int)"
+)
+
+
+def us(signature: str) -> float:
+    return estimate(GPU, parse(signature)).solo_ns / 1e3
+
+
+def gemm(turned: str, m: int, n: int, k: int, batch: int = 1) -> str:
+    return f"gemm;cublasGemmEx;{turned};{m};{n};{k};{batch};bf16;bf16;bf16;f32;default;;"
+
+
+@pytest.mark.parametrize(
+    ("product", "measured_us"),
+    [
+        (gemm("t;n", 49, 49, 32, 3072), 23.9),  # was 46
+        (gemm("n;n", 49, 49, 32, 12288), 88.2),
+        (gemm("t;n", 32, 49, 49, 3072), 25.9),
+        (gemm("n;n", 25, 25, 32, 1536), 6.6),
+        (gemm("n;n", 64, 50, 50, 2048), 25.2),
+    ],
+)
+def test_small_unaligned_products_in_batches(product: str, measured_us: float) -> None:
+    assert us(product) == pytest.approx(measured_us, rel=0.25)
+
+
+def cat_us(item: int, grid: str, sizes: str) -> float:
+    name = f"void at::native::CatArrayBatchedCopy_alignedK_contig<OpaqueType<{item}u>, unsigned int, 2, 128, 1, 16>(int)"
+    return us(f"kernel;{name};{grid};128,1,1;0;aten::cat;{sizes}")
+
+
+@pytest.mark.parametrize(
+    ("item", "grid", "sizes", "measured_us"),
+    [
+        (4, "4224,3,1", "[[4096, 96, 3], [4096, 96, 30], [4096, 96, 30], []]", 306.4),  # was 92
+        (2, "4224,3,1", "[[4096, 96, 3], [4096, 96, 30], [4096, 96, 30], []]", 190.2),
+        (4, "4224,2,1", "[[262144, 13], [262144, 64], []]", 137.6),
+        (4, "3907,2,1", "[[1000000, 2], [1000000, 2], []]", 28.9),
+    ],
+)
+def test_sectors_that_two_inputs_share_are_written_in_part(
+    item: int, grid: str, sizes: str, measured_us: float
+) -> None:
+    assert cat_us(item, grid, sizes) == pytest.approx(measured_us, rel=0.15)
+
+
+def test_strided_operands_wait_for_their_places() -> None:
+    """2.24 us on an H200, priced 1.4 before."""
+    assert us(f"kernel;{COPY};512,1,1;128,1,1;0;aten::copy_;[[512, 512], [512, 512], []]") == pytest.approx(2.24, rel=0.2)
+
+
+def test_products_of_other_alignment_are_no_neighbours() -> None:
+    aligned, even, odd = (parse(gemm("t;n", m, 98304, 384)) for m in (192, 194, 193))
+    apart = [abs(features(one, 0.0)[-1] - features(other, 0.0)[-1]) for one, other in ((aligned, even), (even, odd))]
+    assert min(apart) >= 4.0
+
+
+def test_times_of_other_layouts_correct_nothing() -> None:
+    """Tables have some without strides."""
+    family = Family(lambda what: 100_000.0)
+    sizes = "[[16, 256, 128, 128], [16, 256, 128, 128], []]"
+    copy = parse(f"kernel;{COPY};131072,1,1;128,1,1;0;aten::copy_;{sizes}")
+    family.learn(copy, 2.0 * SAME_LAYOUT * 100_000.0)
+    assert (len(family), family.factor(features(copy, 100_000.0))) == (0, None)
+    family.learn(copy, 1.1 * 100_000.0)
+    factor = family.factor(features(copy, 100_000.0))
+    assert factor == pytest.approx(1.1, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("call", "model"),
+    [
+        ("cusolverDnSsyevj", "eigenvalues"),
+        ("cusolverDnXsyevd", "eigenvalues"),
+        ("cusolverDnXgeev", "eigenvalues, general"),
+        ("cusolverDnSgesvdj", "singular values"),
+        ("cusolverDnSgetrf", "factorisation"),
+    ],
+)
+def test_calls_of_linear_algebra_carry_measured_errors(call: str, model: str) -> None:
+    found = estimate(GPU, parse(f"library;{call};4194304;aten::op;[[512, 512], [], []]"))
+    assert found.model == model
+    assert error_share(model) < 0.2
