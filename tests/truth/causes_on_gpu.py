@@ -78,7 +78,9 @@ def layout(what, shape, kind):
         if what == "turned":  # an (A, B, C) read as (A, C, B)
             return (lambda: x.transpose(1, 2).contiguous()), x
         if what == "turned and added":
-            y = torch.empty_strided((shape[0], shape[2], shape[1]), (shape[1] * shape[2], 1, shape[2]), device=DEV, dtype=dtype).normal_()
+            y = torch.empty_strided(
+                (shape[0], shape[2], shape[1]), (shape[1] * shape[2], 1, shape[2]), device=DEV, dtype=dtype
+            ).normal_()
             z = tensor(shape[0], shape[2], shape[1], kind=kind)
             return (lambda: torch.add(z, y)), z
         if what == "heads":  # a (B, L, 3, H, D) as (3, B, H, L, D)
@@ -130,7 +132,9 @@ for number, (what, shape) in enumerate((
 def indexed(what, rows, count, width, how, kind):
     def make():
         if how == "apart":  # |i - j|, as relative positions are
-            at = (torch.arange(count, device=DEV)[:, None] - torch.arange(width, device=DEV)[None] + rows // 2).clamp_(0, rows - 1)
+            at = (torch.arange(count, device=DEV)[:, None] - torch.arange(width, device=DEV)[None] + rows // 2).clamp_(
+                0, rows - 1
+            )
             at = at.expand(64, count, width).contiguous()
             x, values = tensor(64, count, rows, kind=kind), tensor(64, count, width, kind=kind)
             calls = {"gather": lambda: torch.gather(x, -1, at), "scatter": lambda: x.scatter_add_(-1, at, values)}
@@ -154,7 +158,14 @@ for number, (rows, count, width) in enumerate((
     for at, what in enumerate(("scatter", "add", "put", "gather", "select", "largest", "copy", "embedding")):
         if what in ("scatter", "put") or (number + at) % 3 == 0:
             case("indexed", f"{what} {rows} {count} {width} random", indexed(what, rows, count, width, "random", "f32" if (number + at) % 4 else "bf16"))  # fmt: skip
-for count, width, rows in ((512, 512, 512), (512, 512, 1024), (256, 256, 512), (128, 128, 64), (1024, 1024, 512), (200, 300, 100)):
+for count, width, rows in (
+    (512, 512, 512),
+    (512, 512, 1024),
+    (256, 256, 512),
+    (128, 128, 64),
+    (1024, 1024, 512),
+    (200, 300, 100),
+):
     for what in ("gather", "scatter"):
         for kind in ("bf16", "f32"):
             case("indexed", f"{what} {rows} {count} {width} apart", indexed(what, rows, count, width, "apart", kind))
@@ -164,7 +175,13 @@ for count, width, rows in ((512, 512, 512), (512, 512, 1024), (256, 256, 512), (
 def ordered(what, shape, k, kind):
     def make():
         x = tensor(*shape, kind=kind)
-        calls = {"topk": lambda: x.topk(k, -1), "sort": lambda: x.sort(-1), "cumsum": lambda: x.cumsum(-1), "nonzero": lambda: (x > 1).nonzero(), "argmax": lambda: x.argmax(-1)}
+        calls = {
+            "topk": lambda: x.topk(k, -1),
+            "sort": lambda: x.sort(-1),
+            "cumsum": lambda: x.cumsum(-1),
+            "nonzero": lambda: (x > 1).nonzero(),
+            "argmax": lambda: x.argmax(-1),
+        }
         return calls[what], x
 
     return make

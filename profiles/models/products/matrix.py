@@ -11,7 +11,17 @@ from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both
 from profiles.models.products.engines import ALIGNMENT_NBYTES, engine_of, math_dtype
-from profiles.models.products.tiles import BATCHED, COLD, LOOSE, NEVER_NS, TENSOR_8, TENSOR_16, TENSOR_TF32, Engine, product
+from profiles.models.products.tiles import (
+    BATCHED,
+    COLD,
+    LOOSE,
+    NEVER_NS,
+    TENSOR_8,
+    TENSOR_16,
+    TENSOR_TF32,
+    Engine,
+    product,
+)
 from profiles.signature import Gemm, Grouped, Kernel, dtype_nbytes
 
 TURNED = (1.62, 1.17, 1.0)  # time of a tf32 product by how many of its operands have k innermost

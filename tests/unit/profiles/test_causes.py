@@ -41,7 +41,9 @@ def test_small_unaligned_products_in_batches(product: str, measured_us: float) -
 
 
 def cat_us(item: int, grid: str, sizes: str) -> float:
-    name = f"void at::native::CatArrayBatchedCopy_alignedK_contig<OpaqueType<{item}u>, unsigned int, 2, 128, 1, 16>(int)"
+    name = (
+        f"void at::native::CatArrayBatchedCopy_alignedK_contig<OpaqueType<{item}u>, unsigned int, 2, 128, 1, 16>(int)"
+    )
     return us(f"kernel;{name};{grid};128,1,1;0;aten::cat;{sizes}")
 
 
@@ -62,7 +64,9 @@ def test_sectors_that_two_inputs_share_are_written_in_part(
 
 def test_strided_operands_wait_for_their_places() -> None:
     """2.24 us on an H200, priced 1.4 before."""
-    assert us(f"kernel;{COPY};512,1,1;128,1,1;0;aten::copy_;[[512, 512], [512, 512], []]") == pytest.approx(2.24, rel=0.2)
+    assert us(f"kernel;{COPY};512,1,1;128,1,1;0;aten::copy_;[[512, 512], [512, 512], []]") == pytest.approx(
+        2.24, rel=0.2
+    )
 
 
 def test_products_of_other_alignment_are_no_neighbours() -> None:
