@@ -84,8 +84,9 @@ def family_key(what: Signature) -> tuple[str, ...]:
 
 def features(what: Signature, modelled_ns: float) -> tuple[float, ...]:
     """Where a member of a family stands among the others: logarithms to the base 2. Those of a product and of a
-    convolution are its sizes, since tiles fit some sizes better than others, and which kernels its rows allow; of attention its length and depth; of a
-    kernel its grid and its rows' length, beside the modelled time; of all else the modelled time.
+    convolution are its sizes, since tiles fit some sizes better than others, and which kernels its rows allow; of
+    attention its length and depth; of a kernel its grid and its rows' length, beside the modelled time; of all else
+    the modelled time.
     """
     if isinstance(what, Gemm):
         unaligned = UNALIGNED_ENGINES.get(engine_of_product(what)[0].name, 0.0)
