@@ -8,7 +8,8 @@
  *   rnn.c ctc.c    legacy: dropout states and recurrent networks; CTC loss
  *   backend.c      graph API: descriptors, whose attributes are stored by number
  *   graph.c        graph API: what an operation graph computes
- *   work.c         signatures of convolutions, norms and attention; the workspace that they need
+ *   work.c         signatures of convolutions, norms and attention
+ *   workspace.c    the workspace that convolutions need, by the measured calls of workspaces.def
  *
  * Comes in: calls. Goes out: launches with the signatures of work.c; other calls by name and bytes.
  */
@@ -80,6 +81,7 @@ typedef struct sdpa_problem {
 void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, const cudnn_tensor *x,
                        const cudnn_tensor *w, const cudnn_tensor *y, int nspatial, const int64_t *pad,
                        const int64_t *stride, const int64_t *dilation, bool tf32);
+/* ---- workspace.c ------------------------------------------------------------------------------------------------- */
 size_t conv_workspace(const conv_problem *problem);
 /* Of the kernel that needs most of all that compute it; 0: not known to need more than the one that is chosen. */
 size_t conv_largest_workspace(const conv_problem *problem);

@@ -1,0 +1,358 @@
+/*
+ * cuDNN: the workspace that a convolution needs.
+ *
+ * Workspaces matter because PyTorch allocates them from its caching allocator. How much cuDNN needs follows from the
+ * kernel that it chooses, and how it chooses is not documented. So the calls of workspaces.def were measured, and what
+ * each needed is written as a form: copies of operands, partial sums, transforms. A call takes the form of the measured
+ * ones that it is nearest to, in logarithms of its sizes: the weighted median of what the forms of NEAREST calls come
+ * to. A measured call takes its own. `python -m profiles.tools.workspaces` writes the list and tells how far off calls
+ * are whose shapes are left out.
+ */
+#include "core/config.h"
+#include "cudnn/cudnn.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A convolution as a product of matrices. */
+typedef struct shape {
+    double element, x_channel, y_channel, taps, groups, images; /* bytes per channel */
+    double c, k, padded_c, padded_k; /* channels of x and y, also as tensor cores need them */
+    bool half;
+} shape;
+
+static double product(const int64_t *dims, int64_t from, int64_t to) {
+    double n = 1;
+    for (int64_t i = from; i < to; i++) n *= (double)dims[i];
+    return n;
+}
+
+static int64_t most(const int64_t *values, int64_t from, int64_t to) {
+    int64_t found = values[from];
+    for (int64_t i = from + 1; i < to; i++)
+        if (values[i] > found) found = values[i];
+    return found;
+}
+
+static double parts(double whole, double part) { return ceil(whole / part); }
+
+static shape shape_of(const conv_problem *p) {
+    shape s = {.half = p->dtype == CUDNN_DTYPE_F16 || p->dtype == CUDNN_DTYPE_BF16, .groups = (double)p->groups};
+    double aligned = s.half ? 8 : 4;
+    s.element = s.half ? 2 : 4;
+    s.taps = product(p->w, 2, p->ndims);
+    s.images = (double)p->x[0];
+    s.x_channel = s.images * product(p->x, 2, p->ndims) * s.element;
+    s.y_channel = s.images * product(p->y, 2, p->ndims) * s.element;
+    s.c = (double)p->x[1];
+    s.k = (double)p->w[0];
+    s.padded_c = parts(s.c, aligned) * aligned;
+    s.padded_k = parts(s.k, aligned) * aligned;
+    return s;
+}
+
+static double filter_nbytes(const shape *s) { return s->k * (s->c / s->groups) * s->taps * s->element; }
+static double padded_filter_nbytes(const shape *s) {
+    double aligned = s->half ? 8 : 4;
+    return s->padded_k * parts(s->c / s->groups, aligned) * aligned * s->taps * s->element;
+}
+static double sums_nbytes(const shape *s) { return s->k * (s->c / s->groups) * s->taps * 4; }
+
+/* ---- transforms ----------------------------------------------------------------------------------------------------
+ */
+/* Winograd's: 6x6 values for each 4x4 of the output. */
+static double winograd_nbytes(const conv_problem *p, const shape *s) {
+    enum { OUTPUT = 4, TRANSFORMED = 6 * 6 };
+    if (p->ndims != 4) return 0;
+    double tiles = s->images * parts((double)p->y[2], OUTPUT) * parts((double)p->y[3], OUTPUT);
+    return TRANSFORMED * 4 * (tiles * (s->c + s->k) + s->c * s->k);
+}
+
+static double spectrum_nbytes(double side) { return side * (floor(side / 2) + 1) * 8; }
+
+/* Fourier's in tiles of 32 x 32, of which all but the filter's border are kept: spectra of each filter, and of each
+ * channel of a place in all images, twice where there are several places. */
+static double spectra_nbytes(const conv_problem *p, const shape *s) {
+    enum { TILE = 32 };
+    if (p->ndims != 4) return 0;
+    int64_t places = most(p->x, 2, 4) > TILE - most(p->w, 2, 4) + 1 ? 2 : 1;
+    return spectrum_nbytes(TILE) * (s->c * s->k + s->images * (s->c + s->k) * (double)places);
+}
+
+/* A power of two that holds an image and the filter's border. */
+static double padded_side(const conv_problem *p, double largest) {
+    double side = 16, needs = 0;
+    for (int64_t i = 2; i < p->ndims; i++) needs = fmax(needs, (double)(p->x[i] + p->w[i] - 1));
+    while (side < needs && side < largest) side *= 2;
+    return side;
+}
+
+/* Operands come twice, and the one that is turned round once more. */
+static double turned_spectra_nbytes(const conv_problem *p, const shape *s, double side, bool output_too) {
+    double x = s->images * s->c, y = s->images * s->k, w = s->c * s->k, in = x + w, out = y;
+    if (p->direction == PH_CONV_DGRAD) in = y + w, out = x;
+    if (p->direction == PH_CONV_WGRAD) in = x + y, out = w;
+    double turned = p->direction == PH_CONV_WGRAD ? s->y_channel * s->k : filter_nbytes(s);
+    return 2 * spectrum_nbytes(side) * (output_too ? fmax(in, out) : in) + turned;
+}
+
+static double whole_spectra_nbytes(const conv_problem *p, const shape *s) {
+    enum { MOST_SIDE = 256 };
+    double side = padded_side(p, 2 * MOST_SIDE);
+    return p->ndims != 4 || side > MOST_SIDE ? 0 : turned_spectra_nbytes(p, s, side, true);
+}
+
+static double tiled_spectra_nbytes(const conv_problem *p, const shape *s) {
+    enum { MOST_TILE = 64 };
+    return p->ndims != 4 ? 0 : turned_spectra_nbytes(p, s, padded_side(p, MOST_TILE), false);
+}
+
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+/* Besides copies, `amount` times: */
+typedef enum {
+    NOTHING,
+    SUMS,     /* sums in f32 of the gradient of the weights */
+    OUTPUTS,  /* the output in f32 */
+    TILES,    /* 64 KiB: a tile of such sums that an SM did not finish */
+    IMAGES,   /* the gradient of the weights, for each image */
+    WINOGRAD, /* once, as the following */
+    SPECTRA,
+    WHOLE_SPECTRA,
+    TILED_SPECTRA
+} form_kind;
+
+enum { NOT_COPIED, COPIED, PADDED }; /* x, y and w: channels first where the kernel wants them last, or padded */
+
+enum { HALF, TF32, F32, TYPES, LAYOUTS = 2, DIRECTIONS = 3, CLASSES = TYPES * LAYOUTS * DIRECTIONS };
+
+typedef struct measured {
+    int32_t images, c, k, taps, image, groups;
+    int32_t amount, rest; /* rest: bytes that the form leaves open */
+    int16_t stride, dilation;
+    uint8_t class, flat, extents, x, y, w, kind;
+} measured;
+
+#define CALL(type, layout, direction, x, y, w, kind, amount, rest, images, c, k, taps, image, groups, stride,          \
+             dilation, flat, extents)                                                                                  \
+    {images,                                                                                                           \
+     c,                                                                                                                \
+     k,                                                                                                                \
+     taps,                                                                                                             \
+     image,                                                                                                            \
+     groups,                                                                                                           \
+     amount,                                                                                                           \
+     rest,                                                                                                             \
+     stride,                                                                                                           \
+     dilation,                                                                                                         \
+     (type * LAYOUTS + PH_##layout) * DIRECTIONS + PH_CONV_##direction,                                                \
+     flat,                                                                                                             \
+     extents,                                                                                                          \
+     x,                                                                                                                \
+     y,                                                                                                                \
+     w,                                                                                                                \
+     kind},
+static const measured CALLS[] = {
+/* by class */
+#include "cudnn/workspaces.def"
+};
+
+enum { MEASURED_SMS = 132 };
+
+static double nbytes_by(const measured *it, const conv_problem *p, const shape *s) {
+    const double x[] = {0, s->x_channel * s->c, s->x_channel * s->padded_c};
+    const double y[] = {0, s->y_channel * s->k, s->y_channel * s->padded_k};
+    const double w[] = {0, filter_nbytes(s), padded_filter_nbytes(s)};
+    enum { TILE_NBYTES = 128 * 128 * 4 };
+    double nbytes = x[it->x] + y[it->y] + w[it->w] + it->rest, sums = sums_nbytes(s), amount = it->amount;
+    if (ph_cfg.sm_count != MEASURED_SMS && amount > 1)
+        amount = fmax(1, floor(amount * ph_cfg.sm_count / MEASURED_SMS)); /* each SM has its own */
+    switch ((form_kind)it->kind) {
+    case NOTHING:
+        break;
+    case SUMS:
+        nbytes += amount * sums;
+        break;
+    case OUTPUTS:
+        nbytes += amount * (p->direction == PH_CONV_DGRAD ? s->x_channel * s->c : s->y_channel * s->k) / s->element * 4;
+        break;
+    case TILES:
+        nbytes += amount * TILE_NBYTES;
+        break;
+    case IMAGES:
+        nbytes += s->images * sums;
+        break;
+    case WINOGRAD:
+        nbytes += winograd_nbytes(p, s);
+        break;
+    case SPECTRA:
+        nbytes += spectra_nbytes(p, s);
+        break;
+    case WHOLE_SPECTRA:
+        nbytes += whole_spectra_nbytes(p, s);
+        break;
+    case TILED_SPECTRA:
+        nbytes += tiled_spectra_nbytes(p, s);
+        break;
+    }
+    return fmax(nbytes, 0);
+}
+
+/* ---- nearest calls ----------------------------------------------------------------------------------------------- */
+enum { FEATURES = 16, MOST_NEAREST = 8 };
+
+/* By direction: how much each feature counts, how many calls, and the squared distance at which one counts half. */
+static const struct {
+    float weights[FEATURES];
+    int nearest;
+    float half_at;
+} METRICS[DIRECTIONS] = {
+#define METRIC(nearest, half_at, ...) {{__VA_ARGS__}, nearest, half_at},
+#include "cudnn/workspaces.def"
+};
+
+static float aligned(int64_t n) { return n % 8 == 0 ? 3 : n % 4 == 0 ? 2 : n % 2 == 0 ? 1 : 0; }
+
+static void features_of(const measured *it, float out[FEATURES]) {
+    float images = log2f((float)it->images), c = log2f((float)it->c), k = log2f((float)it->k);
+    float image = log2f((float)it->image), taps = log2f((float)it->taps);
+    const float features[FEATURES] = {images,
+                                      c,
+                                      k,
+                                      taps,
+                                      image,
+                                      images + image,
+                                      log2f((float)it->stride),
+                                      log2f((float)it->dilation),
+                                      log2f((float)it->groups),
+                                      aligned(it->c),
+                                      aligned(it->k),
+                                      it->extents,
+                                      aligned(it->image),
+                                      fminf(c, k),
+                                      it->flat,
+                                      it->taps == 1};
+    memcpy(out, features, sizeof features);
+}
+
+static struct {
+    pthread_once_t once;
+    size_t first[CLASSES + 1];
+    float features[sizeof CALLS / sizeof *CALLS][FEATURES];
+} known = {.once = PTHREAD_ONCE_INIT};
+
+static void learn(void) {
+    size_t n = sizeof CALLS / sizeof *CALLS, at = 0;
+    for (size_t class = 0; class <= CLASSES; class++) {
+        while (at < n && CALLS[at].class < class) at++;
+        known.first[class] = at;
+    }
+    for (size_t i = 0; i < n; i++) {
+        features_of(&CALLS[i], known.features[i]);
+        for (int f = 0; f < FEATURES; f++) known.features[i][f] *= METRICS[CALLS[i].class % DIRECTIONS].weights[f];
+    }
+}
+
+static measured call_of(const conv_problem *p, const shape *s) {
+    int32_t type = s->half ? HALF : p->tf32 ? TF32 : F32;
+    measured it = {.images = (int32_t)p->x[0],
+                   .c = (int32_t)p->x[1],
+                   .k = (int32_t)p->w[0],
+                   .taps = (int32_t)s->taps,
+                   .image = (int32_t)product(p->y, 2, p->ndims),
+                   .groups = (int32_t)p->groups,
+                   .stride = (int16_t)most(p->stride, 0, p->nspatial),
+                   .dilation = (int16_t)most(p->dilation, 0, p->nspatial),
+                   .class = (uint8_t)((type * LAYOUTS + (p->nhwc ? PH_NHWC : PH_NCHW)) * DIRECTIONS + p->direction),
+                   .flat = 0};
+    for (int64_t i = 2; i < p->ndims; i++) {
+        it.extents += p->x[i] > 1;
+        it.flat |= p->w[i] == 1 && s->taps > 1;
+    }
+    return it;
+}
+
+typedef struct neighbour {
+    const measured *call;
+    float distance;
+    double nbytes;
+} neighbour;
+
+/* The nearest first; returns how many. */
+static int nearest(const measured *call, neighbour found[MOST_NEAREST]) {
+    int direction = call->class % DIRECTIONS, n = 0;
+    float own[FEATURES];
+    features_of(call, own);
+    for (int f = 0; f < FEATURES; f++) own[f] *= METRICS[direction].weights[f];
+    for (size_t i = known.first[call->class]; i < known.first[call->class + 1]; i++) {
+        float distance = 0;
+        for (int f = 0; f < FEATURES; f++) {
+            float apart = known.features[i][f] - own[f];
+            distance += apart * apart;
+        }
+        if (n == METRICS[direction].nearest && distance >= found[n - 1].distance) continue;
+        int place = n < METRICS[direction].nearest ? n++ : n - 1;
+        for (; place > 0 && found[place - 1].distance > distance; place--) found[place] = found[place - 1];
+        found[place] = (neighbour){.call = &CALLS[i], .distance = distance};
+    }
+    return n;
+}
+
+/* Those at no distance were measured with these sizes: the others do not count then. */
+static float weight_of(const neighbour found[], int i, float half_at) {
+    if (found[0].distance == 0) return found[i].distance == 0;
+    return 1 / (found[i].distance + half_at);
+}
+
+static int by_nbytes(const void *a, const void *b) {
+    double one = ((const neighbour *)a)->nbytes, other = ((const neighbour *)b)->nbytes;
+    return (one > other) - (one < other);
+}
+
+size_t conv_workspace(const conv_problem *p) {
+    shape s = shape_of(p);
+    if (ph_cfg.cc_major < 8 || (!s.half && p->dtype != CUDNN_DTYPE_F32)) return 0;
+    pthread_once(&known.once, learn);
+    measured call = call_of(p, &s);
+    neighbour found[MOST_NEAREST];
+    int n = nearest(&call, found);
+    float all = 0, passed = 0;
+    for (int i = n - 1; i >= 0; i--) {
+        found[i].nbytes = nbytes_by(found[i].call, p, &s);
+        found[i].distance = weight_of(found, i, METRICS[p->direction].half_at); /* in the place of its distance */
+        all += found[i].distance;
+    }
+    qsort(found, (size_t)n, sizeof *found, by_nbytes);
+    for (int i = 0; i < n; i++)
+        if ((passed += found[i].distance) >= all / 2) return (size_t)found[i].nbytes;
+    return 0;
+}
+
+/* ---- the kernel that needs most ---------------------------------------------------------------------------------- */
+/* Fourier's transform of whole images for gradients of weights: two buffers of spectra, of all images or all filters.
+ */
+static double most_spectra_nbytes(const conv_problem *p, const shape *s) {
+    enum { LEAST_SIDE = 16, MOST_SIDE = 256 };
+    double side = padded_side(p, 2 * MOST_SIDE), images = s->images * (s->c + s->k), filters = s->c * s->k;
+    if (side > MOST_SIDE) return 0;
+    return 2 * spectrum_nbytes(side) * fmax(images, filters) + s->y_channel * s->k;
+}
+
+/* What torch.backends.cudnn.benchmark asks for when it tries a gradient's kernels
+ * (docs/data/convolutions-h100.jsonl.gz: the second sizes in `trials`). Channels last, those that want channels first
+ * come with copies of all tensors. Not known: forward passes, and what data gradients with a stride and the splits of
+ * 16 bits need beyond that. */
+size_t conv_largest_workspace(const conv_problem *p) {
+    shape s = shape_of(p);
+    bool wgrad = p->direction == PH_CONV_WGRAD;
+    bool transforms = p->dtype == CUDNN_DTYPE_F32 && most(p->stride, 0, p->nspatial) == 1 && p->dilation[0] == 1;
+    if (ph_cfg.cc_major < 8 || p->groups != 1 || p->nspatial != 2 || p->direction == PH_CONV_FORWARD) return 0;
+    if (!s.half && p->dtype != CUDNN_DTYPE_F32) return 0;
+    double copies = s.x_channel * s.c + s.y_channel * s.k + (s.taps > 1 ? filter_nbytes(&s) : 0);
+    double nbytes = 0;
+    if (transforms && wgrad) nbytes = most_spectra_nbytes(p, &s);
+    if (transforms && !wgrad && s.taps > 1) nbytes = spectra_nbytes(p, &s);
+    if (wgrad ? p->nhwc && nbytes > 0 : p->nhwc || s.half) nbytes += copies;
+    return (size_t)nbytes;
+}
