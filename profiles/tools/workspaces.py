@@ -62,7 +62,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Call:
+class Convolution:
     """What cuDNN was asked for; of one dimension as PyTorch asks, with a first one of a single point."""
 
     of: str
@@ -182,9 +182,9 @@ def spectrum(side: int) -> float:
 
 
 # ---- what was measured ----
-def read(paths: Iterable[Path] = DATA) -> dict[tuple[str, str, str], list[Call]]:
+def read(paths: Iterable[Path] = DATA) -> dict[tuple[str, str, str], list[Convolution]]:
     """By type, layout and direction: each call once, of the first file that has it."""
-    found: dict[tuple[str, str, str], dict[Any, Call]] = defaultdict(dict)
+    found: dict[tuple[str, str, str], dict[Any, Convolution]] = defaultdict(dict)
     for path in paths:
         with gzip.open(path, "rt") as file:
             for line in map(json.loads, file):
@@ -194,7 +194,7 @@ def read(paths: Iterable[Path] = DATA) -> dict[tuple[str, str, str], list[Call]]
     return {kind: list(calls.values()) for kind, calls in sorted(found.items())}
 
 
-def _calls_of(line: dict[str, Any]) -> Iterator[Call]:
+def _calls_of(line: dict[str, Any]) -> Iterator[Convolution]:
     if "nbytes" in line:
         yield _call(line, line["direction"], line["x"], line["y"], line["nbytes"])
     elif line.get("family") == "convolution" and "error" not in line:
@@ -212,11 +212,11 @@ def _calls_of(line: dict[str, Any]) -> Iterator[Call]:
             yield _call(line, asked, x, out, sum(blocks))
 
 
-def _call(line: dict[str, Any], direction: str, x: Sequence[int], y: Sequence[int], nbytes: int) -> Call:
+def _call(line: dict[str, Any], direction: str, x: Sequence[int], y: Sequence[int], nbytes: int) -> Convolution:
     def dims(sizes: Sequence[int]) -> tuple[int, ...]:
         return tuple(sizes) if len(sizes) > 3 else (*sizes[:2], 1, sizes[2])
 
-    return Call(
+    return Convolution(
         line["of"], line["kind"], line["last"], direction, dims(x), dims(line["w"]), dims(y), max(line["stride"]),
         max(line["dilation"]), line["groups"], nbytes,
     )  # fmt: skip
@@ -234,7 +234,7 @@ def _output(line: dict[str, Any]) -> list[int]:
     return [x[0], w[0], *sides]
 
 
-def forms_of(calls: Sequence[Call]) -> list[Form]:
+def forms_of(calls: Sequence[Convolution]) -> list[Form]:
     """Of the forms that come to what a call needed, the one that most calls share, unless it is less simple."""
     possible = [list(call.forms()) for call in calls]
     shared: dict[Form, float] = defaultdict(float)
@@ -284,7 +284,7 @@ HEAD = """\
 
 
 # ---- errors ----
-def left_out(calls: Sequence[Call], direction: str) -> Floats:
+def left_out(calls: Sequence[Convolution], direction: str) -> Floats:
     """What each call would be taken to need if no call of its shape, at any batch, were in the list."""
     nearest, half_at, weights = METRICS[direction]
     forms = forms_of(calls)
