@@ -6,7 +6,7 @@ RULES lists them, and those of `sorting` and `images`: the first pattern that a 
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import ceil, prod, sqrt
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
 from profiles.models.kernels.images import (
@@ -23,7 +23,18 @@ from profiles.models.kernels.images import (
     unfolded,
 )
 from profiles.models.kernels.sizes import covered, item_of, largest, said
-from profiles.models.kernels.sorting import bitonic, block_sort, digit_counts, histogram, row_scan, sweep, topk
+from profiles.models.kernels.sorting import (
+    SUMMED_BLOCK_NS,
+    WITHIN_BLOCK_NS,
+    bitonic,
+    block_sort,
+    counts,
+    digit_counts,
+    histogram,
+    row_scan,
+    sweep,
+    topk,
+)
 from profiles.models.machine import Machine, Model, overlapped
 from profiles.models.products import attention
 from profiles.signature import Kernel, elements
@@ -46,6 +57,7 @@ CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is comput
 CAT_SECTORS, CAT_LONG, CAT_SHORT, CAT_END_NS, CAT_REACH = 1.1, 0.5, 0.88, 0.23, 2.5
 # Instructions for an item of a row that is written elsewhere as a whole: a fill, one that compares and swaps, others.
 ROWS_FILLED, ROWS_COMPARED, ROWS_SCATTERED = 73.0, 178.0, 110.0
+ROWS_BROKEN, ROWS_START_NS = 1.3, 3_500.0
 SCATTERED_START_NS = 4_500.0
 BAG_NS, BAG_ITEM_NS = 2_200.0, 400.0  # a bag's look-up, and each of its items, one after another
 BAG_LANES = 32
@@ -53,7 +65,10 @@ WARP = 32
 GATED = 170.0  # instructions for an element of GLU's gradient, whose operands are strided
 VECTOR_NBYTES = 16  # that a thread of FSDP's packing writes
 PACKED, PACKED_CONVERTED = 0.92, 0.61
-REPEATED_NS = 700.0  # a row of values that is added to one that the row before it was added to
+REPEATED_NS = 670.0  # a row of values that is added to one that the row before it was added to
+REPEATED_SHORT_NS, REPEATED_ATOMIC_NS = 220.0, 250.0  # ... of up to 32 columns; by atomic additions
+LONGEST = 3.3  # standard deviations of the longest of such chains
+BLOCK_OF_ROWS_NS = 1.2  # over all SMs
 SEGMENT_ROWS = 10  # of a part
 BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 
@@ -120,19 +135,33 @@ def _indexed(instructions: float, start_ns: float = 0.0) -> Model:
 
 
 def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """indexing_backward_kernel: each row of values is added to one of the result, which is read and written. Those of
-    one row wait for each other: equally many for each row are taken.
+    """indexing_backward_kernel: each row of values is added to one of the result, which is read and written. A warp
+    begins for each row of values and 128 columns of it, and the first of those of one row adds all of them. Places at
+    random are taken: the longest such chain counts.
     """
+    shapes = [shape for shape in what.sizes if len(shape) >= 2]
+    count = elements(shapes[-1]) if shapes else covered(what, 4)
+    written = min(2 * elements(shapes[0]), 2 * count) if shapes else 2 * count
+    memory = machine.memory_ns((count + written) * item_of(name))
+    dealt = prod(what.grid) * BLOCK_OF_ROWS_NS * machine.gpu.sm_count / machine.sms
+    return max(overlapped(memory, dealt), _longest(what) * REPEATED_NS)
+
+
+def _longest(what: Kernel) -> float:
+    """Values that are added to the row that most of them are added to, at random."""
     rows = [shape for shape in what.sizes if len(shape) >= 2]
-    count = elements(rows[-1]) if rows else covered(what, 4)
-    added = overlapped(machine.memory_ns(3 * count * item_of(name)), machine.issue_ns(85.0 * count))
-    repeated = rows[-1][0] / rows[0][0] if len(rows) > 1 and rows[0][0] else 1.0
-    return max(added, repeated * REPEATED_NS, _items_put(machine, what, name))
+    if len(rows) < 2 or not rows[0][0]:
+        return 1.0
+    mean = rows[-1][0] / rows[0][0]
+    return mean + LONGEST * sqrt(mean) + 1.0
 
 
 def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """The time of writing single items by index, that of their launch: a block has four warps, each for one index."""
-    return 1_000.0 + prod(what.grid) * BLOCK_OF_ITEMS_NS * machine.gpu.sm_count / machine.sms
+    """The time of writing single items or short rows by index, that of their launch: a block has four warps, each for
+    one index. Of short rows the chains wait, too.
+    """
+    dealt = 1_000.0 + prod(what.grid) * BLOCK_OF_ITEMS_NS * machine.gpu.sm_count / machine.sms
+    return max(dealt, _longest(what) * REPEATED_SHORT_NS) if "small_stride" in name.base else dealt
 
 
 def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -146,7 +175,10 @@ def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
     if len(shapes) > 1 and len(shapes[0]) > 1 and shapes[0][-1] == shapes[1][-1] and shapes[0][0] != shapes[1][0]:
         items = item_of(name) * (2 * count + min(elements(shapes[0]), count))
         cost = ROWS_FILLED if "fill" in name.text else ROWS_COMPARED if "ReduceM" in name.text else ROWS_SCATTERED
-        return overlapped(machine.memory_ns(items), machine.issue_ns(cost * count))
+        if shapes[0][-1] % WARP:  # a warp's items belong to two rows
+            cost *= ROWS_BROKEN
+        chain = _longest(what) * REPEATED_ATOMIC_NS if "ReduceAdd" in name.text else 0.0
+        return max(overlapped(machine.memory_ns(items), machine.issue_ns(cost * count)), chain, ROWS_START_NS)
     added = "ReduceAdd" in name.text or "<true" in name.text.replace(" ", "")
     work = machine.issue_ns(count * (450.0 if added else 200.0))
     return max(overlapped(machine.memory_ns(touched + count * (8 + item_of(name))), work), SCATTERED_START_NS)
@@ -298,7 +330,9 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"bitonicSort", "sorting and scanning", bitonic),
     (r"radixSortKVInPlace", "sorting and scanning", block_sort),
     (r"computeBlockDigitCounts", "sorting and scanning", digit_counts),
-    (r"computeBlockwise|computeDigitCumSum", "sorting and scanning", _short(1_000.0)),
+    (r"computeBlockwiseKth", "sorting and scanning", _short(1_000.0)),
+    (r"computeBlockwiseWithin", "sorting and scanning", counts(WITHIN_BLOCK_NS)),
+    (r"computeDigitCumSum", "sorting and scanning", counts(SUMMED_BLOCK_NS)),
     (r"^fill$|fill_reverse_indices", "sorting and scanning", _small),
     (r"scan_innermost_dim|scan_outer_dim", "sorting and scanning", row_scan),
     (

@@ -6,12 +6,14 @@ from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer
 from profiles.models.kernels.sizes import covered, item_of, largest, said
-from profiles.models.machine import Machine
+from profiles.models.machine import Machine, Model, overlapped
 from profiles.signature import Kernel, elements
 
-SCAN_ROUND_NS = 1_260.0  # of PyTorch's scan along rows: 32 columns
+SCAN_ROUND_NS, SCAN_START_NS = 1_400.0, 1_600.0  # of PyTorch's scan along rows: two columns for each thread
 TOPK_WAVE_NS = 6_800.0
-GATHERED, COUNTED = 145.0, 65.0  # selection by several blocks: instructions per element
+GATHERED, COUNTED = 115.0, 67.0  # selection of long rows: instructions per element
+GATHER_START_NS, GATHER_BLOCK_NS, COUNT_BLOCK_NS = 4_000.0, 1.4, 0.75
+SUMMED_BLOCK_NS, WITHIN_BLOCK_NS = 1.05, 1.75
 # CUB's kernels over few elements: look-back through the blocks before.
 PASSES_NS = (
     ("Init", 0.0), ("ExclusiveSum", -100.0), ("Histogram", -2_300.0), ("DeviceScan", 1_000.0),
@@ -34,7 +36,17 @@ def sweep(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 def digit_counts(machine: Machine, what: Kernel, name: KernelName) -> float:
     """Passes over all elements: selection by several blocks for a row."""
-    return machine.issue_ns(COUNTED * (largest(what) or covered(what, 16)))
+    work = machine.issue_ns(COUNTED * (largest(what) or covered(what, 16)))
+    return work + _of_blocks(machine, what, COUNT_BLOCK_NS)
+
+
+def counts(block_ns: float) -> Model:
+    """Between these passes: a block for each of theirs, or for each row, whatever its length."""
+    return lambda machine, what, name: 1_000.0 + _of_blocks(machine, what, block_ns)
+
+
+def _of_blocks(machine: Machine, what: Kernel, block_ns: float) -> float:
+    return prod(what.grid) * block_ns * machine.gpu.sm_count / machine.sms
 
 
 def block_sort(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -49,22 +61,30 @@ def bitonic(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def topk(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Radix selection by a block per row: four passes for 32-bit keys, from caches while rows are short. Of long rows,
-    several blocks gather what was selected.
+    """Radix selection by a block per row: four passes for 32-bit keys, from caches while rows are short. Where rows
+    were counted before (`mbtopk`), only what was selected is gathered.
     """
-    if what.sizes and len(what.sizes[0]) > 1 and prod(what.grid) > prod(what.sizes[0][:-1]):
-        return machine.issue_ns(GATHERED * elements(what.sizes[0]))
-    waves = ceil(prod(what.grid) / (machine.sms * machine.gpu.limits.blocks_per_sm))
+    if "mbtopk" in name.text and what.sizes:
+        work = machine.issue_ns(GATHERED * elements(what.sizes[0]))
+        return GATHER_START_NS + work + _of_blocks(machine, what, GATHER_BLOCK_NS)
+    waves = ceil(prod(what.grid) / (machine.sms * _resident(machine, what)))
     length = what.sizes[0][-1] if what.sizes and what.sizes[0] else 32
     rounds = ceil(length / max(prod(what.block) * 4, 1))
     return waves * TOPK_WAVE_NS * (1.0 if length <= 32 else 1.9) * max(rounds / 4, 1.0)
 
 
+def _resident(machine: Machine, what: Kernel) -> int:
+    limits = machine.gpu.limits
+    return min(max(limits.threads_per_sm // max(prod(what.block), 1), 1), limits.blocks_per_sm)
+
+
 def row_scan(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """A block goes along its rows 32 columns at a time."""
+    """A block goes along its rows, two columns at a time for each of a row's threads."""
     length = what.sizes[0][-1] if what.sizes and what.sizes[0] else 1024
-    waves = ceil(prod(what.grid) / machine.sms)
-    return max(waves * ceil(length / 32) * SCAN_ROUND_NS, machine.memory_ns(2 * largest(what) * item_of(name)))
+    waves = max(prod(what.grid) / (machine.sms * _resident(machine, what)), 1.0)
+    rounds = ceil(length / max(2 * what.block[0], 1))
+    waits = waves * (SCAN_START_NS + rounds * SCAN_ROUND_NS)
+    return overlapped(waits, machine.memory_ns(2 * largest(what) * item_of(name)), exponent=2.0)
 
 
 def histogram(machine: Machine, what: Kernel, name: KernelName) -> float:

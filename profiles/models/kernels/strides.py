@@ -1,8 +1,8 @@
 """Element-wise kernels with an operand that is not dense along the innermost dimension: a transposed one, a slice.
 
 A warp then asks for up to 32 sectors where it would ask for a few. The SMs take in so many a cycle, more where a block
-finds a sector again that one of its threads asked for before. What does not fit into the L2 cache until its neighbours
-are asked for comes from memory again, in pieces of two sectors.
+finds a sector again that one of its threads asked for before, and the L2 cache has its bandwidth. What does not fit
+into the cache until its neighbours are asked for comes from memory again, in pieces of two sectors.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from profiles.signature import Shape, Strided
 SECTOR_NBYTES, FETCHED_NBYTES, LINE_NBYTES = 32, 64, 128
 """What an SM asks for, what comes from memory at least, and what has a place in the L2 cache."""
 WARP = 32
-SECTORS_PER_CYCLE = 0.505  # of one SM, where each thread asks for a sector of its own
-OF_WARP, OF_BLOCK = 1.23, 0.225  # exponents of the share of a warp's, and of a block's, sectors that differ
+SECTORS_PER_CYCLE = 0.61  # of one SM, where each thread asks for a sector of its own
+OF_WARP, OF_BLOCK = 1.95, 0.238  # exponents of the share of a warp's, and of a block's, sectors that differ
 ADD_UP = 2.86  # exponent that joins the times
 
 
@@ -75,4 +75,5 @@ def ns(machine: Machine, what: Strided, items: tuple[float, ...], block: int, de
     memory = machine.memory_ns(sum(one.fetched_nbytes(what.extent, machine.gpu.memory.l2_nbytes) for one in found))
     sectors = prod(what.extent) * sum(one.sectors(what.extent, block) for one in found if one.jumps())
     cycles = sectors / (SECTORS_PER_CYCLE * machine.sms)
-    return overlapped(cycles / (machine.gpu.sm_clock_khz * 1e-6), memory, dense_ns, exponent=ADD_UP)
+    asked = cycles / (machine.gpu.sm_clock_khz * 1e-6)
+    return overlapped(asked, sectors * SECTOR_NBYTES / machine.l2_gb_per_s, memory, dense_ns, exponent=ADD_UP)

@@ -69,6 +69,58 @@ def test_strided_operands_wait_for_their_places() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("item", "grid", "sizes", "measured_us"),
+    [
+        ("float", "500000,1,1", "[[100000, 128], [], [2000000, 128], [], []]", 605.2),  # was 1049
+        ("float", "200000,2,1", "[[40000, 256], [], [800000, 256], [], []]", 493.9),
+        ("c10::BFloat16", "250000,1,1", "[[10000, 64], [], [1000000, 64], [], []]", 352.7),
+        ("float", "1920,1,1", "[[1920, 128], [], [7680, 128], [], []]", 7.65),
+    ],
+)
+def test_rows_are_added_by_warps(item: str, grid: str, sizes: str, measured_us: float) -> None:
+    name = f"void (anonymous namespace)::indexing_backward_kernel<{item}, 4>(long const*)"
+    found = us(f"kernel;{name};{grid};32,4,1;0;aten::_index_put_impl_;{sizes}")
+    assert found == pytest.approx(measured_us, rel=0.2)
+
+
+def test_short_rows_of_one_place_wait_for_each_other() -> None:
+    """Relative positions of windows: was 9.8 us."""
+    name = "void (anonymous namespace)::indexing_backward_kernel_small_stride<float>(long const*)"
+    sizes = "[[732, 12], [], [38809, 12], [], []]"
+    found = us(f"kernel;{name};9703,1,1;32,4,1;0;aten::_index_put_impl_;{sizes}")
+    assert found == pytest.approx(20.3, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "sizes", "measured_us"),
+    [
+        ("computeBlockDigitCounts<float, unsigned int, unsigned int, 2>", "16384,1,1", "[[16, 1024, 1024], []]", 48.9),
+        ("computeBlockwiseWithinKCounts<unsigned int, float>", "16384,1,1", "[[16, 1024, 1024], []]", 31.4),
+        ("computeDigitCumSum", "16384,1,1", "[[8, 2048, 2048], []]", 18.5),
+        ("gatherTopK<float, unsigned int, 2>", "16384,1,1", "[[4, 4096, 4096], []]", 257.9),  # was 53
+    ],
+)
+def test_the_largest_of_long_rows(kernel: str, grid: str, sizes: str, measured_us: float) -> None:
+    found = us(f"kernel;void at::native::mbtopk::{kernel}(int);{grid};256,1,1;0;aten::topk;{sizes}")
+    assert found == pytest.approx(measured_us, rel=0.15)
+
+
+def test_running_sums_of_many_rows() -> None:
+    name = "void at::native::tensor_kernel_scan_innermost_dim<float, std::plus<float> >(int)"
+    short = us(f"kernel;{name};65536,1,1;512,1,1;0;aten::cumsum;[[65536, 64], [], []]")
+    assert short == pytest.approx(377.9, rel=0.15)  # was 1254
+
+
+def test_the_l2_cache_gives_turned_operands_their_sectors() -> None:
+    """On an H200 131.5 us, of a job that was in no fit; on an H100 153.4."""
+    name = COPY.replace("<128, 4", "<128, 2").replace("c10::BFloat16", "float")
+    turned = f"strided;{name};75264,1,1;128,1,1;0;aten::copy_;[[128, 196, 768], [128, 196, 768], []];768x196x128;"
+    signature = parse(turned + "4x3072x602112,784x4x602112")
+    found = {gpu: estimate(profiles.load_gpu(gpu), signature).solo_ns / 1e3 for gpu in ("h100", "h200")}
+    assert found == {"h100": pytest.approx(153.4, rel=0.12), "h200": pytest.approx(131.5, rel=0.12)}
+
+
 def test_products_of_other_alignment_are_no_neighbours() -> None:
     aligned, even, odd = (parse(gemm("t;n", m, 98304, 384)) for m in (192, 194, 193))
     apart = [abs(features(one, 0.0)[-1] - features(other, 0.0)[-1]) for one, other in ((aligned, even), (even, odd))]
