@@ -7,11 +7,12 @@ functions. docs/host.md says what the kinds are, how costs are measured and how 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from formats.c_lists import read_list
 from profiles.descriptions.catalog import read
+from profiles.slowest import COUNTED, largest_of
 
 _KINDS = read_list(
     Path(__file__).resolve().parents[1] / "emu" / "contract" / "definitions" / "host_kinds.def", "CALL", "WORK", "FINE"
@@ -29,8 +30,10 @@ HOT_WITHIN_FUNCTIONS, WARM_WITHIN_FUNCTIONS, COLD_AFTER_FUNCTIONS = 256, 4096, 1
 """Of hosts like `xeon-h200`, with 2 MiB of L2 cache a core. docs/data/host-model.md has training steps under both."""
 KEPT_TABLE_NBYTES = 2 << 20
 """In traces of FSDP on such hosts tables of 0.4 to 1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4."""
-MOST_COST_NS = 4e6
-"""Of one call or operator. In picoseconds it has 32 bits in the hook library."""
+MOST_COST_NS = 3e6
+"""Of one call or operator. In picoseconds, times what the slowest rank takes, it has 32 bits in the hook library."""
+RANKS, MOST_RANKS = 0.11, 0.25
+"""How ranks of one machine differ: docs/data/host-model.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Spread:
     """Time that the slowest such host seen takes, over that of the description; at least 1."""
     error: float
     """Standard deviation of a job's host time around the model's, on the measured host itself, relative."""
+    ranks: float = RANKS
+    """Standard deviation of what processes of one machine take at one time for the same work, relative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,20 @@ class HostModel:
     """An operator that ran longer ago is not (`cold_op`)."""
     kept_table_nbytes: int = KEPT_TABLE_NBYTES
     """The C library keeps the pages of freed tables up to this size; larger ones are `fresh_table_kib`."""
+    among: int = 1
+    """It stands for the slowest of so many ranks, since the others wait for it."""
+
+    @property
+    def slowest(self) -> float:
+        """What the slowest of the ranks takes, over the mean one."""
+        return 1 + self.spread.ranks * largest_of(self.among)
+
+    def price_ns(self, kind: str) -> float:
+        return self.slowest * self.cost_ns[kind]
+
+    def one_of(self, ranks: int) -> HostModel:
+        """The host of the rank that decides how long a job of so many takes."""
+        return replace(self, among=min(ranks, COUNTED))
 
     def counting_lines(self) -> list[str]:
         """For the hook's device file: what decides of which kind work is."""
@@ -85,7 +104,7 @@ class HostModel:
             f"host_scale={self.scale}",
             f"host_function_ns={self.host_function_ns}",
             f"queue_depth={self.queue_depth}",
-            *(f"host_ns.{kind}={device_file_value(kind, ns)}" for kind, ns in self.cost_ns.items()),
+            *(f"host_ns.{kind}={device_file_value(kind, self.price_ns(kind))}" for kind in self.cost_ns),
         ]
 
 
@@ -106,7 +125,10 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         queue_depth=top.integer("queue_depth", least=1),
         scale=top.number("scale", 1.0),
         spread=Spread(
-            spread.number("fast", 1.0, most=1.0), spread.number("slow", 1.0, least=1.0), spread.number("error", 0.1)
+            spread.number("fast", 1.0, most=1.0),
+            spread.number("slow", 1.0, least=1.0),
+            spread.number("error", 0.1),
+            spread.number("ranks", RANKS, least=0.0, most=MOST_RANKS),
         ),
         measured={key: measured.text(key) for key in measured.keys()},  # noqa: SIM118
         path=top.path,
@@ -148,6 +170,7 @@ def host_toml(
             f"fast = {spread.fast:.2f}",
             f"slow = {spread.slow:.2f}",
             f"error = {spread.error:.2f}",
+            f"ranks = {spread.ranks:.2f}",
             "",
             "[measured]",
             *(f'{key} = "{value}"' for key, value in measured.items()),

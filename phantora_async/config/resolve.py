@@ -48,6 +48,8 @@ def resolve(options: RunOptions) -> Config:
     check_waits(given.stall_timeout, given.loop_turns)
     servers = servers_of(given, cluster)
     gpu = gpu.one_of(sum(servers))
+    if given.host == "modelled":
+        host = host.one_of(sum(servers))
     level = isolation_of(given, len(servers))
     nccl, remarks = nccl_settings(cluster, len(servers))
     faults = given_faults(given.fault, _path(given.faults), servers, cluster)

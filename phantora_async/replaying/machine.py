@@ -179,9 +179,9 @@ def _described(spec: RunSpec, changes: Changes) -> RunSpec:
     if changes.gpu is not None:
         gpu = load_gpu(changes.gpu)
     gpu = dataclasses.replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s).one_of(spec.world_size)
-    return dataclasses.replace(
-        spec, cluster=cluster, gpu=gpu, host=host, host_mode=changes.host or spec.host_mode, kernel_times=()
-    )
+    mode = changes.host or spec.host_mode
+    host = host.one_of(spec.world_size if mode == "modelled" else 1)
+    return dataclasses.replace(spec, cluster=cluster, gpu=gpu, host=host, host_mode=mode, kernel_times=())
 
 
 def _nccl(recording: Recording, changes: Changes, spec: RunSpec) -> netsim.NcclSettings:

@@ -45,7 +45,7 @@ class Host:
     """How long work takes on a host."""
 
     def __init__(self, model: HostModel, mode: str) -> None:
-        self._costs = [device_file_value(kind, model.cost_ns[kind]) for kind in KINDS]
+        self._costs = [device_file_value(kind, model.price_ns(kind)) for kind in KINDS]
         self._modelled = mode == "modelled"
 
     def modelled_ns(self, work: HostWork) -> int:

@@ -38,7 +38,7 @@ _INTERVAL = Fields(
         NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow", "host_low_ns", "host_high_ns"
     )
     | {"bound": TEXT},
-    {"scale": NUMBER},
+    {"scale": NUMBER, "host_slowest": NUMBER},
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")

@@ -8,7 +8,7 @@ what of the waits it does not explain. What is not known of them:
   from model to model, and by what GPUs of one kind differ;
 * communication that nothing hides by the network model's error; communication beside computation by that of contention;
 * the host by the spread of machines of its kind and the error of its model; of several ranks that work together it is
-  the slowest one that counts, at every collective: only the upper end knows.
+  the slowest one that counts, at every collective. The step has the slowest one's mean, for up to eight ranks.
 
 Errors are relative standard deviations. The range would hold the real time of nine jobs in ten if they were right.
 What they leave out or count twice is in CALIBRATION: how much wider the ranges must be to hold nine real runs in ten of
@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import hypot, sqrt
-from statistics import NormalDist
 from typing import Any
 
 from profiles import HostModel
+from profiles.slowest import largest_of
 
 Z = 1.645
 """Standard deviations on either side that hold 90 % of a normal distribution."""
@@ -39,9 +39,8 @@ SPREAD = 1.65
 """Root mean square of a model's errors (`profiles.models.errors`) over their mean: docs/data/kernel-models.md."""
 TOGETHER = 0.1
 """How much the errors of two signatures of one model go together, as a correlation: docs/data/kernel-models.md."""
-SLOWEST = 0.15
-"""What waiting for the slowest of four ranks adds to host-bound steps: their work differs at random (docs/host.md)."""
-
+OF_THE_SLOWEST = 0.7
+"""Standard deviation of the largest of several normal values: 0.83 of two, 0.61 of eight."""
 
 CALIBRATION = {"gpu": 0.8, "both": 1.12, "host": 0.89}
 """By what decides the step time: the factor that docs/accuracy.md asks for."""
@@ -80,6 +79,8 @@ class Interval:
     host_fast: float
     host_slow: float
     """Factors on the host's work at either end."""
+    host_slowest: float
+    """What of the host's work the step has, over that of a mean rank: the slowest rank's."""
     host_low_ns: int
     host_high_ns: int
     """The host's work at either end."""
@@ -126,7 +127,7 @@ def interval(parts: StepParts, kernel_error: float, host: HostModel | None, rank
     below_ns, above_ns = scale * max(parts.step_ns - low_ns, 0.0), scale * (high_ns - parts.step_ns)
     return Interval(
         round(max(parts.step_ns - below_ns, 0.0)), round(parts.step_ns + above_ns), 0.9, bound, of_kernels, fast, slow,
-        round(parts.host_ns * fast), round(parts.host_ns * slow), scale,
+        1.0 if host is None else host.slowest, round(parts.host_ns * fast), round(parts.host_ns * slow), scale,
     )  # fmt: skip
 
 
@@ -146,16 +147,13 @@ def _host_bound_ns(parts: StepParts) -> float:
 
 
 def host_factors(host: HostModel, ranks: int = 1) -> tuple[float, float]:
-    """What a fast and a slow machine of the kind take, over what the description says, with the model's own error and,
-    at the slow end, the slowest rank."""
+    """What a fast and a slow machine of the kind take, over what the step has, with the model's own error and that of
+    the slowest rank; at the slow end, too, what the slowest of more ranks takes than were measured together."""
     error = Z * host.spread.error
-    waiting = SLOWEST * largest_of(ranks) / largest_of(4)
-    return max(0.0, 1 - hypot(1 - host.spread.fast, error)), 1 + hypot(host.spread.slow - 1, error, waiting)
-
-
-def largest_of(n: int) -> float:
-    """Where the largest of n standard normal values is expected, by Blom's formula: 0 of one, 1.03 of four."""
-    return NormalDist().inv_cdf((n - 0.375) / (n + 0.25))
+    waiting = Z * OF_THE_SLOWEST * host.spread.ranks if ranks > 1 else 0.0
+    beyond = host.spread.ranks * (largest_of(ranks) - largest_of(host.among)) / host.slowest if ranks > 1 else 0.0
+    fast = max(0.0, 1 - hypot(1 - host.spread.fast, error, waiting))
+    return fast, 1 + hypot(host.spread.slow - 1, error, waiting) + beyond
 
 
 def kernel_error(signatures: Sequence[Mapping[str, Any]], uncertainty: float = 1.0) -> float:

@@ -241,6 +241,8 @@ def _step_details(step: Mapping[str, Any], host: str) -> list[str]:
             parts.append(
                 f"hosts like {host} take {found['host_fast']:.2f} to {found['host_slow']:.2f} of the modelled time"
             )
+        if found.get("host_slowest", 1) > 1:
+            parts.append(f"ranks differ: the host's work is the slowest one's, {found['host_slowest']:.2f} of the mean")
         lines.append(f"interval from: {'; '.join(parts)}")
     return lines
 

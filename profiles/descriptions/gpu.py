@@ -15,6 +15,7 @@ from profiles.descriptions.cuda_attributes import Attribute
 from profiles.descriptions.device_attributes import attributes
 from profiles.descriptions.fields import MOST_NBYTES, Fields
 from profiles.errors import ProfileError
+from profiles.slowest import COUNTED, largest_of
 
 MOST_SMS = 10_000
 MOST_WINDOW_MS = 1_000
@@ -99,11 +100,6 @@ class NcclKernel:
     """Share of the memory's bandwidth that its copies use."""
 
 
-LARGEST = (0.0, 0.564, 0.846, 1.029, 1.163, 1.267, 1.352, 1.424)
-"""The mean of the largest of one to eight draws from the standard normal distribution. More GPUs count as eight: no
-larger group was measured."""
-
-
 @dataclass(frozen=True, slots=True)
 class Power:
     """How the clock follows the power that kernels draw."""
@@ -124,7 +120,7 @@ class Power:
     @property
     def hunger(self) -> float:
         """What it draws, relative to the mean GPU."""
-        return 1 + self.spread * LARGEST[min(self.among, len(LARGEST)) - 1]
+        return 1 + self.spread * largest_of(self.among)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +200,7 @@ class Gpu:
         """The GPU that decides how long a job on so many of them takes: at its power limit, the one that draws most."""
         if self.power is None or not self.power.spread:
             return self
-        return replace(self, power=replace(self.power, among=min(count, len(LARGEST))))
+        return replace(self, power=replace(self.power, among=min(count, COUNTED)))
 
 
 def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:

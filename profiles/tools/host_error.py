@@ -7,6 +7,9 @@ Prints a Markdown table of model beside measurement, and the mean errors.
 `--machines`: a line is a kind of machine: `machine`, and the `median` of its jobs' real over modelled host time. Prints
 the range in which another machine is expected nine times in ten, from all machines and, for each machine, from all
 others: what belongs into a description's [spread], and whether it would have held.
+
+`--ranks`: files of emu.hostbench's times (`part` "detached", `ns` by program, two lines a `measurement`: two ranks at
+once). Prints by how much ranks differ: `ranks` of a description's [spread].
 """
 
 from __future__ import annotations
@@ -85,14 +88,29 @@ def machines(lines: Sequence[str]) -> str:
     return "\n".join([*rows, "", f"{held} of {len(found)} held. Expected from all: {fast:.2f} to {slow:.2f}."])
 
 
+def rank_spread(lines: Sequence[str]) -> float:
+    """Standard deviation of what one rank takes: that of the ratio of two at once, over the root of two."""
+    runs = [one for one in map(json.loads, lines) if one["part"] == "detached"]
+    squares: list[float] = []
+    for first, second in zip(runs[::2], runs[1::2], strict=True):
+        if first.get("measurement") != second.get("measurement"):
+            raise ValueError(f"measurement {first.get('measurement')}: two ranks were expected")
+        squares += [log(median(ns) / median(second["ns"][name])) ** 2 for name, ns in first["ns"].items()]
+    return sqrt(mean(squares) / 2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m profiles.tools.host_error", description=__doc__)
     parser.add_argument("jobs", type=Path, metavar="JOBS.jsonl")
     parser.add_argument("--machines", type=Path, metavar="FILE")
+    parser.add_argument("--ranks", type=Path, metavar="FILE", action="extend", nargs="+", default=[])
     given = parser.parse_args()
     print(table(given.jobs.read_text().splitlines()))
     if given.machines:
         print("\n" + machines(given.machines.read_text().splitlines()))
+    if given.ranks:
+        lines = [line for path in given.ranks for line in path.read_text().splitlines()]
+        print(f"\nRanks of one machine differ by {rank_spread(lines):.3f}.")
 
 
 if __name__ == "__main__":

@@ -198,6 +198,15 @@ def test_witnesses_need_folding(config: type[Resolver]) -> None:
         config.of("-n", "16", "--fold", "dp=16", "--witnesses", "-1")
 
 
+def test_the_host_is_that_of_the_slowest_rank_of_the_job(config: type[Resolver]) -> None:
+    """Nine ranks count as eight. What is measured here differs from rank to rank by itself."""
+    alone, two, nine = (config.of("-n", n).host for n in ("1", "2", "9"))
+    assert (alone.slowest, two.slowest, nine.slowest) == pytest.approx((1, 1 + 0.11 * 0.564, 1 + 0.11 * 1.424))
+    assert two.price_ns("launch") == pytest.approx(1.06204 * alone.cost_ns["launch"], rel=1e-4)
+    assert f"host_ns.launch={round(two.price_ns('launch'))}" in two.device_file_lines()
+    assert config.of("-n", "8", "--host", "measured").host.slowest == 1
+
+
 def test_the_gpu_stands_for_the_hungriest_of_the_job(config: type[Resolver]) -> None:
     power = config.of("-n", "4", "--cluster", "dgx-h200").gpu.power
     assert power is not None

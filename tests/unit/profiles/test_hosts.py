@@ -12,7 +12,7 @@ import pytest
 
 import profiles
 from profiles.host_fit import fit, scale
-from profiles.tools.host_error import expected, machines
+from profiles.tools.host_error import expected, machines, rank_spread
 
 KINDS = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
 KNOWN = profiles.load_host("xeon-h200")
@@ -44,8 +44,26 @@ def test_the_spread_is_that_of_machines_which_were_left_out() -> None:
     assert f"{held} of {len(medians)} held" in machines(lines)
 
 
+TWO_AT_ONCE = ("host-rounds-h100-x2.jsonl", "host-programs-h100-x2.jsonl", "host-ranks-h100-x2.jsonl")
+
+
+def test_ranks_differ_as_two_at_once_did() -> None:
+    data = Path(__file__).parents[3] / "docs" / "data"
+    lines = [line for name in TWO_AT_ONCE for line in (data / name).read_text().splitlines()]
+    assert KNOWN.spread.ranks == pytest.approx(rank_spread(lines), abs=0.005)
+
+
+def test_the_difference_of_two_ranks_is_that_of_both() -> None:
+    """One takes 20 % more than the other in every program: each is 0.129 from the mean rank (ln 1.2 / sqrt 2)."""
+    told = [{"part": "detached", "measurement": "a", "ns": {"p": [n, 3 * n, n], "q": [7 * n]}} for n in (100, 120)]
+    assert rank_spread([json.dumps(one) for one in told]) == pytest.approx(0.1289, abs=1e-4)
+    told[1]["measurement"] = "b"
+    with pytest.raises(ValueError, match="two ranks were expected"):
+        rank_spread([json.dumps(one) for one in told])
+
+
 def test_a_written_host_is_read_back(tmp_path: Path) -> None:
-    costs = {kind: 1.5 * (i + 1) ** 4 for i, kind in enumerate(KINDS)} | {"python_op": 0.0}
+    costs = {kind: 0.7 * (i + 1) ** 4 for i, kind in enumerate(KINDS)} | {"python_op": 0.0}
     path = tmp_path / "mine.toml"
     like = dataclasses.replace(
         KNOWN,
@@ -56,11 +74,13 @@ def test_a_written_host_is_read_back(tmp_path: Path) -> None:
         kept_table_nbytes=1 << 20,
     )
     path.write_text(
-        profiles.host_toml(costs, profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"}, like=like, comment="One.\nTwo.")
+        profiles.host_toml(
+            costs, profiles.Spread(0.9, 1.2, 0.07, 0.08), {"cpu": "mine"}, like=like, comment="One.\nTwo."
+        )
     )
     host = profiles.load_host(path)
     assert host.cost_ns == pytest.approx(costs, rel=0.01)
-    assert (host.spread, host.measured) == (profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"})
+    assert (host.spread, host.measured) == (profiles.Spread(0.9, 1.2, 0.07, 0.08), {"cpu": "mine"})
     assert dataclasses.replace(like, **{name: getattr(host, name) for name in MEASURED}) == host
     lines = host.device_file_lines()
     assert f"host_ns.op={round(host.cost_ns['op'])}" in lines

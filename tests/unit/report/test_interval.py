@@ -10,18 +10,18 @@ import pytest
 
 from phantora_async.report.interval import (
     CALIBRATION,
-    SLOWEST,
+    OF_THE_SLOWEST,
     SPREAD,
     TOGETHER,
     StepParts,
     interval,
     kernel_error,
-    largest_of,
     step_parts,
 )
 from profiles import Spread, load_host
+from profiles.slowest import largest_of
 
-HOST = replace(load_host("xeon-h200"), spread=Spread(fast=0.8, slow=1.5, error=0.0))
+HOST = replace(load_host("xeon-h200"), spread=Spread(fast=0.8, slow=1.5, error=0.0, ranks=0.1))
 GPU_BOUND = StepParts(step_ns=100e6, gpu_ns=99e6, host_ns=40e6, exposed_ns=0.0, hidden_ns=0.0)
 HOST_BOUND = StepParts(step_ns=100e6, gpu_ns=50e6, host_ns=98e6, exposed_ns=0.0, hidden_ns=0.0)
 
@@ -64,11 +64,17 @@ def test_a_host_that_is_nearly_as_long_as_the_gpu_may_decide() -> None:
 
 
 def test_several_ranks_wait_for_the_slowest() -> None:
-    alone, four, many = (interval(HOST_BOUND, 0.04, HOST, n) for n in (1, 4, 256))
-    assert alone.low_ns == four.low_ns == many.low_ns
-    assert four.host_slow == pytest.approx(1 + (0.5**2 + SLOWEST**2) ** 0.5)
-    assert many.host_slow > four.host_slow > alone.host_slow
+    """Its mean is in the step; how far it is from that in both ends; of more than eight, the upper end has the rest."""
+    alone, four, many = (interval(HOST_BOUND, 0.04, HOST.one_of(n), n) for n in (1, 4, 256))
+    own = 1.645 * OF_THE_SLOWEST * 0.1
+    assert (alone.host_fast, alone.host_slow) == pytest.approx((0.8, 1.5))
+    assert (four.host_fast, four.host_slow) == pytest.approx(
+        (1 - (0.2**2 + own**2) ** 0.5, 1 + (0.5**2 + own**2) ** 0.5)
+    )
+    assert many.host_fast == four.host_fast
+    assert many.host_slow == pytest.approx(four.host_slow + 0.1 * (largest_of(256) - 1.424) / 1.1424)
     assert four.host_high_ns == pytest.approx(98e6 * four.host_slow)
+    assert (alone.host_slowest, four.host_slowest, many.host_slowest) == pytest.approx((1.0, 1.1029, 1.1424))
 
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 0.0), (2, 0.564), (4, 1.029), (8, 1.424), (64, 2.37)])
