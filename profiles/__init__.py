@@ -15,6 +15,7 @@ from profiles.descriptions.catalog import base_of, cluster_names, gpu_names, hos
 from profiles.descriptions.cluster import Cluster, load_cluster, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.descriptions.prices import LISTED, Price, load_prices
+from profiles.descriptions.slowest import largest_of
 from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import (
     CALL_KINDS,
@@ -64,6 +65,7 @@ __all__ = [
     "gpu_names",
     "host_names",
     "host_toml",
+    "largest_of",
     "load_cluster",
     "load_gpu",
     "load_host",

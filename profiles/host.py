@@ -12,7 +12,7 @@ from pathlib import Path
 
 from formats.c_lists import read_list
 from profiles.descriptions.catalog import read
-from profiles.slowest import COUNTED, largest_of
+from profiles.descriptions.slowest import COUNTED, largest_of
 
 _KINDS = read_list(
     Path(__file__).resolve().parents[1] / "emu" / "contract" / "definitions" / "host_kinds.def", "CALL", "WORK", "FINE"

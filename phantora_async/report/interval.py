@@ -22,8 +22,7 @@ from dataclasses import asdict, dataclass
 from math import hypot, sqrt
 from typing import Any
 
-from profiles import HostModel
-from profiles.slowest import largest_of
+from profiles import HostModel, largest_of
 
 Z = 1.645
 """Standard deviations on either side that hold 90 % of a normal distribution."""

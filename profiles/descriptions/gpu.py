@@ -14,8 +14,8 @@ from profiles.descriptions.catalog import read
 from profiles.descriptions.cuda_attributes import Attribute
 from profiles.descriptions.device_attributes import attributes
 from profiles.descriptions.fields import MOST_NBYTES, Fields
+from profiles.descriptions.slowest import COUNTED, largest_of
 from profiles.errors import ProfileError
-from profiles.slowest import COUNTED, largest_of
 
 MOST_SMS = 10_000
 MOST_WINDOW_MS = 1_000

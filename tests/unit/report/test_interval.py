@@ -18,8 +18,7 @@ from phantora_async.report.interval import (
     kernel_error,
     step_parts,
 )
-from profiles import Spread, load_host
-from profiles.slowest import largest_of
+from profiles import Spread, largest_of, load_host
 
 HOST = replace(load_host("xeon-h200"), spread=Spread(fast=0.8, slow=1.5, error=0.0, ranks=0.1))
 GPU_BOUND = StepParts(step_ns=100e6, gpu_ns=99e6, host_ns=40e6, exposed_ns=0.0, hidden_ns=0.0)
