@@ -65,3 +65,24 @@ def test_sums_of_channels_go_through_rows_in_rounds(
     name = f"void at::native::batch_norm_{kernel}_channels_last_kernel<c10::BFloat16, float, 4>(int)"
     what = Kernel(name, (*grid, 1), (32, 16, 1), 0, "aten::native_batch_norm", (shape,))
     assert estimate(load_gpu("h100"), what).solo_ns == pytest.approx(1e3 * measured_us, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("direction", "layout", "x", "dtype", "us"),
+    [
+        ("bwd", "nchw", (64, 1024, 14, 14), "f16", 43.5),  # a block keeps its channel
+        ("bwd", "nchw", (16, 256, 4, 14, 14), "f32", 16.9),
+        ("fwd", "nchw", (64, 2048, 7, 7), "f16", 36.1),  # odd pixels
+        ("fwd", "nchw", (128, 256, 56, 56), "f16", 435.0),  # two blocks on an SM
+        ("bwd", "nchw", (96, 64, 112, 112), "f16", 1725.0),
+        ("bwd", "nchw", (16, 24, 112, 112), "f16", 164.0),  # the L2 cache has the inputs; in no fit
+        ("fwd", "nhwc", (192, 216, 28, 28), "f16", 163.5),  # no multiple of 16
+        ("fwd", "nhwc", (96, 168, 112, 112), "f16", 1084.0),  # in no fit
+        ("fwd", "nhwc", (4, 32, 64, 64, 64), "f16", 96.5),  # half of 64 channels
+    ],
+)
+def test_times_on_an_h100(direction: str, layout: str, x: tuple[int, ...], dtype: str, us: float) -> None:
+    """docs/data/more-convolutions-h100.jsonl.gz and dense-h100.jsonl.gz"""
+    mode = "spatial_persistent" if layout == "nhwc" else "spatial"
+    found = norm(load_gpu("h100"), Norm(direction, mode, x, dtype, layout, "", ())).solo_ns / 1e3
+    assert found == pytest.approx(us, rel=0.19)
