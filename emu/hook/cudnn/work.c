@@ -73,7 +73,7 @@ typedef struct {
     bool fits; /* a kernel that takes all groups as they are */
 } in_groups;
 
-enum { LONG_FILTER = 64, MOST_OF_GROUP = 128, ONE_GROUP_OF_HALF = 3 };
+enum { LONG_FILTER = 64, MOST_OF_GROUP = 128 };
 
 static bool is_power(int64_t value) { return !(value & (value - 1)); }
 
@@ -111,9 +111,26 @@ static bool half_one_by_one(const conv_problem *p, const in_groups *it) {
     return it->channels > MOST_OF_GROUP || (pixels > SUMMED_FROM && pixels <= most);
 }
 
-/* Kernels that the host launches, beyond the first one, where groups are convolved one after the other: which are is
- * not documented, the rules are those of profiles/models/products/group_ways.py. Operands of 16 bits are cut out and
- * put in. */
+/* Of a generator whose images each have weights of their own. */
+static bool few_images_one_by_one(const conv_problem *p, const in_groups *it) {
+    enum { MOST_FORWARD = 256, WIDE = 64 };
+    bool wide_rows = p->nhwc && it->outer != it->inner && it->channels >= MOST_OF_GROUP;
+    if (wide_rows && p->direction != PH_CONV_DGRAD) return true;
+    if (p->direction == PH_CONV_FORWARD)
+        return it->channels > MOST_FORWARD || (it->outer < it->inner && it->inner == MOST_OF_GROUP);
+    bool wide = p->direction == PH_CONV_DGRAD ? it->outer >= MOST_OF_GROUP : it->inner >= WIDE;
+    return it->channels > MOST_OF_GROUP || (it->outer > it->inner && wide);
+}
+
+/* Kernels and fills that the host launches for a group, where they are convolved one after the other: operands are cut
+ * out or turned round, a result is put in, a sum begins with a fill. */
+static uint64_t launches_of_group(const conv_problem *p, bool half) {
+    if (!half && !p->tf32) return p->direction == PH_CONV_FORWARD ? 1 : 2;
+    return half && p->nhwc && p->direction != PH_CONV_WGRAD ? 3 : 4;
+}
+
+/* Those beyond the first one. Which groups are convolved one after the other is not documented: the rules are those of
+ * profiles/models/products/group_ways.py. */
 static uint64_t launches_of_groups(const conv_problem *p) {
     enum { TF32_TOGETHER = 48, SHORT_FILTER = 25, FEW_IMAGES = 4, FEWEST = 4, THREE_BY_THREE = 9 };
     if (p->groups <= 1 || p->w[1] <= 1) return 0;
@@ -134,9 +151,11 @@ static uint64_t launches_of_groups(const conv_problem *p) {
         one_by_one = half_one_by_one(p, &it);
     else if (p->tf32 && p->ndims == 4 && it.taps <= SHORT_FILTER && p->x[0] > FEW_IMAGES)
         one_by_one = tf32_one_by_one(p, &it);
+    else if (p->tf32 && p->ndims == 4 && it.taps >= THREE_BY_THREE && it.taps <= SHORT_FILTER)
+        one_by_one = few_images_one_by_one(p, &it);
     else
         one_by_one = it.channels > (p->tf32 ? TF32_TOGETHER : 0);
-    return one_by_one ? (uint64_t)((half ? ONE_GROUP_OF_HALF : 1) * p->groups) : 0;
+    return one_by_one ? launches_of_group(p, half) * (uint64_t)p->groups : 0;
 }
 
 int conv_launch(void *stream, const conv_problem *problem) {

@@ -29,6 +29,7 @@ SUMMED_FROM, SUMMED_TO, SUMMED_ROWS_TO = 3_000, 16_000, 88_000
 # tf32: groups that are so few that weights are summed group by group, where they fit and where not; padded channels
 # of all groups that are too many.
 FEW_GROUPS, FEW_UNFIT_GROUPS, MOST_CHANNELS = 4, 6, 3_328
+MOST_FORWARD = 256  # channels of a group of few images that are convolved together forward
 STRIDED_CHANNELS = 28  # more than these: data gradients with a stride go group by group
 # tf32, channels first: groups whose operands are turned round, for a kernel without tensor cores.
 TURNED_GROUPS, TURNED_FROM, TURNED_BELOW = 5, 16, 64
@@ -43,7 +44,9 @@ def unfit(what: Conv) -> bool:
     if groups == 1 or inner == 1 or len(what.w) != 4 or taps >= LONG_TAPS:
         return False
     if what.dtype == "tf32":
-        return _goes_by_ways(what) and (one_by_one(what) or not _fits(what))
+        if not _goes_by_ways(what):
+            return _is_of_few_images(what) and not one_by_one(what) and what.w[0] != groups * inner
+        return one_by_one(what) or not _fits(what)
     if what.dtype not in HALF:
         return False
     if inner >= WIDE_GROUP and (what.x[0] <= FEW_IMAGES or (what.direction == "dgrad" and min(what.stride) > 1)):
@@ -61,6 +64,8 @@ def one_by_one(what: Conv) -> bool:
     if what.dtype not in HALF:
         if what.dtype == "tf32" and _goes_by_ways(what):
             return _tf32_one_by_one(what, channels)
+        if _is_of_few_images(what):
+            return _few_images_one_by_one(what, channels)
         return channels > TOGETHER.get(what.dtype, 0)
     if not unfit(what) or channels <= ALWAYS_PADDED:
         return False
@@ -72,6 +77,15 @@ def one_by_one(what: Conv) -> bool:
         return channels > MOST_OF_GROUP or SUMMED_FROM < pixels <= (SUMMED_ROWS_TO if rows else SUMMED_TO)
     strided = what.direction == "dgrad" and min(what.stride) > 1
     return strided or NEVER_PADDED[0] < channels <= NEVER_PADDED[1]
+
+
+def launches_of_group(what: Conv) -> int:
+    """Kernels and fills that the host starts for each group, where these are convolved one after the other: operands
+    are cut out or turned round, a result is put in, a sum begins with a fill.
+    """
+    if what.dtype == "f32":
+        return 1 if what.direction == "fwd" else 2
+    return 3 if what.dtype in HALF and what.layout == "nhwc" and what.direction != "wgrad" else 4
 
 
 def turned(what: Conv) -> bool:
@@ -90,14 +104,30 @@ def padded_channels(channels: int) -> int:
 
 
 def _goes_by_ways(what: Conv) -> bool:
-    """tf32: not of few images, whose groups have each kernels of their own (StyleGAN), and not of long filters."""
+    """tf32: not of few images (StyleGAN), and not of long filters."""
     return len(what.w) == 4 and prod(what.w[2:]) <= SHORT_TAPS and what.x[0] > FEW_IMAGES
+
+
+def _is_of_few_images(what: Conv) -> bool:
+    short = len(what.w) == 4 and THREE_BY_THREE <= prod(what.w[2:]) <= SHORT_TAPS
+    return what.dtype == "tf32" and short and what.x[0] <= FEW_IMAGES
 
 
 def _fits(what: Conv) -> bool:
     outer, inner = what.w[0] // what.groups, what.w[1]
     power = outer == inner and inner & (inner - 1) == 0
     return power and FEWEST_OF_GROUP <= inner <= MOST_OF_GROUP and prod(what.w[2:]) == THREE_BY_THREE
+
+
+def _few_images_one_by_one(what: Conv, channels: int) -> bool:
+    """Of a generator whose images each have weights of their own."""
+    outer, inner, rows = what.w[0] // what.groups, what.w[1], what.layout == "nhwc"
+    if rows and what.direction != "dgrad" and outer != inner and channels >= MOST_OF_GROUP:
+        return True
+    if what.direction == "fwd":
+        return channels > MOST_FORWARD or outer < inner == MOST_OF_GROUP
+    widens = outer > inner and (outer >= MOST_OF_GROUP if what.direction == "dgrad" else inner >= WIDE_GROUP)
+    return channels > MOST_OF_GROUP or widens
 
 
 def _tf32_one_by_one(what: Conv, channels: int) -> bool:

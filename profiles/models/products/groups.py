@@ -99,9 +99,9 @@ def _cut_ns(machine: Machine, shape: Shape, item: float, layout: str) -> float:
 def padded(what: Conv) -> Conv:
     """The convolution of all groups with their padded channels."""
     groups = what.groups
-    inner, outer = padded_channels(what.w[1]), padded_channels(what.w[0] // groups)
-    x, y = (what.x[0], groups * inner, *what.x[2:]), (what.y[0], groups * outer, *what.y[2:])
-    return replace(what, x=x, y=y, w=(groups * outer, inner, *what.w[2:]), layout="nhwc")
+    each = padded_channels(max(what.w[1], what.w[0] // groups))  # kernels take as many on both sides
+    x, y = (what.x[0], groups * each, *what.x[2:]), (what.y[0], groups * each, *what.y[2:])
+    return replace(what, x=x, y=y, w=(groups * each, each, *what.w[2:]), layout="nhwc")
 
 
 def padding_ns(machine: Machine, what: Conv, wider: Conv) -> float:
