@@ -37,7 +37,7 @@ VECTOR_BITS, PIXEL_BITS = 3, 4
 APART = 3.0
 """Between groups of as many channels on both sides and others."""
 APART_OF_FEW = 5.0
-"""f16 and bf16 have the same kernels, but for few channels."""
+"""f16 and bf16 have the same kernels, but for few channels in windows that overlap."""
 FEW_NEAR, NEAR = 0.05, 0.1
 """An answer is as far off as its neighbours differ, and by FEW_NEAR / (NEAR + the neighbours' weights)."""
 Floats = NDArray[np.float32]
@@ -108,7 +108,7 @@ def place_of(what: Conv) -> tuple[str, tuple[float, ...]]:
         float(_powers(inner, VECTOR_BITS)),
         float(_powers(outer, VECTOR_BITS)),
         float(_powers(prod(what.x[2:]), PIXEL_BITS)),
-        (APART_OF_FEW if few else 1.0) * (what.dtype == "f16"),
+        (APART_OF_FEW if few and prod(what.stride) < taps else 1.0) * (what.dtype == "f16"),
         log2(max(what.w[-2], 1)) - log2(max(what.w[-1], 1)),
         APART * (groups > 1 and inner != outer),
         float(few),
