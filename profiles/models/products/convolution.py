@@ -9,6 +9,7 @@ two; other groups are padded and multiplied one by one, which takes several time
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
@@ -46,6 +47,7 @@ from profiles.models.products.groups import (
     turned_ns,
 )
 from profiles.models.products.layouts import converted_ns
+from profiles.models.products.long_sums import has_no_tiles, is_unsplit, unsplit_ns
 from profiles.models.products.tiles import (
     MEDIUM,
     PARTIAL_NBYTES,
@@ -79,7 +81,7 @@ VECTOR_RATE = {"fwd": 0.75, "dgrad": 0.7, "wgrad": 0.56}  # of a plain product's
 VECTOR_POINTWISE = {"fwd": 0.86, "dgrad": 0.62, "wgrad": 0.35}
 VECTOR_STRIDED = 1.5  # the gradient of the data, with a stride
 # Gradients of images of few channels: a kernel of its own that multiplies at this share of the vector units' rate.
-FEW_DATA, FEW_DATA_RATE = 4, 0.2
+FEW_DATA, FEW_DATA_RATE, FEW_VOLUME = 4, 0.2, 2
 # First layers of f16, channels last: share of that rate for nine taps.
 FIRST_RATE, FIRST_WEIGHTS_RATE = 0.39, 0.21
 
@@ -136,6 +138,8 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
         return _one_by_one(gpu, what)
     if has_few_weights(what):
         return _few_weights(gpu, what, flops)
+    if is_unsplit(what) or has_no_tiles(what):
+        return _apart(gpu, what, flops, unsplit_ns)
     if is_first_layer(what):
         return first_layer(gpu, what, flops)
     if is_spread(what):
@@ -195,10 +199,14 @@ def _at_rate(gpu: Gpu, what: Conv, flops: float, rate: float) -> Estimate:
 def _transformed(gpu: Gpu, what: Conv, flops: float) -> Estimate | None:
     """Without tensor cores, where cuDNN multiplies less by a transform."""
     ns = winograd_ns if winograds(what) else fourier_ns if in_fourier_space(what) else None
-    if not ns:
-        return None
+    return _apart(gpu, what, flops, ns) if ns else None
+
+
+def _apart(gpu: Gpu, what: Conv, flops: float, ns: Callable[[Machine, Conv], float]) -> Estimate:
+    """By kernels that are no product in tiles."""
     nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
-    return both(gpu, lambda machine: ns(machine, what), flops, model="convolution f32", kernels=4, nbytes=nbytes)
+    model = f"convolution {what.dtype}"
+    return both(gpu, lambda machine: ns(machine, what), flops, model=model, kernels=4, nbytes=nbytes)
 
 
 def _padded_groups(gpu: Gpu, what: Conv, flops: float) -> Estimate:
@@ -232,9 +240,13 @@ def _groups_in_turn(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
 def _direct_rate(what: Conv, inner: int) -> float:
     """Share of the vector units' rate; 0: the products of an implicit matrix product."""
-    if what.groups == 1 and inner <= FEW_DATA and len(what.w) == 4:
-        if what.dtype in ("f32", "tf32") and what.direction == "dgrad":
+    if what.groups == 1 and inner <= FEW_DATA and what.dtype in ("f32", "tf32"):
+        overlap = len(what.w) == 4 or prod(what.stride) < prod(what.w[2:])
+        if (what.direction == "dgrad" and overlap) or (
+            what.direction == "fwd" and len(what.w) == 5 and inner <= FEW_VOLUME
+        ):
             return FEW_DATA_RATE
+    if what.groups == 1 and inner <= FEW_DATA and len(what.w) == 4:
         half, taps = what.dtype in HALF, prod(what.w[2:])
         if half and what.direction == "fwd" and taps == THREE_BY_THREE and what.layout == "nchw":
             return FEW_DATA_RATE
