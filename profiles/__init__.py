@@ -27,13 +27,14 @@ from profiles.host import (
     host_toml,
     load_host,
 )
-from profiles.host_fit import Fit, fit, scale
+from profiles.host_fit import AGAIN, Fit, fit, scale
 from profiles.timings.from_trace import times_of
 from profiles.timings.shipped import same_times, shipped_times
 from profiles.timings.table import Measured, Origin, Table, load_table, merged, save_table
 from profiles.titles import title
 
 __all__ = [
+    "AGAIN",
     "CALL_KINDS",
     "COPY",
     "FILL",

@@ -5,12 +5,13 @@ is on a host known before: each deviation from that, relative to it, counts like
 
 With a GPU the programs are timed twice: in front of a library that stands in for CUDA and does nothing, which gives the
 program's own work, and in front of the GPU: what is longer there is put down to the API calls. So a launch's cost
-holds, besides the driver's time, what its code evicts from the caches.
+holds, besides the driver's time, what its code evicts from the caches. Programs that are no training steps tell of
+their own work alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +19,13 @@ from numpy.typing import NDArray
 
 from profiles.host import CALL_KINDS, WORK_KINDS
 
+AGAIN = ", again"
+"""After a program's name: its run right after itself, while its other run is right after other programs. What both take
+tells what the caches save."""
 Counts = Mapping[str, Mapping[str, float]]
-"""Units of each kind in one run, by program."""
+"""Units of each kind in one run, by program and `AGAIN`."""
 Times = Mapping[str, float]
-"""Nanoseconds of one run, by program."""
+"""Nanoseconds of one run, by program and `AGAIN`."""
 _PRIOR_WEIGHT = 0.1
 _SWEEPS = 5_000
 MAIN_PART, SMALL_PART = 0.2, 0.05
@@ -52,25 +56,36 @@ class Fit:
         return float(np.sqrt(np.mean(np.square(np.minimum(sizes, usual)))))
 
 
-def fit(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, detached_ns: Times | None) -> Fit:
+def fit(
+    counts: Counts,
+    prior_ns: Mapping[str, float],
+    real_ns: Times | None,
+    detached_ns: Times | None,
+    no_calls: Collection[str] = (),
+) -> Fit:
     """Costs of all kinds. Without `real_ns` (no GPU) those of API calls are the prior's, without `detached_ns` all
-    kinds are found at once. Raises ValueError if no program has both counts and times.
+    kinds are found at once. The programs `no_calls` say nothing about calls. Raises ValueError if no program has both
+    counts and times.
     """
     timed = real_ns if real_ns is not None else detached_ns
     assert timed is not None, "nothing was measured"
     programs = [name for name in counts if name in timed and (detached_ns is None or name in detached_ns)]
     if not programs:
         raise ValueError("no program has both counts and times")
-    costs = _costs(programs, counts, prior_ns, real_ns, detached_ns)
+    costs = _costs(programs, counts, prior_ns, real_ns, detached_ns, no_calls)
     kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
     shares = {
         name: np.array([counts[name].get(kind, 0.0) * costs[kind] / timed[name] for kind in kinds]) for name in programs
     }
-    others = {name: [one for one in programs if not _alike(shares[one], shares[name])] for name in programs}
+    others = {
+        name: [one for one in programs if not (_program(one) == _program(name) or _alike(shares[one], shares[name]))]
+        for name in programs
+    }
     told = [name for name in programs if _others_tell(shares[name], [shares[one] for one in others[name]])]
     errors = {}
     for left_out in told or programs:
-        found = _costs(others[left_out], counts, prior_ns, real_ns, detached_ns) if others[left_out] else costs
+        rest = others[left_out]
+        found = _costs(rest, counts, prior_ns, real_ns, detached_ns, no_calls) if rest else costs
         modelled = sum(counts[left_out].get(kind, 0.0) * found[kind] for kind in kinds)
         errors[left_out] = modelled / timed[left_out] - 1
     return Fit(costs, errors)
@@ -92,9 +107,13 @@ def scale(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, 
         return float(np.exp(np.mean(np.log([ratios[name] for name in names]))))
 
     factor = mean(list(ratios))
-    others = {name: [one for one in ratios if one != name] or [name] for name in ratios}
+    others = {name: [one for one in ratios if _program(one) != _program(name)] or [name] for name in ratios}
     errors = {name: mean(others[name]) / ratio - 1 for name, ratio in ratios.items()}
     return Fit({kind: ns * (factor if kind in kinds else 1.0) for kind, ns in prior_ns.items()}, errors)
+
+
+def _program(name: str) -> str:
+    return name.removesuffix(AGAIN)
 
 
 def _alike(one: Shares, other: Shares) -> bool:
@@ -114,6 +133,7 @@ def _costs(
     prior_ns: Mapping[str, float],
     real_ns: Times | None,
     detached_ns: Times | None,
+    no_calls: Collection[str],
 ) -> dict[str, float]:
     costs = dict(prior_ns)
     if detached_ns is None:
@@ -122,8 +142,9 @@ def _costs(
     whole = real_ns or detached_ns
     costs |= _solve(programs, counts, prior_ns, WORK_KINDS, detached_ns, whole)
     if real_ns is not None:
-        longer = {name: max(0.0, real_ns[name] - detached_ns[name]) for name in programs}
-        costs |= _solve(programs, counts, prior_ns, CALL_KINDS, longer, whole)
+        calling = [name for name in programs if _program(name) not in no_calls]
+        longer = {name: max(0.0, real_ns[name] - detached_ns[name]) for name in calling}
+        costs |= _solve(calling, counts, prior_ns, CALL_KINDS, longer, whole)
     return costs
 
 
@@ -138,7 +159,7 @@ def _solve(
     """Costs of `kinds` so that they add up to `times`; errors count relative to `whole`."""
     scale = np.array([prior_ns[kind] or 1.0 for kind in kinds])
     rows = [[counts[name].get(kind, 0.0) / whole[name] for kind in kinds] for name in programs]
-    matrix = np.vstack([np.array(rows) * scale, _PRIOR_WEIGHT * np.eye(len(kinds))])
+    matrix = np.vstack([np.array(rows).reshape(-1, len(kinds)) * scale, _PRIOR_WEIGHT * np.eye(len(kinds))])
     wanted = np.concatenate([[times[name] / whole[name] for name in programs], np.full(len(kinds), _PRIOR_WEIGHT)])
     return dict(zip(kinds, (float(x) for x in _non_negative(matrix, wanted) * scale), strict=True))
 

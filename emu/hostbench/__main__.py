@@ -6,9 +6,9 @@ MODE is
   count      the same, with the observers of an emulated rank: how much of each kind of work a workload is
 
 With `--in-turns` a round begins when a line comes on stdin, and is answered by "round N": so two processes can be
-timed by turns. `real` and `detached` print {"ns": {workload: [one per round]}, "repeats": {workload: runs of a
-sample}}; `count` prints {"first": {workload: {kind: units}}, "again": ...}: of a sample's first run, and of each
-further one.
+timed by turns. In a round each workload runs twice: right after others, whose code fills the caches, and again. `real`
+and `detached` print {"first": {workload: [nanoseconds, one per round]}, "again": ...}; `count` prints {"first":
+{workload: {kind: units}}, "again": ...}. "no_calls" names those that tell nothing of what calls take.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from typing import Any
 
 from .workload import WORKLOADS, Run, Workload
 
-SAMPLE_NS = 1_500_000
-"""A sample's length: so short that the code of other workloads has left the caches before the next one begins."""
 WARM_RUNS = 5
 
 
@@ -48,9 +46,10 @@ def main() -> None:
     with _workloads(given.only, given.backend) as chosen:
         if given.mode == "count":
             assert counter is not None
+            counts = {name: counter.twice(run) for name, run in chosen.items()}
             answer: dict[str, Any] = {
-                "first": {name: counter.first(run) for name, run in chosen.items()},
-                "again": {name: counter.again(run) for name, run in chosen.items()},
+                "first": {name: first for name, (first, _) in counts.items()},
+                "again": {name: again for name, (_, again) in counts.items()},
             }
         else:
             clock = time.process_time_ns if given.cpu_time else time.perf_counter_ns
@@ -72,6 +71,7 @@ def _machine() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "gpu": torch.cuda.get_device_name(0),
         "failed": dict(_FAILED),
+        "no_calls": [workload.name for workload in WORKLOADS if not workload.tells_of_calls],
     }
 
 
@@ -91,7 +91,16 @@ def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
 
     _join(backend)
     torch.manual_seed(0)
-    from . import collectives, device_calls, distributed, libraries, lists, programs, python_work  # noqa: F401  # they register  # noqa: F401
+    from . import (  # noqa: F401  # they register
+        collectives,
+        device_calls,
+        distributed,
+        libraries,
+        lists,
+        programs,
+        python_work,
+        various_operators,
+    )
 
     names = [name for name in only.split(",") if name]
     chosen: dict[str, Run] = {}
@@ -143,39 +152,21 @@ def _rounds(count: int, *, in_turns: bool) -> Iterator[int]:
 
 
 def _time(chosen: dict[str, Run], rounds: Iterable[int], clock: Callable[[], int]) -> dict[str, Any]:
-    """Nanoseconds a run, one figure a round but for the first, and how many runs make one. Workloads take turns; the
-    GPU is idle when a sample begins."""
+    """Nanoseconds of a run after other workloads and of one right after it, one figure a round but for the first.
+    Workloads take turns; the GPU is idle when a run begins."""
     import torch
 
-    times: dict[str, list[int]] = {name: [] for name in chosen}
-    repeats = dict.fromkeys(chosen, 1)
+    times: dict[str, dict[str, list[int]]] = {which: {name: [] for name in chosen} for which in ("first", "again")}
     for turn in rounds:
         for name, run in chosen.items():
-            torch.cuda.synchronize()
-            begin = clock()
-            for _ in range(repeats[name]):
+            for of in times.values():
+                torch.cuda.synchronize()
+                begin = clock()
                 run()
-            times[name].append((clock() - begin) // repeats[name])
-        if turn == 0:
-            repeats = _agreed({name: max(1, min(200, SAMPLE_NS // max(times[name][0], 1))) for name in chosen})
-    return {"ns": {name: samples[1:] for name, samples in times.items()}, "repeats": repeats}
-
-
-def _agreed(repeats: dict[str, int]) -> dict[str, int]:
-    """The first rank's: programs communicate, so every rank must run them equally often."""
-    import torch.distributed as dist
-
-    if "RANK" not in os.environ:
-        return repeats
-    told = [repeats]
-    dist.broadcast_object_list(told, src=0, device=_device())
-    return {name: told[0].get(name, own) for name, own in repeats.items()}
-
-
-def _device() -> Any:
-    import torch
-
-    return torch.device("cuda", torch.cuda.current_device())
+                took = clock() - begin
+                if turn:
+                    of[name].append(took)
+    return dict(times)
 
 
 class _Detached:
@@ -198,17 +189,16 @@ class _Detached:
             ranges.install()
             ranges.start()
 
-    def first(self, run: Run) -> dict[str, float]:
-        """After other programs, which have emptied the caches."""
+    def twice(self, run: Run) -> tuple[dict[str, float], dict[str, float]]:
+        """After other programs, which have emptied the caches, and right after that."""
         self._hook.host_grows_old()
-        return self.again(run, 1)
+        return self._counted(run), self._counted(run)
 
-    def again(self, run: Run, repeats: int = 3) -> dict[str, float]:
+    def _counted(self, run: Run) -> dict[str, float]:
         before = self._hook.host_counts() | _collections()
-        for _ in range(repeats):
-            run()
+        run()
         after = self._hook.host_counts() | _collections()
-        return {kind: (after[kind] - before[kind]) / repeats for kind in after if after[kind] != before[kind]}
+        return {kind: float(after[kind] - before[kind]) for kind in after if after[kind] != before[kind]}
 
     def call_ns(self) -> float:
         """What a call of the library takes that does nothing, ctypes' share left out."""

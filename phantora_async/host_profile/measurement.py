@@ -21,7 +21,7 @@ from typing import IO, Any
 from emu.contract.installed import EMU, HOOK_LIBRARY, program
 from phantora_async.child_process import child, kill
 from phantora_async.errors import EnvironmentUnusable
-from profiles import HostModel, load_gpu
+from profiles import AGAIN, HostModel, load_gpu
 
 TIMEOUT_S = 240.0
 """Of counting or timing, which take 15 to 40 s: then something hangs."""
@@ -50,9 +50,9 @@ class MeasuredMachine:
 class Measurement:
     machine: MeasuredMachine
     counts: dict[str, dict[str, float]]
-    """Units of each kind in one run of a sample, by program."""
+    """Units of each kind in one run, by program: right after other programs, and with `AGAIN` right after itself."""
     real_ns: dict[str, float] | None
-    """Nanoseconds of one run, by program; None without a GPU."""
+    """Nanoseconds of one run, by the same names; None without a GPU."""
     detached_ns: dict[str, float] | None
     """In front of a library that does nothing, in turns with `real_ns`; None if only the GPU was asked."""
     fast: float
@@ -61,6 +61,8 @@ class Measurement:
     """A tenth took more than this."""
     failed: dict[str, str]
     """Programs that this PyTorch cannot run, and why."""
+    no_calls: tuple[str, ...] = ()
+    """Programs that do not tell what calls of CUDA take in a training step."""
 
 
 def measure(
@@ -94,20 +96,18 @@ def measure(
             _cpu(), os.cpu_count() or 1, platform.release(), times["python"], times["torch"],
             times["gpu"] if real else "", gpus,
         ),
-        {
-            name: of_a_sample(first, counted["again"][name], times["repeats"].get(name, 1))
-            for name, first in counted["first"].items()
-        },
-        _medians([real[0]["ns"]]) if real else None,
-        _medians([answer["ns"] for answer in detached]) if detached else None,
-        *_steadiness(times["ns"]),
+        by_run(counted),
+        _medians([by_run(real[0])]) if real else None,
+        _medians([by_run(answer) for answer in detached]) if detached else None,
+        *_steadiness(by_run(times)),
         failed=counted["failed"] | times["failed"],
+        no_calls=tuple(counted["no_calls"]),
     )  # fmt: skip
 
 
-def of_a_sample(first: dict[str, float], again: dict[str, float], runs: int) -> dict[str, float]:
-    """Units a run, by kind, of a sample of so many: other programs ran before, so the first one meets cold caches."""
-    return {kind: (first.get(kind, 0.0) + (runs - 1) * again.get(kind, 0.0)) / runs for kind in first | again}
+def by_run(answer: dict[str, Any]) -> dict[str, Any]:
+    """What is said of each program's run after others and of the one right after it, under one name for each."""
+    return {**answer["first"], **{name + AGAIN: told for name, told in answer["again"].items()}}
 
 
 def _hook(folder: str, mode: str, like: HostModel) -> list[str]:

@@ -12,7 +12,7 @@ import profiles
 from phantora_async import cli, host_profile, local_gpus
 from phantora_async.errors import EnvironmentUnusable
 from phantora_async.host_profile import MeasuredMachine, Measurement, measurement
-from phantora_async.host_profile.measurement import _steadiness, of_a_sample
+from phantora_async.host_profile.measurement import _steadiness, by_run
 
 KNOWN = profiles.load_host("xeon-h200")
 
@@ -142,10 +142,11 @@ def test_one_thing_at_a_time(measured: list[int], capsys: pytest.CaptureFixture[
     assert measured == []
 
 
-def test_only_the_first_run_of_a_sample_is_cold() -> None:
-    first, again = {"cold_op": 12.0, "op": 8.0}, {"warm_op": 4.0, "op": 8.0}
-    assert of_a_sample(first, again, 1) == {"cold_op": 12.0, "op": 8.0, "warm_op": 0.0}
-    assert of_a_sample(first, again, 4) == {"cold_op": 3.0, "op": 8.0, "warm_op": 3.0}
+def test_both_runs_of_a_program_have_a_name() -> None:
+    assert by_run({"first": {"a": {"cold_op": 12.0}}, "again": {"a": {"warm_op": 4.0}}}) == {
+        "a": {"cold_op": 12.0},
+        "a, again": {"warm_op": 4.0},
+    }
 
 
 def test_steadiness_is_the_middle_program_s() -> None:
@@ -192,7 +193,7 @@ def test_processes_are_ranks_only_if_they_are_told_so(tmp_path: Path, monkeypatc
     assert measurement._run(program, [real, count]) == [[{"rank": "0"}, {"rank": "1"}], [{"rank": None}]]
 
 
-ANSWER = {"first": {}, "again": {}, "failed": {}, "repeats": {}, "python": "3", "torch": "2", "gpu": "H100"}
+ANSWER = {"first": {}, "again": {}, "failed": {}, "no_calls": ["a"], "python": "3", "torch": "2", "gpu": "H100"}
 """What emu.hostbench says beside times."""
 
 
@@ -205,7 +206,7 @@ def test_only_the_real_programs_have_the_user_s_list_of_gpus(tmp_path: Path, mon
         f"part = next(word for word in sys.argv if word in ('count', 'detached', 'real'))\n"
         f"open({str(log)!r}, 'a').write(part + ' ' + os.environ['CUDA_VISIBLE_DEVICES'] + '\\n')\n"
         "for turn in range(3): print('NCCL INFO\\nround', turn)\n"
-        f"print(json.dumps({ANSWER!r} | {{'ns': {{'a': [1.0, 1.0]}}}}))"
+        f"print(json.dumps({ANSWER!r} | {{'first': {{'a': [1.0, 1.0]}}}}))"
     )
     measurement.measure(_program(tmp_path, body), 1, 2, KNOWN, lambda text: None)
     assert sorted(log.read_text().split("\n")[:-1]) == ["count 0", "detached 0", "real 3"]
@@ -224,9 +225,10 @@ def test_a_host_that_drifts_does_not_change_what_the_driver_takes(tmp_path: Path
         f"    open({str(turns)!r}, 'a').write('r' if 'real' in sys.argv else 'd')\n"
         "    ns.append(100 + 20 * (at // 2) + (50 if 'real' in sys.argv else 0))\n"  # a slower host in each round
         "    print('round', turn, flush=True)\n"
-        f"print(json.dumps({ANSWER!r} | {{'ns': {{'a': ns}}}}))"
+        f"print(json.dumps({ANSWER!r} | {{'first': {{'a': ns}}, 'again': {{'a': [7] * 7}}}}))"
     )
     measured = measurement.measure(_program(tmp_path, body), 1, 6, KNOWN, lambda text: None)
     assert turns.read_text() == "rd" * 7
-    assert measured.real_ns == {"a": 100 + 20 * 3 + 50}
-    assert measured.detached_ns == {"a": 100 + 20 * 3}
+    assert measured.real_ns == {"a": 100 + 20 * 3 + 50, "a, again": 7}
+    assert measured.detached_ns == {"a": 100 + 20 * 3, "a, again": 7}
+    assert measured.no_calls == ("a",)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from formats.files import write_whole
 from phantora_async.config import find_python
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
-from profiles import CALL_KINDS, WORK_KINDS, Fit, ProfileError, Spread, fit, host_toml, load_host, scale
+from profiles import AGAIN, CALL_KINDS, WORK_KINDS, Fit, ProfileError, Spread, fit, host_toml, load_host, scale
 
 if TYPE_CHECKING:
     from phantora_async.host_profile import Measurement
@@ -36,7 +36,7 @@ DRIFT = 0.15
 def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--host", action="store_true", help=f"measure the host, into {OUTPUT} unless -o names a file")
     group.add_argument(
-        "--rounds", type=int, default=20, help="how many times each program is timed (default: %(default)s)"
+        "--rounds", type=int, default=10, help="how many times each program is timed twice (default: %(default)s)"
     )
     group.add_argument(
         "--quick",
@@ -76,7 +76,8 @@ def run(given: argparse.Namespace) -> int:
         PROBES if given.quick else (),
     )
     try:
-        found = (scale if given.quick else fit)(measured.counts, known.cost_ns, measured.real_ns, measured.detached_ns)
+        runs = (measured.counts, known.cost_ns, measured.real_ns, measured.detached_ns)
+        found = scale(*runs) if given.quick else fit(*runs, measured.no_calls)
     except ValueError as fault:
         why = "\n".join(f"{name}: {reason}" for name, reason in measured.failed.items())
         raise EnvironmentUnusable(f"the host's programs cannot be timed: {fault}", details=why) from None
@@ -108,6 +109,7 @@ def run(given: argparse.Namespace) -> int:
 
 def provenance(measured: Measurement, rounds: int, quick: bool) -> dict[str, str]:
     machine = measured.machine
+    programs = sum(not name.endswith(AGAIN) for name in measured.counts)
     scaled = f"; costs of {KNOWN_HOST} times one factor" if quick else ""
     known = f"calls as on {KNOWN_HOST}: no GPU here" if not machine.gpus else "calls measured"
     if machine.gpus == 1:
@@ -119,7 +121,7 @@ def provenance(measured: Measurement, rounds: int, quick: bool) -> dict[str, str
         "torch": machine.torch,
         "gpu": f"{machine.gpus} x {machine.gpu}" if machine.gpus else "none",
         "date": date.today().isoformat(),
-        "programs": f"{len(measured.counts)} of emu.hostbench, median of {rounds} rounds; {known}{scaled}",
+        "programs": f"{programs} of emu.hostbench, median of {rounds} rounds; {known}{scaled}",
     }
 
 
@@ -129,7 +131,7 @@ def summary(measured: Measurement, found: Fit, known_ns: dict[str, float]) -> st
     rows += [f"{kind:<14} {found.cost_ns[kind]:10.4g} {known_ns[kind]:10.4g}" for kind in (*CALL_KINDS, *WORK_KINDS)]
     worst = sorted(found.errors.items(), key=lambda item: -abs(item[1]))[:3]
     rows.append(
-        f"{len(found.errors)} programs, each predicted from the others: error {found.error:.0%}; worst "
+        f"{len(found.errors)} runs of programs, each predicted from the other programs: error {found.error:.0%}; worst "
         + ", ".join(f"{name} {error:+.0%}" for name, error in worst)
     )
     if not measured.machine.gpus:

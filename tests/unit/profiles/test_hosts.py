@@ -11,7 +11,7 @@ from statistics import geometric_mean
 import pytest
 
 import profiles
-from profiles.host_fit import fit, scale
+from profiles.host_fit import AGAIN, fit, scale
 from profiles.tools.host_error import expected, machines, rank_spread
 
 KINDS = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
@@ -203,3 +203,30 @@ def test_programs_of_the_same_work_are_left_out_together() -> None:
     found = fit(counts, KNOWN.cost_ns, None, times)
     assert found.errors["alone"] < -0.3
     assert found.errors["again"] < -0.3
+
+
+def test_both_runs_of_a_program_are_left_out_together() -> None:
+    """The one right after itself has other shares of the work, but an operator dear in one is dear in the other."""
+    counts = {f"p{i}": {"op": 1000.0 + 100 * i, "frame": 4000.0 + 5000.0 * (i % 4)} for i in range(6)}
+    counts |= {"dear": {"op": 900.0, "frame": 20000.0}, f"dear{AGAIN}": {"op": 5000.0, "frame": 1.0}}
+    times = timed(counts, KNOWN.cost_ns, ("op", "frame"))
+    alone = fit(counts, KNOWN.cost_ns, None, times | {"dear": 2 * times["dear"]})
+    both = fit(counts, KNOWN.cost_ns, None, {name: (2 if "dear" in name else 1) * ns for name, ns in times.items()})
+    assert both.errors["dear"] == pytest.approx(alone.errors["dear"])
+    assert scale(counts, KNOWN.cost_ns, None, times).errors[f"dear{AGAIN}"] == pytest.approx(0.0)
+
+
+def test_operators_alone_say_nothing_about_calls() -> None:
+    """In a loop over a few operators a launch takes half of what it does in a training step."""
+    costs, counts = other_host(), programs(60)
+    loops = {f"loop{i}": {"op": 500.0 + 50 * i, "launch": 300.0} for i in range(8)}
+    detached = timed(counts, costs, profiles.WORK_KINDS) | timed(loops, costs, ("op",))
+    real = timed(counts, costs, KINDS) | timed(loops, costs | {"launch": costs["launch"] / 3}, ("op", "launch"))
+    alone = fit(counts, KNOWN.cost_ns, real, detached).cost_ns
+    told = fit(counts | loops, KNOWN.cost_ns, real, detached, list(loops)).cost_ns
+    assert told["launch"] == pytest.approx(alone["launch"])
+    assert told["op"] == pytest.approx(costs["op"], rel=0.05)
+    only = fit(loops, KNOWN.cost_ns, real, detached, list(loops)).cost_ns
+    assert {kind: only[kind] for kind in profiles.CALL_KINDS} == pytest.approx(
+        {kind: KNOWN.cost_ns[kind] for kind in profiles.CALL_KINDS}
+    )
