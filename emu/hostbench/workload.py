@@ -30,6 +30,6 @@ def workload(make: Callable[[], Run]) -> Callable[[], Run]:
 
 
 def operators_alone(make: Callable[[], Run]) -> Callable[[], Run]:
-    """The same for one that tells what the program's own work takes, not what its calls do."""
+    """Registers a workload that tells what the program's own work takes, not what its calls do."""
     WORKLOADS.append(Workload(make.__name__, make, tells_of_calls=False))
     return make
