@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
@@ -48,9 +48,9 @@ from profiles.models.products.groups import (
 )
 from profiles.models.products.layouts import converted_ns
 from profiles.models.products.long_sums import has_no_tiles, is_unsplit, unsplit_ns
+from profiles.models.products.pointwise import by_images, by_rows, sum_of_images_ns
 from profiles.models.products.tiles import (
     MEDIUM,
-    PARTIAL_NBYTES,
     SINGLE_ITEMS,
     SMALL,
     UNALIGNED,
@@ -71,10 +71,7 @@ WEIGHTS_TF32 = Engine("convolution weights tf32", MEDIUM, 0.52, 35.0, 43.0, 1.0,
 # Kernels of older GPUs, for channels that must be padded.
 PADDED = Engine("convolution padded", SMALL, 0.38, 0.0, 32.0, 1.0, 0.0, 300.0, 0.03, 1000.0, 2200.0)
 PADDED_WEIGHTS = replace(PADDED, name="convolution weights padded", rate=0.80, split_ns=3700.0)
-# Sums over pixels whose items are loaded one by one run at half the rate.
-SINGLE_WEIGHTS = replace(SINGLE_ITEMS, name="convolution weights single items", rate=0.087)
 UNALIGNED_STREAM = 0.62  # of what passes otherwise, where rows do not begin at 16 bytes
-CONVERTED_PIXELS = 200  # smaller images are converted instead
 VECTOR = replace(VECTOR_F32, name="convolution f32")
 VECTOR_FORWARD = replace(VECTOR_F32, name="convolution forward f32", least_k=NEVER_SPLIT)
 VECTOR_RATE = {"fwd": 0.75, "dgrad": 0.7, "wgrad": 0.56}  # of a plain product's
@@ -123,6 +120,8 @@ class Product:
 def conv(gpu: Gpu, what: Conv) -> Estimate:
     if what.groups < 1:
         return conv(gpu, replace(what, groups=1))
+    if what.layout == "nchw" and prod(what.x[2:]) == 1 and prod(what.w[2:]) == 1:  # both layouts are the same
+        return conv(gpu, replace(what, layout="nhwc"))
     groups = what.groups
     taps = prod(what.w[2:])
     outer, inner = max(what.w[0] // groups, 1), what.w[1]
@@ -277,7 +276,8 @@ def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Est
     groups = max(what.groups, 1)
     outer, inner = what.w[0] // groups, what.w[1]
     # Channels-first, a 1x1 filter is a batch of products with the pixels of an image as columns.
-    single = _by_images(what, pixels, vector) if pointwise and what.layout == "nchw" and groups == 1 else None
+    plain = _engine(what, padded=False, pointwise=True)[0]
+    single = by_images(what, plain) if pointwise and what.layout == "nchw" and groups == 1 else None
     per_image = single is not None
     small = groups > 1 and GROUP_CHANNELS % max(outer, inner, 1) == 0
     rows = pointwise and what.layout == "nhwc" and groups == 1 and tensor
@@ -285,7 +285,7 @@ def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Est
     convert = tensor and what.layout == "nchw" and not per_image
     size = _product(what, vector if padded else 1)
     engine, dtype = _engine(what, padded=padded, pointwise=pointwise)
-    engine = single or (_by_rows(what) if rows and what.dtype != "tf32" else engine)
+    engine = single or (by_rows(what) if rows and what.dtype != "tf32" else engine)
     touched = min(prod(what.x), prod(what.y) // max(what.y[1], 1) * what.x[1] * prod(what.w[2:]))
     nbytes = item * (touched + prod(what.w) + prod(what.y)) / STREAM
     if rows and what.direction != "wgrad" and engine in (UNALIGNED, SINGLE_ITEMS):
@@ -300,10 +300,8 @@ def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Est
     def ns(machine: Machine) -> float:
         if per_image and what.direction != "wgrad":
             main = product_ns(machine, engine, dtype, size.m, pixels, size.k, what.x[0], nbytes=nbytes)
-        elif engine is SINGLE_WEIGHTS:
-            sums = what.x[0] * size.m * size.n * PARTIAL_NBYTES
-            main = product_ns(machine, engine, dtype, size.m, size.n, pixels, what.x[0], nbytes=nbytes)
-            main += machine.gpu.achieved.kernel_floor_ns + sums / machine.l2_gb_per_s
+        elif per_image and tensor:
+            main = sum_of_images_ns(machine, what, engine, dtype, nbytes)
         else:
             main = product_ns(machine, engine, dtype, size.m, size.n, size.k, size.groups, nbytes=nbytes)
         rounded = 2 * machine.memory_ns(2 * item * prod(what.y)) if rounds else 0.0
@@ -317,28 +315,6 @@ def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Est
         )
 
     return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=1 + len(around), nbytes=least, peak=dtype)
-
-
-def _by_images(what: Conv, pixels: int, vector: int) -> Engine | None:
-    """What multiplies the images of a 1x1 filter one by one where their pixels are rows; None: they are converted.
-
-    Rows that do not begin at 16 bytes: cuDNN has kernels that load pairs of items for forward, single items for
-    backward (`cutlass_80_..._align2`, `cutlass_75_..._align1`).
-    """
-    if pixels % vector == 0:
-        return _engine(what, padded=False, pointwise=True)[0]
-    if what.dtype not in ("f16", "bf16"):
-        return None
-    if pixels % 2 == 0:
-        return UNALIGNED if what.direction == "fwd" else None
-    weights = SINGLE_WEIGHTS if pixels > CONVERTED_PIXELS else None
-    return {"fwd": None, "dgrad": SINGLE_ITEMS, "wgrad": weights}[what.direction]
-
-
-def _by_rows(what: Conv) -> Engine:
-    """What multiplies a 1x1 filter where channels are rows: products of matrices, aligned or not."""
-    channels = gcd(what.w[0], what.w[1])
-    return engine_of(what.dtype, row_nbytes=channels * dtype_nbytes(what.dtype))[0]
 
 
 def _slower(what: Conv) -> float:
