@@ -23,6 +23,7 @@ UPDATE_INSTRUCTIONS = 101.0  # of an optimizer, per element: square roots and di
 INSTRUCTIONS = 9.3
 START_NS, UPDATE_START_NS = 700.0, 2_000.0  # of a block: its tensor's place; powers of an optimizer's step in double
 ROUND_NS = 380.0  # a load's way to memory and back
+READ_ALONE = 0.5  # of these waits, where nothing is written that a round's loads could follow
 UNHIDDEN = 0.11  # further loads of a round overlap all but this share
 ADD_UP = 1.58  # exponent that joins the times: lower than of kernels with more loads in flight
 
@@ -38,6 +39,8 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     work = machine.issue_ns(count * _instructions(name))
     rounds = longest / (max(prod(what.block), 1) * 4) if reads else 0.0
     waits = rounds * machine.loaded_ns(ROUND_NS) * (1 + UNHIDDEN * (reads + writes - 1))
+    if not writes:
+        waits *= READ_ALONE
     waits += UPDATE_START_NS if _is_update(name) else START_NS
     traffic = machine.streamed_ns(count * item * (reads + writes), blocks=blocks)
     return overlapped(traffic, work, waits, exponent=ADD_UP)

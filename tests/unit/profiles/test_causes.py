@@ -106,6 +106,16 @@ def test_the_largest_of_long_rows(kernel: str, grid: str, sizes: str, measured_u
     assert found == pytest.approx(measured_us, rel=0.15)
 
 
+@pytest.mark.parametrize(("gpu", "measured_us"), [("h100", 31.0), ("h200", 23.1)])
+def test_norms_of_lists_write_nothing(gpu: str, measured_us: float) -> None:
+    name = (
+        "void at::native::multi_tensor_apply_kernel<at::native::TensorListMetadata<1>, at::native::LpNormFunctor<float,"
+        " (at::native::NormType)1, float, 1, 1, 0>, float*, int>(int)"
+    )
+    found = estimate(profiles.load_gpu(gpu), parse(f"kernel;{name};320,1,1;512,1,1;2048;aten::_foreach_norm;[[], []]"))
+    assert found.solo_ns / 1e3 == pytest.approx(measured_us, rel=0.08)
+
+
 def test_running_sums_of_many_rows() -> None:
     name = "void at::native::tensor_kernel_scan_innermost_dim<float, std::plus<float> >(int)"
     short = us(f"kernel;{name};65536,1,1;512,1,1;0;aten::cumsum;[[65536, 64], [], []]")
