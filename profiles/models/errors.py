@@ -17,7 +17,7 @@ ERROR_SHARES: dict[str, float] = {
     "attention, flash": 0.06,
     "batch norm": 0.13,
     "batch norm of cuDNN": 0.13,
-    "concatenation": 0.15,
+    "concatenation": 0.12,
     "convolution bf16": 0.13,
     "convolution f16": 0.10,
     "convolution f32": 0.29,

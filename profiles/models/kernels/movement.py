@@ -40,6 +40,7 @@ from profiles.models.products import attention
 from profiles.signature import Kernel, elements
 
 SECTOR_NBYTES = 32  # what a random access takes from memory
+PICTURE_DIMS = 4
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
 # An embedding's gradient: a block finds its segment, later where it has more threads, and adds its rows.
 SEGMENT_NS, SEGMENT_THREAD_NS, SEGMENT_ROW_NS = 950.0, 1.1, 330.0
@@ -75,7 +76,7 @@ BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 
 def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
     """Every input is read and written once. Aligned kernels go in 16-byte vectors over a grid that may stride; others
-    compute the place of each element from all its dimensions. The blocks of an empty input have nothing to do.
+    compute the place of each element from all its dimensions. The blocks of a short input soon have nothing to do.
     """
     count = said(what) or covered(what, 4)
     memory = machine.memory_ns(2 * count * item_of(name)) / 0.92
@@ -85,7 +86,8 @@ def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
         return memory
     dimensions = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
     inputs = [shape for shape in what.sizes if shape]
-    working = sum(1 for shape in inputs if elements(shape)) / len(inputs) if inputs else 1.0
+    longest = max(map(elements, inputs), default=0)
+    working = sum(map(elements, inputs)) / (longest * len(inputs)) if longest else 1.0
     resident = machine.sms * machine.gpu.limits.threads_per_sm / max(prod(what.grid) * prod(what.block) * working, 1.0)
     work = machine.issue_ns(count * (CAT_INSTRUCTIONS + CAT_DIMENSION * dimensions)) * max(resident, 1.0) ** 0.5
     return overlapped(memory, work)
@@ -98,12 +100,16 @@ def _cat_unaligned(machine: Machine, what: Kernel, item: float, count: int, memo
     inputs = [shape for shape in what.sizes if shape and elements(shape)]
     if not inputs:
         return overlapped(memory, machine.issue_ns(count * CAT_INSTRUCTIONS))
-    dim = next((at for at, sizes in enumerate(zip(*inputs, strict=False)) if len(set(sizes)) > 1), len(inputs[0]) - 1)
-    items, sectors, ends = VECTOR_NBYTES / item, 0.0, 0
-    for shape in inputs:
-        row = prod(shape[dim:])
-        sectors += elements(shape) * min(CAT_LONG + CAT_SHORT * items / row, 1.0)
-        ends += elements(shape) // row
+    differ = (at for at, sizes in enumerate(zip(*inputs, strict=False)) if len(set(sizes)) > 1)
+    pictures = len(inputs[0]) == PICTURE_DIMS
+    dim = next(differ, 1 if pictures else len(inputs[0]) - 1)
+    # Of pictures, channels last: others would be vectors.
+    rows = [shape[1] if pictures and dim == 1 else prod(shape[dim:]) for shape in inputs]
+    items, whole = VECTOR_NBYTES / item, all(row * item % SECTOR_NBYTES == 0 for row in rows)
+    sectors = sum(
+        elements(shape) * min(CAT_LONG + CAT_SHORT * items / row, 1.0) for shape, row in zip(inputs, rows, strict=True)
+    )
+    ends = 0 if whole else sum(elements(shape) // row for shape, row in zip(inputs, rows, strict=True))
     stored = sectors / (CAT_SECTORS * machine.sms * machine.gpu.sm_clock_khz * 1e-6)
     shared = min(ends, count * item / SECTOR_NBYTES)
     evicted = min(count * item / (CAT_REACH * machine.gpu.memory.l2_nbytes), 1.0)
