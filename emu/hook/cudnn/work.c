@@ -80,6 +80,7 @@ static bool is_power(int64_t value) { return !(value & (value - 1)); }
 static bool tf32_one_by_one(const conv_problem *p, const in_groups *it) {
     enum { FEW_GROUPS = 4, FEW_UNFIT = 6, MOST_CHANNELS = 3328, STRIDED = 28, TURNED_GROUPS = 5, TURNED_FROM = 16 };
     enum { TURNED_BELOW = 64, FEWEST_IN_ALL = 64, WIDE_SIDE = 28, MANY_GROUPS = 16, BETWEEN = 44, UP_TO = 64 };
+    enum { FEWEST_STRIDED = 80, TURNED_WIDE = 40, TURNED_SIDE = 48, TURNED_SIDE_BELOW = 96, TURNED_PIXELS = 128000 };
     if (p->direction == PH_CONV_WGRAD) {
         int64_t padded = 8;
         while (padded < it->channels) padded *= 2;
@@ -91,8 +92,12 @@ static bool tf32_one_by_one(const conv_problem *p, const in_groups *it) {
                       it->inner < TURNED_BELOW;
         return turned || (it->least_stride > 1 && it->channels > STRIDED);
     }
-    if (!p->nhwc && it->inner >= TURNED_FROM && it->inner * it->groups < FEWEST_IN_ALL) return true;
-    int64_t side = p->x[2] > p->x[3] ? p->x[2] : p->x[3];
+    int64_t side = p->x[2] > p->x[3] ? p->x[2] : p->x[3], in_all = it->inner * it->groups;
+    bool few = in_all < FEWEST_IN_ALL || (in_all < FEWEST_STRIDED && it->most_stride > 1);
+    bool middle = side >= TURNED_SIDE && side < TURNED_SIDE_BELOW && p->x[0] * p->x[2] * p->x[3] <= TURNED_PIXELS;
+    if (!p->nhwc && it->inner >= TURNED_FROM &&
+        (few || (middle && it->inner >= TURNED_WIDE && it->inner < TURNED_BELOW)))
+        return true;
     bool wide = side >= WIDE_SIDE && it->groups <= MANY_GROUPS;
     return wide && !it->fits && it->channels > BETWEEN && it->channels < UP_TO;
 }

@@ -33,7 +33,8 @@ MOST_FORWARD = 256  # channels of a group of few images that are convolved toget
 STRIDED_CHANNELS = 28  # more than these: data gradients with a stride go group by group
 # tf32, channels first: groups whose operands are turned round, for a kernel without tensor cores.
 TURNED_GROUPS, TURNED_FROM, TURNED_BELOW = 5, 16, 64
-FEWEST_IN_ALL = 64  # channels of all groups: fewer are turned round forward, too
+FEWEST_IN_ALL, FEWEST_STRIDED = 64, 80  # channels of all groups: fewer are turned round forward, too
+TURNED_WIDE, TURNED_SIDES, TURNED_PIXELS = 40, (48, 96), 128_000  # or so many of a group, of such images
 BETWEEN, WIDE_SIDE, MANY_GROUPS = (44, 64), 28, 16  # channels, side and groups that are not padded forward
 
 
@@ -96,7 +97,12 @@ def turned(what: Conv) -> bool:
     if what.direction == "dgrad":
         few = what.groups <= TURNED_GROUPS and max(what.stride) == 1
         return few and TURNED_FROM <= inner < TURNED_BELOW
-    return what.direction == "fwd" and inner >= TURNED_FROM and inner * what.groups < FEWEST_IN_ALL
+    if what.direction != "fwd" or inner < TURNED_FROM:
+        return False
+    side, in_all = max(what.x[2:]), inner * what.groups
+    middle = TURNED_SIDES[0] <= side < TURNED_SIDES[1] and what.x[0] * prod(what.x[2:]) <= TURNED_PIXELS
+    few = in_all < FEWEST_IN_ALL or (in_all < FEWEST_STRIDED and max(what.stride) > 1)
+    return few or (TURNED_WIDE <= inner < TURNED_BELOW and middle)
 
 
 def padded_channels(channels: int) -> int:
