@@ -102,16 +102,28 @@ static bool tf32_one_by_one(const conv_problem *p, const in_groups *it) {
     return wide && !it->fits && it->channels > BETWEEN && it->channels < UP_TO;
 }
 
+/* Though a kernel takes all groups as they are. */
+static bool half_apart(const conv_problem *p, const in_groups *it, int64_t pixels) {
+    enum { WIDE = 64, FEW_IMAGES = 4, GROUPS = 6, IMAGES = 32, SIDE = 14, PIXELS = 10000, ROWS = 100000 };
+    bool few = p->x[0] <= FEW_IMAGES;
+    if (it->inner < WIDE) return false;
+    if (p->direction == PH_CONV_WGRAD)
+        return it->inner > WIDE && (few || pixels <= PIXELS || (p->nhwc && pixels > ROWS));
+    if (few || (p->direction == PH_CONV_DGRAD && it->least_stride > 1)) return true;
+    if (p->direction == PH_CONV_DGRAD) return it->inner == WIDE && it->groups <= GROUPS;
+    return it->inner == WIDE && p->x[0] <= IMAGES && p->x[2] <= SIDE && p->x[3] <= SIDE;
+}
+
 static bool half_one_by_one(const conv_problem *p, const in_groups *it) {
-    enum { WIDE = 64, FEW_IMAGES = 4, PADDED = 32, MOST_PADDED = 256, NOT_PADDED_FROM = 48, NOT_PADDED_TO = 64 };
+    enum { WIDE = 64, PADDED = 32, MOST_PADDED = 256, NOT_PADDED_FROM = 48, NOT_PADDED_TO = 64 };
     enum { SUMMED_FROM = 3000, SUMMED_TO = 16000, SUMMED_ROWS_TO = 88000 };
     bool strided = p->direction == PH_CONV_DGRAD && it->least_stride > 1;
-    if (it->fits && !(it->inner >= WIDE && (p->x[0] <= FEW_IMAGES || strided))) return false;
+    int64_t pixels = p->y[0] * p->y[2] * p->y[3];
+    if (it->fits && !half_apart(p, it, pixels)) return false;
     if (p->ndims != 4 || it->channels <= PADDED) return false;
     if (is_power(it->channels) || it->channels > MOST_PADDED) return true;
     if (p->direction != PH_CONV_WGRAD)
         return strided || (it->channels > NOT_PADDED_FROM && it->channels <= NOT_PADDED_TO);
-    int64_t pixels = p->y[0] * p->y[2] * p->y[3];
     int64_t most = p->nhwc && it->channels <= WIDE ? SUMMED_ROWS_TO : SUMMED_TO;
     return it->channels > MOST_OF_GROUP || (pixels > SUMMED_FROM && pixels <= most);
 }

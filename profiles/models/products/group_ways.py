@@ -23,6 +23,9 @@ dimensions, or images are few.
 """
 # 16 bits: channels of a group that are padded, and that are not though more are.
 ALWAYS_PADDED, MOST_PADDED, NEVER_PADDED, WIDE_GROUP, FEW_IMAGES = 32, 256, (48, 64), 64, 4
+# Of 64 channels, which fit: groups up to which gradients of data go one by one, images and sides forward. Of 128:
+# pixels up to which, and of rows from which on, gradients of weights do.
+APART_GROUPS, APART_IMAGES, APART_SIDE, APART_PIXELS, APART_ROWS = 6, 32, 14, 10_000, 100_000
 # Gradients of weights: the pixels from and up to which a sum goes through them group by group; of few channels in
 # channels-last rows, up to more.
 SUMMED_FROM, SUMMED_TO, SUMMED_ROWS_TO = 3_000, 16_000, 88_000
@@ -50,9 +53,7 @@ def unfit(what: Conv) -> bool:
         return one_by_one(what) or not _fits(what)
     if what.dtype not in HALF:
         return False
-    if inner >= WIDE_GROUP and (what.x[0] <= FEW_IMAGES or (what.direction == "dgrad" and min(what.stride) > 1)):
-        return True
-    return not _fits(what)
+    return not _fits(what) or _apart(what)
 
 
 def one_by_one(what: Conv) -> bool:
@@ -112,6 +113,22 @@ def padded_channels(channels: int) -> int:
 def _goes_by_ways(what: Conv) -> bool:
     """tf32: not of few images (StyleGAN), and not of long filters."""
     return len(what.w) == 4 and prod(what.w[2:]) <= SHORT_TAPS and what.x[0] > FEW_IMAGES
+
+
+def _apart(what: Conv) -> bool:
+    """16 bits: one by one though a kernel takes all groups as they are."""
+    inner, images = what.w[1], what.x[0]
+    if inner < WIDE_GROUP:
+        return False
+    if what.direction == "wgrad":
+        pixels = what.y[0] * prod(what.y[2:])
+        apart = images <= FEW_IMAGES or pixels <= APART_PIXELS or (what.layout == "nhwc" and pixels > APART_ROWS)
+        return inner > WIDE_GROUP and apart
+    if images <= FEW_IMAGES or (what.direction == "dgrad" and min(what.stride) > 1):
+        return True
+    if what.direction == "dgrad":
+        return inner == WIDE_GROUP and what.groups <= APART_GROUPS
+    return inner == WIDE_GROUP and images <= APART_IMAGES and max(what.x[2:]) <= APART_SIDE
 
 
 def _is_of_few_images(what: Conv) -> bool:
