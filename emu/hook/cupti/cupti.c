@@ -107,6 +107,8 @@ static const struct api {
 };
 enum { CBID_LAUNCH = 211, CBID_MEMCPY = 41, CBID_MEMSET = 51, CBID_EVENT = 135, CBID_SYNC = 131, CBID_MALLOC = 20 };
 enum { CBID_DRIVER_LAUNCH = 307, CBID_DRIVER_LAUNCH_EX = 652 };
+static const struct api driver_calls[] = {{"cuLaunchKernel", CBID_DRIVER_LAUNCH},
+                                          {"cuLaunchKernelEx", CBID_DRIVER_LAUNCH_EX}};
 
 static void name_call(const ph_activity *it, CUpti_ActivityAPI *record) {
     record->kind = KIND_RUNTIME;
@@ -117,6 +119,7 @@ static void name_call(const ph_activity *it, CUpti_ActivityAPI *record) {
         }
     switch (it->kind) {
     case PH_CALL_LIBRARY:
+    case PH_CALL_RECURRENT_KERNEL:
     case PH_CALL_NCCL:
     case PH_CALL_HOT_NCCL:
         record->kind = KIND_DRIVER;
@@ -147,6 +150,8 @@ static void name_call(const ph_activity *it, CUpti_ActivityAPI *record) {
 }
 
 static void add_call(const ph_activity *it) {
+    /* No call of CUDA's, which is all that CUPTI sees. */
+    if (it->kind == PH_CALL_LIBRARY_QUERY || it->kind == PH_CALL_NCCL_CALL) return;
     CUpti_ActivityAPI record = {.start = stamp(it->start_ns),
                                 .end = stamp(it->end_ns),
                                 .processId = (uint32_t)getpid(),
@@ -257,9 +262,19 @@ PH_EXPORT int cuptiGetVersion(uint32_t *version) {
     return CUPTI_OK;
 }
 
+/* Of the calls that name_call has. */
 PH_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **name) {
-    (void)domain, (void)id;
+    enum { DRIVER_API = 1, RUNTIME_API };
     if (!name) return CUPTI_INVALID_PARAMETER;
+    const struct api *known = domain == RUNTIME_API ? runtime_calls : driver_calls;
+    size_t count = domain == RUNTIME_API  ? sizeof runtime_calls / sizeof *runtime_calls
+                   : domain == DRIVER_API ? sizeof driver_calls / sizeof *driver_calls
+                                          : 0;
+    for (size_t i = 0; i < count; i++)
+        if (known[i].cbid == id) {
+            *name = known[i].name;
+            return CUPTI_OK;
+        }
     *name = "unknown";
     return CUPTI_INVALID_PARAMETER;
 }

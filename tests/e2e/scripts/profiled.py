@@ -11,6 +11,7 @@ import torch
 from torch.cuda import _memory_viz
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+pictures = torch.nn.Conv2d(3, 8, 3).cuda()
 model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(3)]).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 plan = schedule(wait=3, warmup=1, active=2, repeat=1)
@@ -26,6 +27,7 @@ with profile(
         with record_function("forward of the model"):
             loss = model(torch.randn(256, 1024, device="cuda")).sum()
         loss.backward()
+        pictures(torch.randn(2, 3, 8, 8, device="cuda")).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
         torch.cuda.synchronize()
@@ -41,6 +43,9 @@ kernels = [event for event in complete if event["cat"] == "kernel"]
 calls = {e["args"]["correlation"]: e for e in complete if e["cat"] in ("cuda_runtime", "cuda_driver")}
 ops = {event["args"]["External id"]: event for event in complete if event["cat"] == "cpu_op"}
 assert len(kernels) > 20, len(kernels)
+names = {call["name"] for call in calls.values()}
+assert {"cudaLaunchKernel", "cudaMemsetAsync", "cudaDeviceSynchronize", "cuLaunchKernelEx"} >= names, names
+assert "cudaLaunchKernel" in names, names
 for kernel in kernels:
     call = calls[kernel["args"]["correlation"]]
     op = ops[kernel["args"]["External id"]]
