@@ -32,7 +32,7 @@ TESTS = {
     ],
     "test_math.c": [
         *DATA,
-        *sources("cudnn", "handle", "backend", "descriptors", "graph", "work"),
+        *sources("cudnn", "handle", "backend", "descriptors", "graph", "work", "workspace"),
         *sources("cublas", "handle", "gemm", "other", "lt"),
         *sources("kernels", "library"),
         *sources("costs", "signature"),
@@ -56,7 +56,7 @@ def test_c(name: str, sanitize: str, tmp_path: Path) -> None:
     program = tmp_path / "program"
     compiled = [HERE / name, HERE / "fakes.c", HERE / "refused.c", *TESTS[name]]
     flags = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-DPH_CHECK_LOCKS"] if sanitize else []
-    subprocess.run(["cc", *COMPILE, *flags, "-o", program, *compiled, "-lpthread", "-ldl"], check=True)
+    subprocess.run(["cc", *COMPILE, *flags, "-o", program, *compiled, "-lpthread", "-ldl", "-lm"], check=True)
     # Communicator handles are kept for threads that may still ask about them: no leak check.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     run = subprocess.run([program], capture_output=True, text=True, env=environment)
