@@ -19,8 +19,8 @@ GPU = profiles.load_gpu("h200")
 COMMON = (
     "gemm bf16", "gemm f16", "gemm f8", "gemm f32", "grouped product", "convolution bf16", "convolution f16",
     "attention of cuDNN, fwd", "attention of cuDNN, bwd", "attention, flash", "batch norm", "element-wise",
-    "element-wise, cast", "element-wise, turned", "gather and scatter", "optimizer", "softmax", "Triton", "rnn lstm",
-    "concatenation",
+    "element-wise, cast", "element-wise, turned", "gather and scatter", "gather of rows", "optimizer", "softmax",
+    "Triton", "rnn lstm", "concatenation",
 )  # fmt: skip
 
 
