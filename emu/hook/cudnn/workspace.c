@@ -131,11 +131,11 @@ typedef struct measured {
     int32_t images, c, k, taps, image, groups;
     int32_t amount, rest; /* rest: bytes that the form leaves open */
     int16_t stride, dilation;
-    uint8_t class, flat, extents, x, y, w, kind;
+    uint8_t class, flat, extents, bf16, x, y, w, kind;
 } measured;
 
 #define CALL(type, layout, direction, x, y, w, kind, amount, rest, images, c, k, taps, image, groups, stride,          \
-             dilation, flat, extents)                                                                                  \
+             dilation, flat, extents, bf16)                                                                            \
     {images,                                                                                                           \
      c,                                                                                                                \
      k,                                                                                                                \
@@ -149,6 +149,7 @@ typedef struct measured {
      (type * LAYOUTS + PH_##layout) * DIRECTIONS + PH_CONV_##direction,                                                \
      flat,                                                                                                             \
      extents,                                                                                                          \
+     bf16,                                                                                                             \
      x,                                                                                                                \
      y,                                                                                                                \
      w,                                                                                                                \
@@ -200,7 +201,7 @@ static double nbytes_by(const measured *it, const conv_problem *p, const shape *
 }
 
 /* ---- nearest calls ----------------------------------------------------------------------------------------------- */
-enum { FEATURES = 16, MOST_NEAREST = 8 };
+enum { FEATURES = 17, MOST_NEAREST = 8 };
 
 /* By direction: how much each feature counts, how many calls, and the squared distance at which one counts half. */
 static const struct {
@@ -232,7 +233,8 @@ static void features_of(const measured *it, float out[FEATURES]) {
                                       aligned(it->image),
                                       fminf(c, k),
                                       it->flat,
-                                      it->taps == 1};
+                                      it->taps == 1,
+                                      it->bf16};
     memcpy(out, features, sizeof features);
 }
 
@@ -265,7 +267,7 @@ static measured call_of(const conv_problem *p, const shape *s) {
                    .stride = (int16_t)most(p->stride, 0, p->nspatial),
                    .dilation = (int16_t)most(p->dilation, 0, p->nspatial),
                    .class = (uint8_t)((type * LAYOUTS + (p->nhwc ? PH_NHWC : PH_NCHW)) * DIRECTIONS + p->direction),
-                   .flat = 0};
+                   .bf16 = p->dtype == CUDNN_DTYPE_BF16};
     for (int64_t i = 2; i < p->ndims; i++) {
         it.extents += p->x[i] > 1;
         it.flat |= p->w[i] == 1 && s->taps > 1;

@@ -5,8 +5,11 @@
  *
  * The slice of a device is larger than its memory. A real GPU can map any free physical pages to a new address, so
  * holes between allocations do not reduce what can be allocated; the capacity is counted apart from the addresses.
- * Large requests get whole 2 MiB pages; small ones share pages and are aligned to 512 bytes, as with cudaMalloc. An
- * allocation takes the lowest hole that fits, so addresses are the same in every run.
+ * Large requests get whole 2 MiB pages; small ones share pages and are aligned to 512 bytes, as with cudaMalloc.
+ *
+ * CUDA reserves addresses in multiples of 32 MiB, each below the last, and fills them from their low end. Of equal free
+ * blocks PyTorch's allocator takes the one with the lowest address, so what it reserves depends on that. Here, too, an
+ * allocation takes the lowest hole in what is reserved, and addresses are the same in every run.
  */
 #define _GNU_SOURCE
 #include "memory/memory.h"
@@ -26,6 +29,7 @@
 enum { ALIGNMENT = 512, UNITS = PH_PAGE / ALIGNMENT, WORDS = UNITS / 64, SMALL = 1 << 20, SLICES_PER_MEMORY = 4 };
 #define STATIC_NBYTES ((size_t)256 << 20) /* at the end of each slice, not part of the capacity */
 #define MAPPED_NBYTES ((size_t)16 << 40)
+#define RESERVED_AT_ONCE ((size_t)32 << 20)
 
 typedef struct chunk { /* a page shared by small allocations: a bit for each unit, set if it is in use */
     uint64_t used[WORDS];
@@ -42,7 +46,7 @@ typedef struct device_memory {
     block *blocks; /* sorted by offset */
     size_t nblocks, capacity;
     uint64_t used, peak;
-    size_t static_used;
+    size_t static_used, below; /* below: how far from the end of the slice addresses are reserved */
 } device_memory;
 
 struct ph_memory_map ph_mem;
@@ -122,11 +126,25 @@ static ptrdiff_t block_at(const device_memory *device, size_t offset) {
     return ph_last_at_or_below(device->blocks, device->nblocks, sizeof *device->blocks, offset);
 }
 
-static block *insert(device_memory *device, size_t nbytes) {
-    size_t offset = 0, i = 0;
+static size_t end_of_slice(void) { return (ph_mem.slice_nbytes - STATIC_NBYTES) / RESERVED_AT_ONCE * RESERVED_AT_ONCE; }
+
+/* The lowest hole from `offset` on that has so many bytes; `before`: the block that follows it. */
+static size_t lowest_hole(const device_memory *device, size_t offset, size_t nbytes, size_t *before) {
+    size_t i = 0;
     for (; i < device->nblocks && device->blocks[i].offset - offset < nbytes; i++)
         offset = device->blocks[i].offset + device->blocks[i].nbytes;
-    if (offset + nbytes > ph_mem.slice_nbytes - STATIC_NBYTES || take(device, nbytes) != CUDA_OK) return NULL;
+    *before = i;
+    return offset;
+}
+
+static block *insert(device_memory *device, size_t nbytes) {
+    size_t end = end_of_slice(), more = round_up(nbytes, RESERVED_AT_ONCE), i;
+    size_t offset = lowest_hole(device, end - device->below, nbytes, &i);
+    if (offset + nbytes > end) {
+        device->below = more < end - device->below ? device->below + more : end;
+        offset = lowest_hole(device, end - device->below, nbytes, &i);
+    }
+    if (offset + nbytes > end || take(device, nbytes) != CUDA_OK) return NULL;
     device->blocks = ph_room_for_one(device->blocks, device->nblocks, &device->capacity, sizeof *device->blocks);
     memmove(device->blocks + i + 1, device->blocks + i, (device->nblocks - i) * sizeof *device->blocks);
     device->nblocks++;
@@ -138,6 +156,8 @@ static void erase(device_memory *device, ptrdiff_t i) {
     device->used -= device->blocks[i].nbytes;
     device->nblocks--;
     memmove(device->blocks + i, device->blocks + i + 1, (device->nblocks - (size_t)i) * sizeof *device->blocks);
+    size_t lowest = device->nblocks ? device->blocks[0].offset : end_of_slice();
+    device->below = round_up(end_of_slice() - lowest, RESERVED_AT_ONCE);
 }
 
 /* ---- small allocations within a shared page ---------------------------------------------------------------------- */

@@ -45,6 +45,16 @@ static void places(void) {
     EQUAL(cudaMalloc((void **)&d, 2 * MIB), 0); /* the lowest hole */
     CHECK(d == b);
     EQUAL(cudaFree(a) | cudaFree(c) | cudaFree(d), 0);
+    /* addresses are reserved 32 MiB at a time, each below the last, and filled from their low end */
+    EQUAL(cudaMalloc((void **)&a, 20 * MIB) | cudaMalloc((void **)&b, 20 * MIB), 0);
+    EQUAL(a - b, 32 * MIB);
+    EQUAL(cudaMalloc((void **)&c, 12 * MIB) | cudaMalloc((void **)&d, 40 * MIB), 0);
+    EQUAL(c - b, 20 * MIB);
+    EQUAL(b - d, 64 * MIB);
+    EQUAL(cudaFree(d), 0);
+    EQUAL(cudaMalloc((void **)&d, 2 * MIB), 0);
+    EQUAL(d - a, 20 * MIB); /* what is free below is given back */
+    EQUAL(cudaFree(a) | cudaFree(b) | cudaFree(c) | cudaFree(d), 0);
     /* fragments do not eat capacity */
     void *many[240];
     for (int i = 0; i < 240; i++) EQUAL(cudaMalloc(&many[i], 4 * MIB), 0);
