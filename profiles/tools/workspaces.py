@@ -35,15 +35,17 @@ METRICS = {
 }
 """By direction: how many nearest calls, the squared distance at which one counts half, and what features count for.
 Found by trying, for the least error of shapes that are left out; f16 and bf16 differ for few calls."""
-NOT_COPIED, COPIED, PADDED = range(3)
+COPIES = range(4)
+"""None, as it is, padded, with the channels of each group padded to a power of two."""
 MOST_SUMS, MOST_OUTPUTS, MOST_TILES = 150, 20, 300
 TILE = 128 * 128 * 4
 MOST_OPEN_TILES = 1200
-"""What needs more is of no form that is known; it tells nothing about other calls."""
+"""What needs more is of no form that is known: it tells nothing about calls of other sizes."""
 OPEN = 2000
 """Bytes that a form may leave open."""
+GROUPS_AT_ONCE = 8
 ONCE = ("IMAGES", "WINOGRAD", "SPECTRA", "WHOLE_SPECTRA", "TILED_SPECTRA")
-KIND_COSTS = {"NOTHING": 0.0, "SUMS": 2.0, "OUTPUTS": 2.5, "TILES": 4.0} | dict.fromkeys(ONCE, 1.0)
+KIND_COSTS = {"NOTHING": 0.0, "SUMS": 2.0, "OUTPUTS": 2.5, "TILES": 4.0} | dict.fromkeys(("GROUPS", *ONCE), 1.0)
 """Of forms that come to the same, the simplest is taken, and the one that others need."""
 Floats = NDArray[np.float64]
 
@@ -106,12 +108,17 @@ class Convolution:
 
     @cached_property
     def operands(self) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-        """Bytes of x, y and w: not copied, copied, padded."""
+        """Bytes of x, y and w, by COPIES."""
         item, least = (2, 8) if TYPES[self.kind] == "HALF" else (4, 4)
         c, k, inner, taps = self.x[1], self.w[0], self.x[1] // self.groups, prod(self.w[2:])
         x, y = item * self.x[0] * prod(self.x[2:]), item * self.y[0] * prod(self.y[2:])
         filters = item * k * inner * taps, item * up(k, least) * up(inner, least) * taps
-        return (0, x * c, x * up(c, least)), (0, y * k, y * up(k, least)), (0, *filters)
+        found = (0, x * c, x * up(c, least)), (0, y * k, y * up(k, least)), (0, *filters)
+        if self.groups == 1:
+            return found
+        c, k = power_of_two(inner), power_of_two(self.w[0] // self.groups)
+        padded = x * c * self.groups, y * k * self.groups, item * c * k * self.groups * taps
+        return (*found[0], padded[0]), (*found[1], padded[1]), (*found[2], padded[2])
 
     @cached_property
     def of_forms(self) -> dict[str, float]:
@@ -121,6 +128,10 @@ class Convolution:
         output = n * (c * prod(self.x[2:]) if self.direction == "dgrad" else k * prod(self.y[2:]))
         found = {"NOTHING": 0.0, "TILES": TILE}
         found |= {"SUMS": sums, "IMAGES": n * sums} if self.direction == "wgrad" else {"OUTPUTS": 4.0 * output}
+        if self.groups > 1:
+            found["GROUPS"] = (
+                (self.operands[0][1] + self.operands[1][1]) / self.groups * min(self.groups, GROUPS_AT_ONCE)
+            )
         if len(self.x) == 4 and TYPES[self.kind] != "HALF" and self.groups == 1:
             tiles = n * -(-self.y[2] // 4) * -(-self.y[3] // 4)
             places = 2 if max(self.x[2:]) > 32 - max(self.w[2:]) + 1 else 1
@@ -144,7 +155,7 @@ class Convolution:
         return 2 * spectrum(side) * (max(inside, out) if output_too else inside) + turned
 
     def nbytes_by(self, form: Form) -> float:
-        x, y, w = self.operands
+        x, y, w = (one if len(one) == len(COPIES) else (*one, one[-1]) for one in self.operands)
         return x[form.x] + y[form.y] + w[form.w] + form.amount * self.of_forms.get(form.kind, 0.0)
 
     def forms(self) -> Iterator[Form]:
@@ -152,7 +163,7 @@ class Convolution:
         x, y, w = self.operands
         close = max(OPEN, 0.0005 * self.nbytes)
         amounts = {"SUMS": MOST_SUMS, "OUTPUTS": MOST_OUTPUTS, "TILES": MOST_TILES}
-        for of_x, of_y, of_w in product(range(3), repeat=3):
+        for of_x, of_y, of_w in product(range(len(x)), repeat=3):
             rest = self.nbytes - x[of_x] - y[of_y] - w[of_w]
             if rest < -close:
                 continue
@@ -164,7 +175,7 @@ class Convolution:
     def tiles(self) -> Form:
         """A form that is close to it, whatever it is."""
         x, y, w = self.operands
-        copies = [one for one in product(range(3), repeat=3) if x[one[0]] + y[one[1]] + w[one[2]] <= self.nbytes]
+        copies = [one for one in product(range(len(x)), repeat=3) if x[one[0]] + y[one[1]] + w[one[2]] <= self.nbytes]
         best = max(copies, key=lambda one: x[one[0]] + y[one[1]] + w[one[2]])
         left = self.nbytes - x[best[0]] - y[best[1]] - w[best[2]]
         return Form(best[0], best[1], best[2], "TILES", round(left / TILE))
@@ -172,6 +183,10 @@ class Convolution:
 
 def up(value: int, least: int) -> int:
     return -(-value // least) * least
+
+
+def power_of_two(value: int) -> int:
+    return max(8, 1 << (value - 1).bit_length())
 
 
 def aligned(value: int) -> int:
@@ -258,10 +273,9 @@ def write(path: Path = LIST) -> None:
         for kind, layout, direction in product(("HALF", "TF32", "F32"), ("NCHW", "NHWC"), DIRECTIONS.values()):
             calls = found[kind, layout, direction]
             for call, form in zip(calls, forms_of(calls), strict=True):
-                if form.kind == "TILES" and form.amount > MOST_OPEN_TILES:
-                    continue
+                alone = form.kind == "TILES" and form.amount > MOST_OPEN_TILES
                 rest = round(call.nbytes - call.nbytes_by(form))
-                numbers = (form.x, form.y, form.w, form.kind, form.amount, rest, *call.row)
+                numbers = (form.x, form.y, form.w, "ALONE" if alone else form.kind, form.amount, rest, *call.row)
                 file.write(f"CALL({kind}, {layout}, {direction}, {', '.join(map(str, numbers))})\n")
         file.write("#undef METRIC\n#undef CALL\n")
 
@@ -272,7 +286,7 @@ HEAD = """\
  *
  *   METRIC(nearest, half at, weights of the features)       forward, data gradient, weights' gradient (workspace.c)
  *   CALL(type, layout, direction,                           what was asked for
- *        copies of x, y and w (1), padded (2), kind, amount, bytes besides,    the form of what it needed
+ *        copies of x, y and w (1), padded (2, 3), kind, amount, bytes besides,     the form of what it needed
  *        images, channels of x and of y, taps, points of an image of y, groups, stride, dilation, flat, extents, bf16)
  */
 #ifndef METRIC
@@ -294,9 +308,10 @@ def left_out(calls: Sequence[Convolution], direction: str) -> Floats:
     shapes = {shape: at for at, shape in enumerate({call.shape for call in calls})}
     same = np.array([shapes[call.shape] for call in calls])
     apart[same[:, None] == same[None]] = np.inf
+    alone = np.array([np.inf if form.kind == "TILES" and form.amount > MOST_OPEN_TILES else 0.0 for form in forms])
     found = np.empty(len(calls))
     for at, call in enumerate(calls):
-        near = np.argsort(apart[at])[:nearest]
+        near = np.argsort(apart[at] + alone)[:nearest]
         nbytes = np.array([max(call.nbytes_by(forms[one]), 0) for one in near])
         order, weight = np.argsort(nbytes), 1 / (apart[at][near] + half_at)
         passed = np.cumsum(weight[order])

@@ -1,8 +1,8 @@
 /*
  * cuDNN: legacy batch norm, activation descriptors, spatial transformer.
  *
- * Reserve space and workspace of batch norm are 0 bytes here. Their true sizes, a few kilobytes per block of channels,
- * are not documented and make no difference to the memory of a training job.
+ * Reserve space of batch norm is 0 bytes. So is its workspace, but of f16 with channels last, as measured on an H100
+ * (docs/data/workspaces.md); f32 with channels last was not.
  */
 #include "kernels/library.h"
 #include "cudnn/backend.h"
@@ -43,10 +43,29 @@ static int run(cudnn_handle *handle, bool backward, int mode, const cudnn_tensor
     return norm_launch(handle->stream, &problem);
 }
 
-static int no_space(const void *handle, const cudnn_tensor *x, size_t *nbytes) {
+/* Blocks of rows and of channels each have two sums of each channel; forward they also count down together. */
+static size_t sums_nbytes(bool backward, const cudnn_tensor *x) {
+    enum {
+        ROWS = 160,
+        BACKWARD_ROWS = 96,
+        CHANNELS = 64,
+        COUNTER = 4,
+        SUMS = 2 * 4,
+        MORE = 1072,
+        BACKWARD_MORE = 1056
+    };
+    if (x->dtype != CUDNN_DTYPE_F16 || x->ndims < 3 || x->strides[1] != 1) return 0;
+    size_t channels = (size_t)x->dims[1], rows = (size_t)x->dims[0], of_rows = backward ? BACKWARD_ROWS : ROWS;
+    for (int i = 2; i < x->ndims; i++) rows *= (size_t)x->dims[i];
+    size_t blocks = (rows + of_rows - 1) / of_rows, columns = (channels + CHANNELS - 1) / CHANNELS;
+    size_t counters = columns * COUNTER;
+    return blocks * channels * SUMS + (backward ? counters + BACKWARD_MORE : (blocks + 1) * counters + MORE);
+}
+
+static int space(const void *handle, const cudnn_tensor *x, size_t nbytes, size_t *out) {
     ph_host_call(PH_CALL_LIBRARY_QUERY);
-    if (!handle || !x || !nbytes) return CUDNN_BAD_POINTER;
-    *nbytes = 0;
+    if (!handle || !x || !out) return CUDNN_BAD_POINTER;
+    *out = nbytes;
     return CUDNN_OK;
 }
 
@@ -55,7 +74,7 @@ PH_EXPORT int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(cudnn_han
                                                                        const cudnn_tensor *y, const cudnn_tensor *scale,
                                                                        const activation *with, size_t *nbytes) {
     (void)mode, (void)ops, (void)z, (void)y, (void)scale, (void)with;
-    return no_space(handle, x, nbytes);
+    return space(handle, x, x ? sums_nbytes(false, x) : 0, nbytes);
 }
 
 PH_EXPORT int cudnnGetBatchNormalizationBackwardExWorkspaceSize(cudnn_handle *handle, int mode, int ops,
@@ -64,14 +83,14 @@ PH_EXPORT int cudnnGetBatchNormalizationBackwardExWorkspaceSize(cudnn_handle *ha
                                                                 const cudnn_tensor *dx, const cudnn_tensor *scale,
                                                                 const activation *with, size_t *nbytes) {
     (void)mode, (void)ops, (void)y, (void)dy, (void)dz, (void)dx, (void)scale, (void)with;
-    return no_space(handle, x, nbytes);
+    return space(handle, x, x ? sums_nbytes(true, x) : 0, nbytes);
 }
 
 PH_EXPORT int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(cudnn_handle *handle, int mode, int ops,
                                                                    const activation *with, const cudnn_tensor *x,
                                                                    size_t *nbytes) {
     (void)mode, (void)ops, (void)with;
-    return no_space(handle, x, nbytes);
+    return space(handle, x, 0, nbytes);
 }
 
 PH_EXPORT int cudnnBatchNormalizationForwardInference(cudnn_handle *handle, int mode, const void *alpha,

@@ -117,13 +117,16 @@ typedef enum {
     OUTPUTS,  /* the output in f32 */
     TILES,    /* 64 KiB: a tile of such sums that an SM did not finish */
     IMAGES,   /* the gradient of the weights, for each image */
+    GROUPS,   /* x and y of the groups that are convolved at once */
     WINOGRAD, /* once, as the following */
     SPECTRA,
     WHOLE_SPECTRA,
-    TILED_SPECTRA
+    TILED_SPECTRA,
+    ALONE /* as TILES, of a form that is not known: for these sizes only */
 } form_kind;
 
-enum { NOT_COPIED, COPIED, PADDED }; /* x, y and w: channels first where the kernel wants them last, or padded */
+/* x, y and w: channels first where the kernel wants them last, or padded, in all or each group to a power of two. */
+enum { NOT_COPIED, COPIED, PADDED, PADDED_IN_GROUPS };
 
 enum { HALF, TF32, F32, TYPES, LAYOUTS = 2, DIRECTIONS = 3, CLASSES = TYPES * LAYOUTS * DIRECTIONS };
 
@@ -161,11 +164,20 @@ static const measured CALLS[] = {
 
 enum { MEASURED_SMS = 132 };
 
+static double power_of_two(double value) {
+    double power = 8;
+    while (power < value) power *= 2;
+    return power;
+}
+
 static double nbytes_by(const measured *it, const conv_problem *p, const shape *s) {
-    const double x[] = {0, s->x_channel * s->c, s->x_channel * s->padded_c};
-    const double y[] = {0, s->y_channel * s->k, s->y_channel * s->padded_k};
-    const double w[] = {0, filter_nbytes(s), padded_filter_nbytes(s)};
-    enum { TILE_NBYTES = 128 * 128 * 4 };
+    double c = s->groups > 1 ? power_of_two(s->c / s->groups) * s->groups : s->padded_c;
+    double k = s->groups > 1 ? power_of_two(s->k / s->groups) * s->groups : s->padded_k;
+    double filter = s->groups > 1 ? k * c / s->groups * s->taps * s->element : padded_filter_nbytes(s);
+    const double x[] = {0, s->x_channel * s->c, s->x_channel * s->padded_c, s->x_channel * c};
+    const double y[] = {0, s->y_channel * s->k, s->y_channel * s->padded_k, s->y_channel * k};
+    const double w[] = {0, filter_nbytes(s), padded_filter_nbytes(s), filter};
+    enum { TILE_NBYTES = 128 * 128 * 4, GROUPS_AT_ONCE = 8 };
     double nbytes = x[it->x] + y[it->y] + w[it->w] + it->rest, sums = sums_nbytes(s), amount = it->amount;
     if (ph_cfg.sm_count != MEASURED_SMS && amount > 1)
         amount = fmax(1, floor(amount * ph_cfg.sm_count / MEASURED_SMS)); /* each SM has its own */
@@ -177,6 +189,12 @@ static double nbytes_by(const measured *it, const conv_problem *p, const shape *
         break;
     case OUTPUTS:
         nbytes += amount * (p->direction == PH_CONV_DGRAD ? s->x_channel * s->c : s->y_channel * s->k) / s->element * 4;
+        break;
+    case ALONE:
+        nbytes += it->amount * (double)TILE_NBYTES;
+        break;
+    case GROUPS:
+        nbytes += (x[COPIED] + y[COPIED]) / s->groups * fmin(s->groups, GROUPS_AT_ONCE);
         break;
     case TILES:
         nbytes += amount * TILE_NBYTES;
@@ -293,6 +311,7 @@ static int nearest(const measured *call, neighbour found[MOST_NEAREST]) {
             float apart = known.features[i][f] - own[f];
             distance += apart * apart;
         }
+        if (CALLS[i].kind == ALONE && distance > 0) continue;
         if (n == METRICS[direction].nearest && distance >= found[n - 1].distance) continue;
         int place = n < METRICS[direction].nearest ? n++ : n - 1;
         for (; place > 0 && found[place - 1].distance > distance; place--) found[place] = found[place - 1];
