@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from profiles.models.products.group_ways import one_by_one
+from profiles.models.products.group_ways import launches_of_group, one_by_one
 from profiles.signature import Conv
 from profiles.tools.workspaces import LIST, left_out, read, write
 
@@ -260,19 +260,36 @@ def test_launches_and_prices_have_one_rule_for_groups_one_by_one(running):
     def program(rank):
         c, told = rank.c, set()
         handle = made(c, "")
-        for direction, dtype, layout, stride, (batch, side), of, groups, taps in itertools.product(
+        for direction, dtype, layout, stride, (batch, side), (of, into), groups, taps in itertools.product(
             named,
             (F16, F32),
             (NCHW, NHWC),
             (1, 2),
             ((2, 8), (8, 8), (64, 14), (128, 28)),
-            (4, 16, 24, 32, 48, 56, 64, 80, 112, 128, 232, 264),
+            (
+                (4, 4),
+                (16, 16),
+                (24, 24),
+                (32, 32),
+                (48, 48),
+                (56, 56),
+                (64, 64),
+                (80, 80),
+                (112, 112),
+                (128, 128),
+                (232, 232),
+                (264, 264),
+                (32, 64),
+                (64, 128),
+                (128, 64),
+                (512, 256),
+            ),
             (3, 4, 6, 9, 36),
             (3, 9),
         ):
             x = tensor(c, "Tensor", dtype, layout, (batch, of * groups, side * stride, side * stride))
-            w = tensor(c, "Filter", dtype, layout, (of * groups, of, taps, taps))
-            y = tensor(c, "Tensor", dtype, layout, (batch, of * groups, side, side))
+            w = tensor(c, "Filter", dtype, layout, (into * groups, of, taps, taps))
+            y = tensor(c, "Tensor", dtype, layout, (batch, into * groups, side, side))
             how, pair = made(c, "ConvolutionDescriptor"), ctypes.c_int * 2
             assert not c.cudnnSetConvolutionNdDescriptor(
                 how, 2, pair(*[taps // 2] * 2), pair(stride, stride), pair(1, 1), 1, F32
@@ -286,13 +303,13 @@ def test_launches_and_prices_have_one_rule_for_groups_one_by_one(running):
             launches = (c.phantora_host_clock_ns() - before) // 1_000
             sizes = (
                 (batch, of * groups, side * stride, side * stride),
-                (of * groups, of, taps, taps),
-                (batch, of * groups, side, side),
+                (into * groups, of, taps, taps),
+                (batch, into * groups, side, side),
             )
             kinds = {F16: "f16", F32: "tf32"}[dtype], {NCHW: "nchw", NHWC: "nhwc"}[layout]
             one = Conv(named[direction], *sizes, (taps // 2,) * 2, (stride, stride), (1, 1), groups, *kinds, "", ())
-            assert launches == one_by_one(one) * groups * (3 if dtype == F16 else 1), one
+            assert launches == one_by_one(one) * groups * launches_of_group(one), one
             told.add(launches)
-        assert told == {0, *(groups * each for groups in (3, 4, 6, 9, 36) for each in (1, 3))}
+        assert told == {0, *(groups * each for groups in (3, 4, 6, 9, 36) for each in (3, 4))}
 
     running(program, host_ns__launch=1_000, host_ns__library=0, host_ns__query=0)
