@@ -42,6 +42,9 @@ STUDENT = {
     17: 1.740,
     18: 1.734,
     19: 1.729,
+    20: 1.725,
+    21: 1.721,
+    22: 1.717,
 }
 """95 % quantiles of Student's distribution, by degrees of freedom."""
 
