@@ -41,7 +41,7 @@ TOGETHER = 0.1
 OF_THE_SLOWEST = 0.7
 """Standard deviation of the largest of several normal values: 0.83 of two, 0.61 of eight."""
 
-CALIBRATION = {"gpu": 0.8, "both": 1.12, "host": 0.89}
+CALIBRATION = {"gpu": 0.62, "both": 1.05, "host": 0.88}
 """By what decides the step time: the factor that docs/accuracy.md asks for."""
 NEAR = 0.75
 """A slow host whose work takes this share of the GPU's time may decide the step: jobs took up to 1.9 times the
