@@ -13,6 +13,8 @@ from typing import NamedTuple
 from ..contract.process_setup import PR_SET_PDEATHSIG, prctl
 from ..interpreter import real_time
 
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+
 
 class Ended(NamedTuple):
     """How a child process ended."""
@@ -39,6 +41,18 @@ def die_with_parent(parent: int) -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def held_signals() -> Iterator[None]:
+    """Signals that are passed on to a forked process wait until the end of the block, in both processes: by then the
+    forked one has handlers of its own. The handlers that it was forked with would have taken them for nothing.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

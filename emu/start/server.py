@@ -238,7 +238,10 @@ class _Server:
             request.close()
             stub.close()
             return
-        pid = os.fork()
+        with processes.held_signals():
+            pid = os.fork()
+            if pid == 0:
+                rank.default_signals()
         if pid == 0:
             self._leave()
             stub.close()

@@ -1,15 +1,16 @@
-"""What a server takes from a socket that any process of its script can reach."""
+"""What a server takes from a socket that any process of its script can reach, and how it forks processes for it."""
 
 from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 import struct
 
 import pytest
 
-from emu.start import warm_children
+from emu.start import processes, rank, warm_children
 
 
 def receive(said: bytes, *, descriptors: tuple[int, ...] = ()) -> warm_children.Request | None:
@@ -78,3 +79,22 @@ def test_what_is_no_stub_is_left(said: bytes, monkeypatch: pytest.MonkeyPatch) -
     os.close(into)
     assert os.read(out, 1) == b"", "nobody has the other end any more"
     os.close(out)
+
+
+def test_a_signal_in_the_midst_of_a_fork_finds_the_new_process_s_handlers() -> None:
+    """The forking process takes SIGTERM itself. One that comes before the forked process has other handlers ends it."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with processes.held_signals():
+            pid = os.fork()
+            if pid == 0:
+                while signal.SIGTERM not in signal.sigpending():
+                    pass
+                rank.default_signals()
+        if pid == 0:
+            os._exit(0)
+        os.kill(pid, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+        assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.signal(signal.SIGTERM, before)
