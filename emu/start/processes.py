@@ -6,14 +6,12 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from types import FrameType
 from typing import NamedTuple
 
 from ..contract.process_setup import PR_SET_PDEATHSIG, prctl
 from ..interpreter import real_time
-
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
 
 class Ended(NamedTuple):
@@ -43,14 +41,17 @@ def die_with_parent(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-@contextlib.contextmanager
-def held_signals() -> Iterator[None]:
-    """Signals that are passed on to a forked process wait until the end of the block, in both processes: by then the
-    forked one has handlers of its own. The handlers that it was forked with would have taken them for nothing.
+def fork(handled: Collection[signal.Signals]) -> int:
+    """As os.fork, by a process that handles these signals itself. One that comes for the new process, however early,
+    does what it does by default: this process's handler would take it for nothing there.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, handled)
     try:
-        yield
+        pid = os.fork()
+        if pid == 0:
+            for number in handled:
+                signal.signal(number, signal.SIG_DFL)
+        return pid
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

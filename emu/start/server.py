@@ -26,6 +26,8 @@ from .prepare import Prepared
 
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred: process id, user id, group id."""
+HANDLED = (signal.SIGCHLD, signal.SIGTERM)
+"""Signals that the server does not leave to their defaults."""
 NO_FILES = (errno.EMFILE, errno.ENFILE)
 """A process that a rank wants to start is refused, and the run goes on."""
 
@@ -107,7 +109,7 @@ class _Server:
         self._deadline_s: float | None = None
         self._signals: set[int] = set()
         self._wakeup, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
+        for number in HANDLED:
             signal.signal(number, lambda number, _: self._signals.add(number))
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         self._listener = launching.listen(job, index)
@@ -126,7 +128,7 @@ class _Server:
         launching.offer_interpreter(job, index)
         for rank_number in job.ranks_of(index):
             seat = Seat(rank=rank_number, local_rank=rank_number - first, server=index)
-            parent, pid = os.getpid(), os.fork()
+            parent, pid = os.getpid(), processes.fork(HANDLED)
             if pid == 0:
                 self._leave()
                 rank.main(job, seat, self._prepared, parent)
@@ -137,7 +139,7 @@ class _Server:
         """The user's launcher, once on each server."""
         launching.offer_interpreter(self._job, self._index)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._command = os.fork()
+        self._command = processes.fork(HANDLED)
         if self._command == 0:
             self._leave()
             ours.close()
@@ -238,10 +240,7 @@ class _Server:
             request.close()
             stub.close()
             return
-        with processes.held_signals():
-            pid = os.fork()
-            if pid == 0:
-                rank.default_signals()
+        pid = processes.fork(HANDLED)
         if pid == 0:
             self._leave()
             stub.close()

@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from emu.start import processes, rank, warm_children
+from emu.start import processes, warm_children
 
 
 def receive(said: bytes, *, descriptors: tuple[int, ...] = ()) -> warm_children.Request | None:
@@ -81,20 +81,25 @@ def test_what_is_no_stub_is_left(said: bytes, monkeypatch: pytest.MonkeyPatch) -
     os.close(out)
 
 
-def test_a_signal_in_the_midst_of_a_fork_finds_the_new_process_s_handlers() -> None:
-    """The forking process takes SIGTERM itself. One that comes before the forked process has other handlers ends it."""
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+def test_a_signal_that_comes_early_ends_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forking process takes SIGTERM itself. What is forked gets one before it could say that it does not."""
+    taken: list[int] = []
+    before, plain_fork = signal.signal(signal.SIGTERM, lambda number, _: taken.append(number)), os.fork
+
+    def fork() -> int:
+        pid = plain_fork()
+        while pid == 0 and signal.SIGTERM not in signal.sigpending() and not taken:
+            pass
+        return pid
+
+    monkeypatch.setattr(os, "fork", fork)
     try:
-        with processes.held_signals():
-            pid = os.fork()
-            if pid == 0:
-                while signal.SIGTERM not in signal.sigpending():
-                    pass
-                rank.default_signals()
+        pid = processes.fork((signal.SIGTERM,))
         if pid == 0:
             os._exit(0)
         os.kill(pid, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
         assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        assert not taken
     finally:
         signal.signal(signal.SIGTERM, before)
