@@ -3,7 +3,8 @@
     python free_phases.py OUT.jsonl NAME ...             # torchrun --nproc-per-node 2 for the d_ ones; jobs of fresh_jobs.py
 
 Real and emulated alike. A line is a rank's job: for free-running steps (`free`) and for those with a synchronisation
-before each mark (`sync`), twice: every mark with ms of the host and of the GPU since the first one."""
+before each mark (`sync`), twice: every mark with ms of the host and of the GPU since the first one.
+docs/data/free-phases-h100.jsonl has medians over steps of what each phase took, and how far the GPU was behind."""
 
 import json
 import os
