@@ -45,8 +45,13 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
+    whole = Machine.alone(gpu)
+    alone, kernels = product(whole, engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+
     def ns(machine: Machine) -> float:
-        tiled, _ = product(machine, engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+        tiled = alone
+        if machine != whole:
+            tiled, _ = product(machine, engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
         tiled *= parts * slower
         if small is not None:
             together, _ = product(machine, small, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
@@ -58,7 +63,6 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     # Tensor cores take 32-bit operands with k innermost; others are turned round in shared memory. Kernels without
     # asynchronous copies are slower the other way round.
     slower = turned_by[(what.transa != "n") + (what.transb == "n")]
-    _, kernels = product(Machine.alone(gpu), engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
     flops = parts * 2.0 * what.m * what.n * what.k * what.batch
     model = "gemm, unaligned" if loose in LOOSE else f"gemm {dtype}"
     return both(gpu, ns, flops, model=model, kernels=parts * kernels, nbytes=nbytes, peak=dtype)

@@ -3,12 +3,13 @@
     time = start + tiles of the busiest SM x (k x time of a step + time of a tile) + sum of the parts of a split k
 
 over the tile shapes and splits of k that a library chooses among. It is assumed to choose the fastest for a GPU that
-it has to itself. Memory traffic overlaps the main loop. docs/costs.md says how an engine's figures were found.
+it has to itself. Memory traffic overlaps the main loop: the cubic root of the sum of cubes. docs/costs.md says how an
+engine's figures were found.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import product as pairs
 
@@ -19,7 +20,6 @@ from profiles.models.machine import Machine
 from profiles.models.power import product_in_a_job
 
 Floats = NDArray[np.float64]
-OVERLAP = 3.0  # exponent of the norm that joins main loop and memory traffic
 COLD = 0.6  # share of the operands that come from memory even if they would fit the L2 cache
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 PARTIAL_NBYTES = 8.0  # of a partial sum in f32, written and read once
@@ -126,25 +126,54 @@ def product(
         return memory, 1
     size = (float(m), float(n), float(k), float(batch))
     whole, here = machine.gpu.sm_count, machine.sms
-    high, wide, split = _plans(engine)
-    kernels = np.where(split > 1, 2, 1)
+    plans = _plans(engine, _most_parts(engine, k))
+    kernels = np.where(plans.split > 1, 2, 1)
     if machine.gpu.products_by_warp_groups and engine in COUNTED:
-        counted = (split == 1) & (np.ceil(m / high) * np.ceil(n / wide) * batch > COUNTED_FROM * whole)
+        counted = (plans.split == 1) & (plans.tiles(m, n) * batch > COUNTED_FROM * whole)
         kernels = np.where(counted, 2, kernels)
-    times = _times(machine, engine, dtype, size, whole, memory)
+    times = _times(machine, engine, dtype, size, whole, memory, plans)
     best = int(np.argmin(times + machine.gpu.achieved.launch_gap_ns * kernels))
+    time = float(times[best])
     if here != whole:
-        times = _times(machine, engine, dtype, size, here, memory)
+        time = float(_times(machine, engine, dtype, size, here, memory, plans.one(best))[0])
     hotter = product_in_a_job(m, n, k) if engine in COUNTED else 1.0
-    return float(times[best]) * hotter, int(kernels[best])
+    return time * hotter, int(kernels[best])
 
 
-@lru_cache(maxsize=64)
-def _plans(engine: Engine) -> tuple[Floats, Floats, Floats]:
-    """Height and width of the tiles, and parts of k, of every plan."""
-    found = [(m, n, split) for (m, n), split in pairs(engine.shapes, SPLITS)]
-    columns = np.array(found, dtype=np.float64).T
-    return columns[0], columns[1], columns[2]
+def _most_parts(engine: Engine, k: int) -> int:
+    """Of k that a library splits it in: each is long enough."""
+    return max((split for split in SPLITS if k >= split * engine.least_k), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plans:
+    """An item for each plan, and what does not depend on the product."""
+
+    high: Floats
+    wide: Floats
+    split: Floats
+    """Parts of k."""
+    step: Floats
+    """Operations of a step of k, as many more as operands take to load."""
+    tile_ns: Floats
+    """Of a tile, beside its main loop."""
+
+    def tiles(self, m: float, n: float) -> Floats:
+        found: Floats = np.ceil(m / self.high) * np.ceil(n / self.wide)
+        return found
+
+    def one(self, at: int) -> _Plans:
+        return _Plans(*(getattr(self, field.name)[at : at + 1] for field in fields(self)))
+
+
+@lru_cache(maxsize=256)
+def _plans(engine: Engine, most_parts: int) -> _Plans:
+    splits = [split for split in SPLITS if split <= most_parts]
+    found = [(m, n, split) for (m, n), split in pairs(engine.shapes, splits)]
+    high, wide, split = np.array(found, dtype=np.float64).T
+    area = np.maximum(high, wide) * np.maximum(np.minimum(high, wide), engine.narrow)
+    step = 2.0 * area * (1 + engine.feed * (1 / high + 1 / wide))
+    return _Plans(high, wide, split, step, engine.tile_ns + engine.element_ns * high * wide)
 
 
 def _waves(machine: Machine, engine: Engine, tiles: Floats, sms: int) -> Floats:
@@ -166,22 +195,23 @@ def _waves(machine: Machine, engine: Engine, tiles: Floats, sms: int) -> Floats:
 
 
 def _times(
-    machine: Machine, engine: Engine, dtype: str, size: tuple[float, float, float, float], sms: int, memory: float
+    machine: Machine,
+    engine: Engine,
+    dtype: str,
+    size: tuple[float, float, float, float],
+    sms: int,
+    memory: float,
+    plans: _Plans,
 ) -> Floats:
     m, n, k, batch = size
-    high, wide, split = _plans(engine)
-    tiles = np.ceil(m / high) * np.ceil(n / wide) * batch * split
+    tiles = plans.tiles(m, n) * batch * plans.split
     per_sm = tiles / sms
-    beside = engine.alone + (1 - engine.alone) * np.clip(per_sm - 1, 0.0, 1.0)
-    rate = machine.tensor_flops_per_ns(dtype) * engine.rate * beside
-    area = np.maximum(high, wide) * np.maximum(np.minimum(high, wide), engine.narrow)
-    step = 2.0 * area * (1 + engine.feed * (1 / high + 1 / wide)) / rate
-    step = np.maximum(step, engine.step_ns / np.clip(per_sm, 1.0, MOST_LATENCY_HIDDEN))
-    loop = _waves(machine, engine, tiles, sms) * (
-        np.ceil(k / split) * step + engine.tile_ns + engine.element_ns * high * wide
-    )
-    time = engine.start_ns + (loop**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP)
-    sums = engine.split_ns + PARTIAL_NBYTES * split * m * n * batch / machine.l2_gb_per_s
-    time = time + np.where(split > 1, sums, 0.0)
-    allowed: Floats = np.where((split == 1) | (k >= split * engine.least_k), time, np.inf)
-    return allowed
+    beside = engine.alone + (1 - engine.alone) * np.clip(per_sm - 1, 0.0, 1.0) if engine.alone < 1 else 1.0
+    step = plans.step / (machine.tensor_flops_per_ns(dtype) * engine.rate * beside)
+    if engine.step_ns:
+        step = np.maximum(step, engine.step_ns / np.clip(per_sm, 1.0, MOST_LATENCY_HIDDEN))
+    loop = _waves(machine, engine, tiles, sms) * (np.ceil(k / plans.split) * step + plans.tile_ns)
+    time = engine.start_ns + np.cbrt(loop * loop * loop + memory**3)
+    sums = engine.split_ns + PARTIAL_NBYTES * plans.split * m * n * batch / machine.l2_gb_per_s
+    added: Floats = time + np.where(plans.split > 1, sums, 0.0)
+    return added
