@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..contract.records import HeldKind
@@ -39,7 +39,11 @@ class MemoryHolders:
     def _observe(self, names: Names) -> None:
         attach = names.get("_cuda_attach_out_of_memory_observer")
         # As torch.cuda._lazy_call, which would also keep the text of this stack.
-        names.get("_queued_calls").append((lambda: attach(self._out_of_memory), []))
+        names.get("_queued_calls").append((lambda: self._attach(attach), []))
+
+    def _attach(self, attach: Callable[[Callable[[int, int, int, int], None]], None]) -> None:
+        if sys.modules["torch"].cuda.get_allocator_backend() == "native":  # others have no observers, and raise
+            attach(self._out_of_memory)
 
     def step_ends(self) -> None:
         if self._may_look and self._hook.memory_step():

@@ -78,6 +78,10 @@ class PeakMemory:
         self._tell(hook)
 
     def _tell(self, hook: Hook) -> None:
+        if _counts_nothing():
+            cuda = sys.modules["torch"].cuda
+            taken = {device: hook.memory_taken(device) for device in range(cuda.device_count())}
+            self._peaks = {device: Peaks(nbytes, nbytes) for device, nbytes in taken.items() if nbytes}
         for device, peaks in sorted(self._peaks.items()):
             if self._told.get(device) != peaks:
                 self._told[device] = peaks
@@ -87,7 +91,7 @@ class PeakMemory:
     def unnoticed(self) -> Iterator[None]:
         """What this thread allocates in the block raises no peak. Its cached memory is returned at the block's end."""
         torch = sys.modules["torch"]
-        if self._read is None or self._reset is None or not torch.cuda.is_initialized() or self._is_in_pool():
+        if self._read is None or self._reset is None or not torch.cuda.is_initialized() or self._has_no_pool():
             yield  # torch ends the process if a pool dies while another one is in use
             return
         device = torch.cuda.current_device()
@@ -102,8 +106,9 @@ class PeakMemory:
                 self._reset(device)
                 self._lowest[device] = before
 
-    def _is_in_pool(self) -> bool:
-        return self._pools > 0 or sys.modules["torch"].cuda.is_current_stream_capturing()
+    def _has_no_pool(self) -> bool:
+        cuda = sys.modules["torch"].cuda
+        return self._pools > 0 or cuda.is_current_stream_capturing() or cuda.get_allocator_backend() != "native"
 
     def _counting_pools(self, by: int, function: Callable[..., None]) -> Callable[..., None]:
         def begin_or_end(*arguments: Any) -> None:
@@ -132,13 +137,19 @@ class PeakMemory:
 
     def _note(self) -> None:
         torch = sys.modules["torch"]
-        if self._read is None or not torch.cuda.is_initialized():
+        if self._read is None or not torch.cuda.is_initialized() or _counts_nothing():
             return
         for device in range(torch.cuda.device_count()):
             now = _peaks(self._stats(device))
             if any(now):
                 before = self._peaks.get(device, Peaks())
                 self._peaks[device] = Peaks(*map(max, before, now))
+
+
+def _counts_nothing() -> bool:
+    """Has the script brought an allocator of its own? Then peaks are what it took of CUDA."""
+    cuda = sys.modules["torch"].cuda
+    return bool(cuda.is_initialized() and cuda.get_allocator_backend() == "pluggable")
 
 
 def _peaks(stats: Stats) -> Peaks:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from .conftest import Run, needs
 
 MIB = 1 << 20
@@ -59,3 +61,17 @@ def test_sharded_parameters_are_told_apart_from_gathered_ones(shared_run: Run) -
         assert parts["parameters"] > 0
         assert parts["communication buffers"] > 0
         assert "not told" not in parts
+
+
+def test_other_allocators_than_pytorch_s_own(
+    run: Run, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts nothing is counted where CUDA gives memory out, in pages of 2 MiB."""
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")
+    done = run("allocators.py", str(tmp_path_factory.mktemp("allocator") / "own.so"), n=2)
+    assert done.exit_code == 0, done.output
+    memory = [rank["memory"] for rank in done.simulated["ranks"]]
+    for rank, (name, rounded) in enumerate((("cudaMallocAsync", 1), ("pluggable", 16 << 20))):
+        most = int(done.log(rank).split(f"{name} at most ")[1])
+        assert most <= memory[rank]["allocated_peak_nbytes"] < most + rounded
+    assert "Exception ignored" not in done.output

@@ -204,6 +204,11 @@ PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_
     ph_emit(PH_KIND_MEMORY, &record, sizeof record, NULL, 0);
 }
 
+/* The most that CUDA has given out at one time. */
+PH_EXPORT uint64_t phantora_memory_taken(uint32_t device) {
+    return device < (uint32_t)ph_cfg.device_count ? ph_memory_peak((int)device) : 0;
+}
+
 /* Sends what has gathered: the process may be about to become another program. */
 PH_EXPORT void phantora_flush(void) {
     if (!ph_run.started || ph_run.finished) return;

@@ -16,6 +16,8 @@ class MemoryCalls(Library):
         self._memory_held = self._function("memory_held", None, c_uint32, RANGES, c_int)
         self._memory_tell = self._function("memory_tell", None, c_int)
         self.memory: Callable[[int, int, int], None] = self._function("memory", None, c_uint32, c_uint64, c_uint64)
+        self.memory_taken: Callable[[int], int] = self._function("memory_taken", c_uint64, c_uint32)
+        """The most that CUDA has given out at one time."""
 
     def memory_grew(self) -> bool:
         """Has memory reached a new peak since `memory_tell`, or has an allocation failed?"""
