@@ -7,6 +7,7 @@ from .names import Kind, Name, Purpose
 _C = "torch._C"
 _D = "torch.distributed.distributed_c10d"
 _LOADER = "torch.utils.data.dataloader"
+_RPC = "torch.distributed.rpc"
 _LOADING = "_MultiProcessingDataLoaderIter"
 _TENSOR = "torch.distributed.tensor"
 _ACCESS = "emu/private/access.py"
@@ -185,6 +186,24 @@ PURPOSES = (
             Name("torch._C._distributed_c10d", "FileStore.__init__"),
             Name("torch._C._distributed_c10d", "HashStore.__init__"),
             Name("torch._C._distributed_c10d", "TCPStore.__init__"),
+        ),
+    ),
+    Purpose(
+        "timeouts of RPC",
+        "the same for torch.distributed.rpc",
+        "timeouts of torch.distributed.rpc count this machine's time and may end the run",
+        ("emu/clock/rpc_timeouts.py",),
+        (
+            Name(_RPC, "_set_rpc_timeout"),
+            Name(_RPC, "get_rpc_timeout"),
+            Name(f"{_RPC}.api", "get_rpc_timeout"),
+            Name(f"{_RPC}.api", "_set_and_start_rpc_agent"),
+            Name(f"{_RPC}.api", "_all_gather", takes=("obj worker_names timeout",)),
+            Name(f"{_RPC}.api", "_invoke_rpc", takes=("to func rpc_type args kwargs rpc_timeout",)),
+            Name(f"{_RPC}.api", "_invoke_remote_builtin"),
+            Name(f"{_RPC}.api", "_invoke_remote_python_udf"),
+            Name(f"{_RPC}.api", "_invoke_remote_torchscript"),
+            Name("torch._C._distributed_rpc", "PyRRef.to_here"),
         ),
     ),
     Purpose(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..clock import barriers, new_groups, rendezvous, time_functions, timeouts
+from ..clock import barriers, new_groups, rendezvous, rpc_timeouts, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import (
@@ -155,6 +155,7 @@ def prepare(job: Job) -> Prepared:
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
+    rpc_timeouts.install()
     barriers.install()
     rendezvous.install()
     folded = _fold(job, hook)

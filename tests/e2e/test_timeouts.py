@@ -10,9 +10,9 @@ pytestmark = pytest.mark.torch
 
 
 def test_a_busy_rank_is_waited_for(run: Run) -> None:
-    done = run("short_timeouts.py", "store", "nccl", "gloo", "loader", n=2)
+    done = run("short_timeouts.py", "store", "nccl", "gloo", "loader", "rpc", n=2)
     assert done.exit_code == 0, done.output
-    assert "PASSED store nccl gloo loader" in done.output
+    assert "PASSED store nccl gloo loader rpc" in done.output
     assert done.simulated["virtual_ns"] < 1e9, "the timeout has not passed in virtual time"
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed.rpc as rpc
 from torch.utils.data import DataLoader, IterableDataset
 
 TIMEOUT = timedelta(milliseconds=250)
@@ -89,9 +90,29 @@ def loader() -> None:
     ]
 
 
+def busy_and(value: int) -> int:
+    busy()
+    return value
+
+
+def remote_calls(rank: int) -> None:
+    """An agent's own timeout, those of calls, and that of a value that is fetched."""
+    seconds = TIMEOUT.total_seconds()
+    if rank == 1:
+        busy()
+    options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=4, rpc_timeout=seconds)
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+    assert rpc.get_rpc_timeout() == seconds, rpc.get_rpc_timeout()
+    if rank == 0:
+        assert rpc.rpc_sync("worker1", busy_and, (5,)) == 5
+        assert rpc.rpc_async("worker1", busy_and, (6,), timeout=seconds).wait() == 6
+        assert rpc.remote("worker1", busy_and, (7,), timeout=seconds).to_here(timeout=seconds) == 7
+    rpc.shutdown()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", nargs="+", choices=["nccl", "gloo", "store", "loader"])
+    parser.add_argument("what", nargs="+", choices=["nccl", "gloo", "store", "loader", "rpc"])
     given = parser.parse_args().what
     rank = int(os.environ["RANK"])
     torch.cuda.set_device(rank)
@@ -100,6 +121,8 @@ def main() -> None:
             store(rank)
         elif what == "loader":
             loader()
+        elif what == "rpc":
+            remote_calls(rank)
         else:
             group(what, rank)
     if rank == 0:

@@ -17,7 +17,7 @@ from unittest.mock import MagicMock
 
 import torch.distributed.tensor
 
-from emu.clock import rendezvous, timeouts
+from emu.clock import rendezvous, rpc_timeouts, timeouts
 from emu.clock.virtual_clock import VirtualClock
 from emu.compiler import (
     compile_time,
@@ -57,6 +57,7 @@ def install_everything(folder: Path) -> None:
     triton_cache.install()
     compile_time.install(hook, peaks)
     timeouts.install()
+    rpc_timeouts.install()
     rendezvous.install()
     DataLoading(hook, clock, loading_policy.parse("free"), 1.0).install()
     NvtxRanges(hook).install()
