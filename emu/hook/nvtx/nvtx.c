@@ -239,6 +239,9 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
     ph_host_op();
     if (UNLIKELY(thread->aside)) return;
     if (op->work == PH_HOST_KINDS) return;
+    /* What C++ code of PyTorch announces within an operator, such as 2.15's backend of NCCL, takes next to nothing: a
+     * scope's price is that of record_function, which Python enters. */
+    if (op->work == PH_WORK_SCOPE && !called_by_python(thread)) return;
     ph_host_work(op->work, 1);
     if (op->dispatched) {
         thread->age += OPERATOR_AGE - 1;

@@ -59,6 +59,10 @@ def test_a_host_description_names_the_kinds_that_the_library_counts(running):
         ([b"mine"], {}),
         ([b"nccl:all_reduce, op_id = 3, sizes = [[4]]"], {}),
         (
+            [b"c10d::allreduce_, op_id = 3, sizes = [[4]]", b"all_reduce, op_id = 4"],
+            {"collective_op": 1, "outer_op": 1, "cold_op": 1},
+        ),
+        (
             [b"mine, op_id = 2", b"aten::add, op_id = 3, sizes = [[4], []]"],
             {"scope": 1, "op": 1, "outer_op": 1, "cold_op": 1},
         ),
