@@ -24,6 +24,9 @@ WORK_KINDS = tuple(entry.arguments[1] for entry in _KINDS if entry.macro != "CAL
 """The program's own work between calls."""
 FINE_KINDS = frozenset(entry.arguments[1] for entry in _KINDS if entry.macro == "FINE")
 """Those whose cost the hook library has in picoseconds."""
+LATER_KINDS = {"made_node": None, "freed_block": None, "value_op": "op"}
+"""Kinds that older descriptions do not have, and as what such work was counted then; None: other kinds' costs contain
+what it takes."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 HOT_WITHIN_FUNCTIONS, WARM_WITHIN_FUNCTIONS, COLD_AFTER_FUNCTIONS = 256, 4096, 1024
@@ -116,11 +119,15 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     """Reads a shipped host model by name or a user's file by path. Raises UnknownProfile or ProfileError."""
     top = read("host", name_or_path)
     calls, work = top.table("call_ns"), top.table("work_ns")
+    cost_ns = {kind: calls.number(kind, least=0.0, most=MOST_COST_NS) for kind in CALL_KINDS}
+    for kind in (*(kind for kind in WORK_KINDS if kind not in LATER_KINDS), *LATER_KINDS):
+        instead = LATER_KINDS.get(kind)
+        unless_told = [cost_ns[instead] if instead else 0.0] if kind in LATER_KINDS else []
+        cost_ns[kind] = work.number(kind, *unless_told, least=0.0, most=MOST_COST_NS)
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
         name=top.path.stem,
-        cost_ns={kind: calls.number(kind, least=0.0, most=MOST_COST_NS) for kind in CALL_KINDS}
-        | {kind: work.number(kind, least=0.0, most=MOST_COST_NS) for kind in WORK_KINDS},
+        cost_ns={kind: cost_ns[kind] for kind in (*CALL_KINDS, *WORK_KINDS)},
         host_function_ns=top.integer("host_function_ns", HOST_FUNCTION_NS),
         queue_depth=top.integer("queue_depth", least=1),
         scale=top.number("scale", 1.0),

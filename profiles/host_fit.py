@@ -1,7 +1,8 @@
 """Finds what each kind of host work takes, from programs whose times and counts are known.
 
-Least squares on relative errors with non-negative costs. A cost that the programs say little about stays near what it
-is on a host known before: each deviation from that, relative to it, counts like a tenth of a program's relative error.
+Least squares on relative errors with non-negative costs; short phases of a program count less. A cost that the programs
+say little about stays near what it is on a host known before: each deviation from that, relative to it, counts like a
+tenth of a part's relative error.
 
 With a GPU the programs are timed twice: in front of a library that stands in for CUDA and does nothing, which gives the
 program's own work, and in front of the GPU: what is longer there is put down to the API calls. So a launch's cost
@@ -11,7 +12,8 @@ their own work alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +22,15 @@ from numpy.typing import NDArray
 from profiles.host import CALL_KINDS, WORK_KINDS
 
 AGAIN = ", again"
-"""After a program's name: its run right after itself, while its other run is right after other programs. What both take
-tells what the caches save."""
+"""After a part's name: of the program's run right after itself, while its other run is right after other programs. What
+both take tells what the caches save."""
+PHASE = ": "
+"""Between a program's name and that of its phase. Each counts alone: a whole step does not tell what makes forward
+passes dear from what makes backward passes dear, since it always has as much of one as of the other."""
 Counts = Mapping[str, Mapping[str, float]]
-"""Units of each kind in one run, by program and `AGAIN`."""
+"""Units of each kind by part: a program that runs once, or a phase of one, with `AGAIN` or without."""
 Times = Mapping[str, float]
-"""Nanoseconds of one run, by program and `AGAIN`."""
+"""Nanoseconds by part."""
 _PRIOR_WEIGHT = 0.1
 _SWEEPS = 5_000
 MAIN_PART, SMALL_PART = 0.2, 0.05
@@ -44,7 +49,7 @@ Shares = NDArray[np.float64]
 class Fit:
     cost_ns: dict[str, float]
     errors: dict[str, float]
-    """Model's time over the measured one, less 1, by program; each with costs that were found without it and without
+    """Model's time over the measured one, less 1, by program and `AGAIN`; each with costs found without it and without
     programs that consist of the same work. Not among them are those that then alone tell of a kind: its cost would be
     that of another host."""
 
@@ -69,25 +74,27 @@ def fit(
     """
     timed = real_ns if real_ns is not None else detached_ns
     assert timed is not None, "nothing was measured"
-    programs = [name for name in counts if name in timed and (detached_ns is None or name in detached_ns)]
-    if not programs:
+    parts = [name for name in counts if name in timed and (detached_ns is None or name in detached_ns)]
+    if not parts:
         raise ValueError("no program has both counts and times")
-    costs = _costs(programs, counts, prior_ns, real_ns, detached_ns, no_calls)
+    costs = _costs(parts, counts, prior_ns, real_ns, detached_ns, no_calls)
     kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
+    runs = _by_run(parts)
+    whole = {run: sum(timed[part] for part in of) for run, of in runs.items()}
     shares = {
-        name: np.array([counts[name].get(kind, 0.0) * costs[kind] / timed[name] for kind in kinds]) for name in programs
+        run: np.array([sum(counts[part].get(kind, 0.0) for part in of) * costs[kind] / whole[run] for kind in kinds])
+        for run, of in runs.items()
     }
     others = {
-        name: [one for one in programs if not (_program(one) == _program(name) or _alike(shares[one], shares[name]))]
-        for name in programs
+        run: [one for one in runs if not (_program(one) == _program(run) or _alike(shares[one], shares[run]))]
+        for run in runs
     }
-    told = [name for name in programs if _others_tell(shares[name], [shares[one] for one in others[name]])]
+    told = [run for run in runs if _others_tell(shares[run], [shares[one] for one in others[run]])]
     errors = {}
-    for left_out in told or programs:
-        rest = others[left_out]
+    for left_out in told or runs:
+        rest = [part for one in others[left_out] for part in runs[one]]
         found = _costs(rest, counts, prior_ns, real_ns, detached_ns, no_calls) if rest else costs
-        modelled = sum(counts[left_out].get(kind, 0.0) * found[kind] for kind in kinds)
-        errors[left_out] = modelled / timed[left_out] - 1
+        errors[left_out] = _modelled(runs[left_out], counts, found, kinds) / whole[left_out] - 1
     return Fit(costs, errors)
 
 
@@ -98,8 +105,9 @@ def scale(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, 
     """
     timed = real_ns if real_ns is not None else detached_ns or {}
     kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
-    known = {name: sum(counts[name].get(kind, 0.0) * prior_ns[kind] for kind in kinds) for name in counts}
-    ratios = {name: timed[name] / ns for name, ns in known.items() if name in timed and ns > 0}
+    runs = _by_run([name for name in counts if name in timed])
+    known = {run: _modelled(of, counts, prior_ns, kinds) for run, of in runs.items()}
+    ratios = {run: sum(timed[part] for part in runs[run]) / ns for run, ns in known.items() if ns > 0}
     if not ratios:
         raise ValueError("no program has both counts and times")
 
@@ -113,7 +121,31 @@ def scale(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, 
 
 
 def _program(name: str) -> str:
-    return name.removesuffix(AGAIN)
+    """Of a part or run."""
+    return name.removesuffix(AGAIN).partition(PHASE)[0]
+
+
+def _run(part: str) -> str:
+    return _program(part) + (AGAIN if part.endswith(AGAIN) else "")
+
+
+def _by_run(parts: Iterable[str]) -> dict[str, list[str]]:
+    """Parts of each program and `AGAIN`."""
+    runs: dict[str, list[str]] = {}
+    for part in parts:
+        runs.setdefault(_run(part), []).append(part)
+    return runs
+
+
+def _modelled(parts: Iterable[str], counts: Counts, cost_ns: Mapping[str, float], kinds: Iterable[str]) -> float:
+    return sum(counts[part].get(kind, 0.0) * cost_ns[kind] for kind in kinds for part in parts)
+
+
+def _sizes(times: Times, parts: Iterable[str]) -> Times:
+    """What a part's error is relative to: between its own time and its program's. So the short end of a step, which all
+    programs have, does not decide what its kinds take in the long parts."""
+    whole = {run: sum(times[part] for part in of) for run, of in _by_run(parts).items()}
+    return {part: math.sqrt(times[part] * whole[_run(part)]) for part in parts}
 
 
 def _alike(one: Shares, other: Shares) -> bool:
@@ -128,7 +160,7 @@ def _others_tell(left_out: Shares, others: Sequence[Shares]) -> bool:
 
 
 def _costs(
-    programs: Sequence[str],
+    parts: Sequence[str],
     counts: Counts,
     prior_ns: Mapping[str, float],
     real_ns: Times | None,
@@ -138,29 +170,30 @@ def _costs(
     costs = dict(prior_ns)
     if detached_ns is None:
         assert real_ns is not None
-        return costs | _solve(programs, counts, prior_ns, (*CALL_KINDS, *WORK_KINDS), real_ns, real_ns)
-    whole = real_ns or detached_ns
-    costs |= _solve(programs, counts, prior_ns, WORK_KINDS, detached_ns, whole)
+        sizes = _sizes(real_ns, parts)
+        return costs | _solve(parts, counts, prior_ns, (*CALL_KINDS, *WORK_KINDS), real_ns, sizes)
+    sizes = _sizes(real_ns or detached_ns, parts)
+    costs |= _solve(parts, counts, prior_ns, WORK_KINDS, detached_ns, sizes)
     if real_ns is not None:
-        calling = [name for name in programs if _program(name) not in no_calls]
+        calling = [name for name in parts if _program(name) not in no_calls]
         longer = {name: max(0.0, real_ns[name] - detached_ns[name]) for name in calling}
-        costs |= _solve(calling, counts, prior_ns, CALL_KINDS, longer, whole)
+        costs |= _solve(calling, counts, prior_ns, CALL_KINDS, longer, sizes)
     return costs
 
 
 def _solve(
-    programs: Sequence[str],
+    parts: Sequence[str],
     counts: Counts,
     prior_ns: Mapping[str, float],
     kinds: Sequence[str],
     times: Times,
-    whole: Times,
+    sizes: Times,
 ) -> dict[str, float]:
-    """Costs of `kinds` so that they add up to `times`; errors count relative to `whole`."""
+    """Costs of `kinds` so that they add up to `times`; errors count relative to `sizes`."""
     scale = np.array([prior_ns[kind] or 1.0 for kind in kinds])
-    rows = [[counts[name].get(kind, 0.0) / whole[name] for kind in kinds] for name in programs]
+    rows = [[counts[name].get(kind, 0.0) / sizes[name] for kind in kinds] for name in parts]
     matrix = np.vstack([np.array(rows).reshape(-1, len(kinds)) * scale, _PRIOR_WEIGHT * np.eye(len(kinds))])
-    wanted = np.concatenate([[times[name] / whole[name] for name in programs], np.full(len(kinds), _PRIOR_WEIGHT)])
+    wanted = np.concatenate([[times[name] / sizes[name] for name in parts], np.full(len(kinds), _PRIOR_WEIGHT)])
     return dict(zip(kinds, (float(x) for x in _non_negative(matrix, wanted) * scale), strict=True))
 
 

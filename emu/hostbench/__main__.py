@@ -7,8 +7,9 @@ MODE is
 
 With `--in-turns` a round begins when a line comes on stdin, and is answered by "round N": so two processes can be
 timed by turns. In a round each workload runs twice: right after others, whose code fills the caches, and again. `real`
-and `detached` print {"first": {workload: [nanoseconds, one per round]}, "again": ...}; `count` prints {"first":
-{workload: {kind: units}}, "again": ...}. "no_calls" names those that tell nothing of what calls take.
+and `detached` print {"first": {part: [nanoseconds, one per round]}, "again": ...}; `count` prints {"first":
+{part: {kind: units}}, "again": ...}. A part is a workload, or "workload: phase" of one that tells where its phases end.
+"no_calls" names workloads that tell nothing of what calls take.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from .workload import WORKLOADS, Run, Workload
+from .workload import WORKLOADS, Run, Workload, phases_told
 
 WARM_RUNS = 5
+_Seen = TypeVar("_Seen")
+_Told = TypeVar("_Told")
 
 
 def main() -> None:
@@ -48,8 +51,8 @@ def main() -> None:
             assert counter is not None
             counts = {name: counter.twice(run) for name, run in chosen.items()}
             answer: dict[str, Any] = {
-                "first": {name: first for name, (first, _) in counts.items()},
-                "again": {name: again for name, (_, again) in counts.items()},
+                which: {_part(name, phase): units for name, both in counts.items() for phase, units in both[i].items()}
+                for i, which in enumerate(("first", "again"))
             }
         else:
             clock = time.process_time_ns if given.cpu_time else time.perf_counter_ns
@@ -152,28 +155,56 @@ def _rounds(count: int, *, in_turns: bool) -> Iterator[int]:
 
 
 def _time(chosen: dict[str, Run], rounds: Iterable[int], clock: Callable[[], int]) -> dict[str, Any]:
-    """Nanoseconds of a run after other workloads and of one right after it, one figure a round but for the first.
-    Workloads take turns; the GPU is idle when a run begins."""
+    """Nanoseconds of each part of a run after other workloads and of one right after it, one figure a round but for the
+    first. Workloads take turns; the GPU is idle when a part begins."""
     import torch
 
-    times: dict[str, dict[str, list[int]]] = {which: {name: [] for name in chosen} for which in ("first", "again")}
+    def now() -> tuple[float, float]:
+        """The end of what was before, and the begin of what is next."""
+        end = clock()
+        torch.cuda.synchronize()
+        return end, clock()
+
+    times: dict[str, dict[str, list[float]]] = {"first": {}, "again": {}}
     for turn in rounds:
         for name, run in chosen.items():
             for of in times.values():
-                torch.cuda.synchronize()
-                begin = clock()
-                run()
-                took = clock() - begin
-                if turn:
-                    of[name].append(took)
+                parts = _by_phase(run, now, lambda begin, end: end[0] - begin[1])
+                for phase, took in parts.items() if turn else ():
+                    of.setdefault(_part(name, phase), []).append(took)
     return dict(times)
+
+
+WHOLE = ""
+"""The phase of a workload that tells of none."""
+
+
+def _part(workload: str, phase: str) -> str:
+    return f"{workload}: {phase}" if phase else workload
+
+
+def _by_phase(run: Run, observe: Callable[[], _Seen], between: Callable[[_Seen, _Seen], _Told]) -> dict[str, _Told]:
+    """What was observed during each phase. Nothing of what follows the last one is told."""
+    found: dict[str, _Told] = {}
+    seen = [observe()]
+
+    def told(phase: str) -> None:
+        now = observe()
+        found[phase] = between(seen[0], now)
+        seen[0] = now
+
+    with phases_told(told):
+        run()
+        if not found:
+            told(WHOLE)
+    return found
 
 
 class _Detached:
     """The hook library without a coordinator."""
 
     def __init__(self, hook: str, device_file: str, *, counting: bool) -> None:
-        os.environ["PHANTORA_DETACHED"] = "1"
+        os.environ["PHANTORA_DETACHED"] = "1" if counting else "timed"
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
         from ..interpreter.hook_library import Hook
 
@@ -189,16 +220,16 @@ class _Detached:
             ranges.install()
             ranges.start()
 
-    def twice(self, run: Run) -> tuple[dict[str, float], dict[str, float]]:
-        """After other programs, which have emptied the caches, and right after that."""
+    def twice(self, run: Run) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+        """By phase: after other programs, which have emptied the caches, and right after that."""
         self._hook.host_grows_old()
         return self._counted(run), self._counted(run)
 
-    def _counted(self, run: Run) -> dict[str, float]:
-        before = self._hook.host_counts() | _collections()
-        run()
-        after = self._hook.host_counts() | _collections()
-        return {kind: float(after[kind] - before[kind]) for kind in after if after[kind] != before[kind]}
+    def _counted(self, run: Run) -> dict[str, dict[str, float]]:
+        def between(before: dict[str, int], after: dict[str, int]) -> dict[str, float]:
+            return {kind: float(after[kind] - before[kind]) for kind in after if after[kind] != before[kind]}
+
+        return _by_phase(run, lambda: self._hook.host_counts() | _collections(), between)
 
     def call_ns(self) -> float:
         """What a call of the library takes that does nothing, ctypes' share left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .workload import Run, workload
+from .workload import Run, phase_ends, workload
 
 
 @workload
@@ -23,10 +23,14 @@ def scaled_convolutions() -> Run:
     def run() -> None:
         with torch.autocast("cuda", torch.float16):
             loss = model(x).float().sum()
+        phase_ends("forward")
         scaler.scale(loss).backward()
+        phase_ends("backward")
         scaler.step(optimizer)
         scaler.update()
+        phase_ends("then")
         model.zero_grad()
+        phase_ends("zero_grad")
 
     return run
 
@@ -37,7 +41,11 @@ def recurrent() -> Run:
     model, x = nn.LSTM(256, 256, 2).cuda().bfloat16(), torch.randn(16, 16, 256, device="cuda", dtype=torch.bfloat16)
 
     def run() -> None:
-        model(x)[0].sum().backward()
+        loss = model(x)[0].sum()
+        phase_ends("forward")
+        loss.backward()
+        phase_ends("backward")
         model.zero_grad()
+        phase_ends("zero_grad")
 
     return run

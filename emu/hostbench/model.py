@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .workload import Run
+from .workload import Run, phase_ends
 
 WIDTH, VOCABULARY = 64, 128
 
@@ -68,10 +68,14 @@ def step_of(model: nn.Module, *, autocast: bool = False, then: Callable[[], obje
     def run() -> None:
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
             loss = functional.cross_entropy(model(x).float().flatten(0, -2), x.flatten())
+        phase_ends("forward")
         loss.backward()
+        phase_ends("backward")
         if then is not None:
             then()
+            phase_ends("then")
         model.zero_grad()
+        phase_ends("zero_grad")
 
     return run
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from .model import WIDTH, Model, blocks, step_of, tokens
-from .workload import Run, workload
+from .workload import Run, phase_ends, workload
 
 
 @workload
@@ -200,8 +200,12 @@ def convolutions() -> Run:
     x, y = torch.randn(2, 16, 8, 8, device="cuda"), torch.zeros(2, dtype=torch.int64, device="cuda")
 
     def run() -> None:
-        functional.cross_entropy(model(x), y).backward()
+        loss = functional.cross_entropy(model(x), y)
+        phase_ends("forward")
+        loss.backward()
+        phase_ends("backward")
         model.zero_grad()
+        phase_ends("zero_grad")
 
     return run
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .model import WIDTH
-from .workload import Run, operators_alone
+from .workload import Run, operators_alone, phase_ends
 
 _Step = Callable[[Tensor], Tensor]
 POSITIONS = 16
@@ -71,7 +71,10 @@ def _chain(steps: Sequence[_Step], times: int) -> Run:
         for _ in range(times):
             for step in steps:
                 y = step(y)
-        y.sum().backward()
+        loss = y.sum()
+        phase_ends("forward")
+        loss.backward()
+        phase_ends("backward")
         scale.grad = None
 
     return run
@@ -82,8 +85,12 @@ def _layers(*makes: Callable[[], nn.Module], times: int) -> Run:
     x = torch.rand(2, POSITIONS, WIDTH, device="cuda")
 
     def run() -> None:
-        model(x).sum().backward()
+        loss = model(x).sum()
+        phase_ends("forward")
+        loss.backward()
+        phase_ends("backward")
         model.zero_grad()
+        phase_ends("zero_grad")
 
     return run
 

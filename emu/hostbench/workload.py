@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 Run = Callable[[], object]
@@ -21,6 +22,28 @@ class Workload:
 
 
 WORKLOADS: list[Workload] = []
+
+_at_phase: list[Callable[[str], None]] = []
+
+
+def phase_ends(name: str) -> None:
+    """A workload calls this where a part of it has ended: each is measured by itself, and what follows the last one.
+
+    What makes forward passes dear is not what makes backward passes dear, but a training step has as much of one as of
+    the other: whole steps cannot tell the two apart.
+    """
+    for told in _at_phase:
+        told(name)
+
+
+@contextlib.contextmanager
+def phases_told(told: Callable[[str], None]) -> Iterator[None]:
+    """Calls `told` where phases end."""
+    _at_phase.append(told)
+    try:
+        yield
+    finally:
+        _at_phase.remove(told)
 
 
 def workload(make: Callable[[], Run]) -> Callable[[], Run]:

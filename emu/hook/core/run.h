@@ -13,6 +13,7 @@ typedef struct ph_run_state {
     bool finished; /* BYE has been sent, and what other ranks had been promised */
     bool orphan;   /* a child that a rank forked: as with real CUDA, it cannot use the device */
     bool alone;    /* PHANTORA_DETACHED=1, for tests without a coordinator: every cost is a fixed value */
+    bool timed;    /* PHANTORA_DETACHED=timed: alone, and what the program itself takes is measured: nothing is kept */
     bool in_step;  /* the host really waits where the program waits for the device: see phantora_keep_in_step */
     bool mortal;   /* something may die: watchdogs count virtual time, see streams/watchdog_clock.c */
     uint32_t rank, world_size, server, local_rank;

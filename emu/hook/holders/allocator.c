@@ -9,6 +9,7 @@
 #include "holders/holders.h"
 #include "memory/memory.h"
 #include "op_stream/trace.h"
+#include "threads/host.h"
 
 #include <dlfcn.h>
 
@@ -27,7 +28,8 @@ typedef void (*usage_function)(void *, int64_t, size_t, size_t, uint16_t);
 PH_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *start, int64_t nbytes, size_t allocated,
                                                                      size_t reserved, uint16_t device) {
     static _Atomic(usage_function) known;
-    if (nbytes && ph_is_device_pointer(start)) {
+    if (nbytes && !ph_run.timed && ph_is_device_pointer(start)) {
+        if (nbytes < 0) ph_host_programs_work(PH_WORK_FREED_BLOCK, 1);
         ph_data_block(start, nbytes);
         ph_holders_block(device >> 8, start, nbytes, reserved);
         if (UNLIKELY(ph_tracing)) ph_trace_memory(device >> 8, allocated, reserved);

@@ -91,6 +91,7 @@ static ph_host_kind work_of(const char *text, bool numbered, bool sized) {
         "resolve_conj", "resolve_neg", "swapaxes"};
     static const char *const takes_memory[] = {"empty",     "empty_like",        "empty_strided",
                                                "new_empty", "new_empty_strided", "resize_"};
+    static const char *const reads[] = {"item", "_local_scalar_dense", "is_nonzero"};
     if (!numbered) return PH_HOST_KINDS;
     if (begins(text, "autograd::engine::evaluate_function", 35)) return PH_WORK_NODE;
     if (!sized) return PH_WORK_SCOPE;
@@ -99,6 +100,7 @@ static ph_host_kind work_of(const char *text, bool numbered, bool sized) {
     if (begins(text, "aten::", 6)) {
         if (one_of(text + 6, views, sizeof views / sizeof *views)) return PH_WORK_VIEW;
         if (one_of(text + 6, takes_memory, sizeof takes_memory / sizeof *takes_memory)) return PH_WORK_EMPTY;
+        if (one_of(text + 6, reads, sizeof reads / sizeof *reads)) return PH_WORK_VALUE;
         return text[strlen(text) - 1] == '_' ? PH_WORK_IN_PLACE : PH_WORK_OP;
     }
     if (strcmp(text, "detach") == 0) return PH_WORK_VIEW;

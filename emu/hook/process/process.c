@@ -128,7 +128,8 @@ PH_EXPORT int phantora_load(const char *device_file) {
         return -1;
     }
     const char *detached = getenv("PHANTORA_DETACHED");
-    ph_run.alone = detached && strcmp(detached, "1") == 0;
+    ph_run.timed = detached && strcmp(detached, "timed") == 0;
+    ph_run.alone = ph_run.timed || (detached && strcmp(detached, "1") == 0);
     if (ph_streams_make_defaults() != CUDA_OK) return -1;
     pthread_atfork(before_fork, ph_locks_in_parent, after_fork_in_child);
     make_findable();

@@ -137,6 +137,10 @@ void ph_host_work(ph_host_kind kind, uint64_t n) {
     if (ph_cfg.host_mode == PH_HOST_MODELLED) spend(thread, n * ph_cfg.host_ns[kind]);
 }
 
+void ph_host_programs_work(ph_host_kind kind, uint64_t n) {
+    if (LIKELY(!ph_thread_is_watcher()) && LIKELY(!ph_self()->aside)) ph_host_work(kind, n);
+}
+
 void ph_host_frame(ph_thread *thread, uint64_t ns) {
     observed(thread, 2);
     if (ph_cfg.host_mode != PH_HOST_MODELLED) return;
