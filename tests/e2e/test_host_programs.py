@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
 import profiles
+from emu.contract.installed import EMU, HOOK_LIBRARY
 from phantora_async.config import find_python
 from phantora_async.host_profile import measure
 
@@ -17,15 +23,53 @@ def test_programs_differ_in_how_long_ago_their_operators_ran() -> None:
     assert measured.failed == {}
     assert {"pointwise_8", "all_80"} < set(measured.no_calls)
     assert "transformer" not in measured.no_calls
-    assert set(measured.counts) == {name + which for name in programs for which in ("", AGAIN)}
+    phases = {"transformer": ("forward", "backward", "zero_grad")}
+    assert set(measured.counts) == {
+        f"{name}: {phase}{which}"
+        for name in programs
+        for phase in phases.get(name, ("forward", "backward"))
+        for which in ("", AGAIN)
+    }
     assert measured.detached_ns is not None
     assert set(measured.detached_ns) == set(measured.counts)
-    aged = {
-        name: (units.get("warm_op", 0) + units.get("cold_op", 0)) / units["op"]
-        for name, units in measured.counts.items()
-    }
+    steps: dict[str, Counter[str]] = {}
+    for part, units in measured.counts.items():
+        name = part.removesuffix(AGAIN).partition(": ")[0] + (AGAIN if part.endswith(AGAIN) else "")
+        steps.setdefault(name, Counter()).update(units)
+    aged = {name: (units["warm_op"] + units["cold_op"]) / units["op"] for name, units in steps.items()}
     assert aged[f"pointwise_8{AGAIN}"] < 0.1 < aged["pointwise_8"] < 0.3
     assert aged[f"all_80{AGAIN}"] > 0.5
     assert aged["all_80"] > 0.5
-    cold = {name: units.get("cold_op", 0) for name, units in measured.counts.items()}
-    assert cold[f"transformer{AGAIN}"] < cold["transformer"]
+    assert steps[f"transformer{AGAIN}"]["cold_op"] < steps["transformer"]["cold_op"]
+    forward, backward, dropped = (measured.counts[f"transformer: {phase}"] for phase in phases["transformer"])
+    assert forward["made_node"] > forward["outer_op"] > 100
+    assert "node" not in forward
+    assert "made_node" not in backward
+    assert backward["node"] > forward["made_node"], "gradients are accumulated by nodes, too"
+    assert dropped["freed_block"] == 98, "as many as there are parameters"
+
+
+MEASURED_ALONE = """
+import os, sys
+os.environ |= {"PHANTORA_DETACHED": sys.argv[3], "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+sys.path.insert(0, sys.argv[1])
+from emu.interpreter.hook_library import Hook
+hook = Hook(sys.argv[2])
+hook.load(sys.argv[4])
+import torch
+torch.empty(1 << 20, device="cuda")
+print(hook.memory_grew())
+"""
+
+
+def test_nothing_is_kept_of_blocks_while_the_programs_own_work_is_timed(tmp_path: Path) -> None:
+    """It would take longer than PyTorch's allocator itself, which a GPU's process does not have."""
+    device_file = tmp_path / "device.txt"
+    lines = profiles.load_gpu("h200").device_file_lines()
+    device_file.write_text("\n".join([*lines, "device_count=1", "host_mode=none", ""]))
+    kept = {}
+    for how in ("1", "timed"):
+        command = [sys.executable, "-c", MEASURED_ALONE, str(EMU.parent), str(HOOK_LIBRARY), how, str(device_file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        kept[how] = done.stdout.splitlines()[-1]
+    assert kept == {"1": "True", "timed": "False"}

@@ -54,6 +54,7 @@ def test_a_host_description_names_the_kinds_that_the_library_counts(running):
         ([b"aten::add_, op_id = 3, sizes = [[4], []]"], {"in_place_op": 1, "outer_op": 1, "cold_op": 1}),
         ([b"aten::view, op_id = 3, sizes = [[4], []]"], {"view_op": 1, "outer_op": 1, "cold_op": 1}),
         ([b"aten::empty, op_id = 3, sizes = [[], []]"], {"empty_op": 1, "outer_op": 1, "cold_op": 1}),
+        ([b"aten::item, op_id = 3, sizes = [[]]"], {"value_op": 1, "outer_op": 1, "cold_op": 1}),
         ([b"c10d::allreduce_, op_id = 3, sizes = [[4]]"], {"collective_op": 1, "outer_op": 1, "cold_op": 1}),
         ([b"mine, op_id = 3"], {"scope": 1}),
         ([b"mine"], {}),

@@ -66,6 +66,8 @@ def ranges(by_nvtx: bool) -> list[object]:
 def test_the_same_ranges_come_from_pytorch_itself_and_by_nvtx() -> None:
     """Without the injection's path NVTX tells nothing: what is counted then came from PyTorch."""
     (before, first, again, after, paused), named, beside = own = ranges(by_nvtx=False)  # type: ignore[misc]
+    # linear (a transposition and a product), layer_norm, sum: NVTX does not say that they make nodes
+    assert [of.pop("made_node") for of in (first, again, after, beside)] == [4] * 4
     assert own[:2] == ranges(by_nvtx=True)[:2]
     assert before == paused == {}
     assert first["scope"] == 1

@@ -196,7 +196,7 @@ def test_the_only_program_with_a_kind_says_nothing_about_the_error() -> None:
 
 def test_programs_of_the_same_work_are_left_out_together() -> None:
     """Two that do the same would predict each other, whatever the host costs elsewhere."""
-    counts = {f"p{i}": {"op": 1000.0 + 100 * i, "frame": 4000.0 + 5000.0 * (i % 4)} for i in range(6)}
+    counts = {f"p{i}": {"op": 1000.0 + 100 * i, "frame": 9000.0 + 11000.0 * (i % 4)} for i in range(6)}
     counts |= {"alone": {"op": 5000.0, "frame": 1.0}, "again": {"op": 5100.0, "frame": 2.0}}
     times = timed(counts, KNOWN.cost_ns, ("op", "frame"))
     times |= {name: 2 * times[name] for name in ("alone", "again")}
@@ -214,6 +214,51 @@ def test_both_runs_of_a_program_are_left_out_together() -> None:
     both = fit(counts, KNOWN.cost_ns, None, {name: (2 if "dear" in name else 1) * ns for name, ns in times.items()})
     assert both.errors["dear"] == pytest.approx(alone.errors["dear"])
     assert scale(counts, KNOWN.cost_ns, None, times).errors[f"dear{AGAIN}"] == pytest.approx(0.0)
+
+
+def test_phases_tell_apart_what_all_programs_have_alike() -> None:
+    """A node is made in the forward pass and runs in the backward pass: a step has as many of one as of the other."""
+    costs = KNOWN.cost_ns | {"made_node": 3 * KNOWN.cost_ns["made_node"], "node": KNOWN.cost_ns["node"] / 3}
+    phases = {}
+    for i in range(6):
+        phases[f"p{i}: forward"] = {"op": 100.0 + 50 * (i % 3), "made_node": 400.0 + 10 * i}
+        phases[f"p{i}: backward"] = {"op": 200.0 + 90 * (i % 3), "node": 400.0 + 10 * i}
+    steps = {
+        f"p{i}": {
+            kind: sum(phases[f"p{i}: {phase}"].get(kind, 0.0) for phase in ("forward", "backward"))
+            for kind in ("op", "made_node", "node")
+        }
+        for i in range(6)
+    }
+
+    def found(counts: dict[str, dict[str, float]]) -> profiles.Fit:
+        times = {name: sum(costs[kind] * n for kind, n in units.items()) for name, units in counts.items()}
+        return fit(counts, KNOWN.cost_ns, None, times)
+
+    assert found(phases).cost_ns["made_node"] == pytest.approx(costs["made_node"], rel=0.05)
+    assert found(phases).cost_ns["node"] == pytest.approx(costs["node"], rel=0.3), "the known host draws it a little"
+    assert found(steps).cost_ns["node"] > 2 * costs["node"]
+    assert set(found(phases).errors) == set(steps), "a step's time is what matters, not that of its parts"
+
+
+def test_short_phases_do_not_decide() -> None:
+    """All programs end with dropping gradients: it is no reason to take functions for dear in their long parts."""
+    counts = {f"p{i}: forward": {"frame": 1e5} for i in range(4)} | {
+        f"p{i}: zero_grad": {"frame": 100.0} for i in range(4)
+    }
+    times = {name: (3.0 if "zero_grad" in name else 1.0) * units["frame"] * 300.0 for name, units in counts.items()}
+    assert fit(counts, KNOWN.cost_ns, None, times).cost_ns["frame"] == pytest.approx(300.0, rel=0.05)
+
+
+def test_a_host_measured_before_a_kind_was_counted(tmp_path: Path) -> None:
+    """What it took then is in other kinds' costs."""
+    path = tmp_path / "host.toml"
+    later = ("made_node", "freed_block", "value_op")
+    lines = profiles.path_of("xeon-h200").read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if line.split(" = ")[0] not in later))
+    costs = profiles.load_host(path).cost_ns
+    assert [costs[kind] for kind in later] == [0.0, 0.0, KNOWN.cost_ns["op"]]
+    assert list(costs) == list(KNOWN.cost_ns)
 
 
 def test_operators_alone_say_nothing_about_calls() -> None:
