@@ -5,7 +5,8 @@ A truth file holds one JSON object a line. A line with ``job`` is a training job
 =====================  =========================================================================================
 ``job``, ``world``     name and number of GPUs
 one of these           ``free_running_step_s`` (seconds a step, without synchronisation) or ``tps_median`` (tokens a
-                       second and GPU, as the script's log lines show them)
+                       second and GPU, as the script's log lines show them); a line without either, of a job
+                       that has others, is one of memory
 ``max_alloc``          peak of allocated memory on rank 0, bytes; may be absent
 ``max_reserved``       the same of reserved memory; ``reserved_gib`` (a list) is read, too
 =====================  =========================================================================================
@@ -103,12 +104,13 @@ def _rows(path: Path) -> Iterable[tuple[str, dict[str, Any]]]:
 
 
 def _job(job: str, world: int, rows: Sequence[dict[str, Any]]) -> JobTruth:
-    is_rate = "free_running_step_s" not in rows[0]
+    timed = [row for row in rows if row.keys() & {"free_running_step_s", "tps_median"}] or rows
+    is_rate = "free_running_step_s" not in timed[0]
     key = "tps_median" if is_rate else "free_running_step_s"
-    speeds = [_positive(row[""], row, key) for row in rows]
+    speeds = [_positive(row[""], row, key) for row in timed]
     allocated = [_positive(row[""], row, "max_alloc") for row in rows if "max_alloc" in row]
     reserved = [_reserved(row) for row in rows if "max_reserved" in row or row.get("reserved_gib")]
-    return JobTruth(job, world, len(rows), tuple(speeds), is_rate, _some(allocated), _some(reserved))
+    return JobTruth(job, world, len(timed), tuple(speeds), is_rate, _some(allocated), _some(reserved))
 
 
 def _reserved(row: dict[str, Any]) -> float:

@@ -1,8 +1,8 @@
 """The measured calls that emu/hook/cudnn/workspace.c goes by: `python -m profiles.tools.workspaces [--left-out]`.
 
-Reads what convolutions needed (docs/data/convolutions-h100.jsonl.gz and workspaces-h100.jsonl.gz), writes each call
-with the form of its workspace to emu/hook/cudnn/workspaces.def, or tells how far off calls are whose shapes are left
-out. Forms and features are those of workspace.c.
+Reads what convolutions needed (docs/data: convolutions-h100, workspaces-h100, workspaces-h200), writes each call with
+the form of its workspace to emu/hook/cudnn/workspaces.def, or tells how far off calls are whose shapes are left out.
+Forms and features are those of workspace.c.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import argparse
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import log2, prod
@@ -23,7 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = tuple(ROOT / "docs" / "data" / f"{name}-h100.jsonl.gz" for name in ("convolutions", "workspaces"))
+FILES = {"H100": ("convolutions-h100", "workspaces-h100"), "H200": ("workspaces-h200",)}
+DATA = {gpu: tuple(ROOT / "docs" / "data" / f"{name}.jsonl.gz" for name in names) for gpu, names in FILES.items()}
+ANY = "ANY"
+"""Of a call: what it needs was measured on one GPU only, or is the same on all."""
 LIST = ROOT / "emu" / "hook" / "cudnn" / "workspaces.def"
 
 TYPES = {"f16": "HALF", "bf16": "HALF", "tf32": "TF32", "f32": "F32"}
@@ -78,6 +81,11 @@ class Convolution:
     dilation: int
     groups: int
     nbytes: int
+    gpu: str = ANY
+
+    @property
+    def asked(self) -> tuple[Any, ...]:
+        return self.kind, self.x, self.w, self.y, self.last, self.direction, self.stride, self.dilation, self.groups
 
     @property
     def of_kind(self) -> tuple[str, str, str]:
@@ -198,26 +206,35 @@ def spectrum(side: int) -> float:
 
 
 # ---- what was measured ----
-def read(paths: Iterable[Path] = DATA) -> dict[tuple[str, str, str], list[Convolution]]:
-    """By type, layout and direction: each call once, of the first file that has it."""
-    found: dict[tuple[str, str, str], dict[Any, Convolution]] = defaultdict(dict)
-    for path in paths:
-        with gzip.open(path, "rt") as file:
-            for line in map(json.loads, file):
-                for call in _calls_of(line):
-                    key = call.kind, call.x, call.w, call.y, call.stride, call.dilation, call.groups
-                    found[call.of_kind].setdefault(key, call)
-    return {kind: list(calls.values()) for kind, calls in sorted(found.items())}
+def read(data: Mapping[str, Iterable[Path]] = DATA) -> dict[tuple[str, str, str], list[Convolution]]:
+    """By type, layout and direction: each call once, or once for each GPU where they differ."""
+    found: dict[tuple[str, str, str], dict[Any, list[Convolution]]] = defaultdict(lambda: defaultdict(list))
+    for gpu, paths in data.items():
+        for path in paths:
+            with gzip.open(path, "rt") as file:
+                for line in map(json.loads, file):
+                    for call in _calls_of(line):
+                        known = found[call.of_kind][call.asked]
+                        if gpu not in {one.gpu for one in known}:
+                            known.append(replace(call, gpu=gpu))
+    return {
+        kind: [call for known in calls.values() for call in _told_apart(known)] for kind, calls in sorted(found.items())
+    }
+
+
+def _told_apart(known: Sequence[Convolution]) -> Sequence[Convolution]:
+    return known if len({one.nbytes for one in known}) > 1 else [replace(known[0], gpu=ANY)]
 
 
 def _calls_of(line: dict[str, Any]) -> Iterator[Convolution]:
     if "nbytes" in line:
         yield _call(line, line["direction"], line["x"], line["y"], line["nbytes"])
-    elif line.get("family") == "convolution" and "error" not in line:
+    elif "blocks" in line or (line.get("family") == "convolution" and "error" not in line):
         y = _output(line)
         sizes = {"fwd": prod(y), "dgrad": prod(line["x"]), "wgrad": prod(line["w"])}
-        for direction in sizes.keys() & line.keys():
-            blocks = list(line[direction]["blocks"])
+        given = line.get("blocks") or {one: line[one]["blocks"] for one in sizes if one in line}
+        for direction in given:
+            blocks = list(given[direction])
             output = sizes[direction] * (2 if TYPES[line["kind"]] == "HALF" else 4)
             blocks.remove(output)
             if len(blocks) > 1:  # the program's own copies, too
@@ -276,7 +293,7 @@ def write(path: Path = LIST) -> None:
                 alone = form.kind == "TILES" and form.amount > MOST_OPEN_TILES
                 rest = round(call.nbytes - call.nbytes_by(form))
                 numbers = (form.x, form.y, form.w, "ALONE" if alone else form.kind, form.amount, rest, *call.row)
-                file.write(f"CALL({kind}, {layout}, {direction}, {', '.join(map(str, numbers))})\n")
+                file.write(f"CALL({call.gpu}, {kind}, {layout}, {direction}, {', '.join(map(str, numbers))})\n")
         file.write("#undef METRIC\n#undef CALL\n")
 
 
@@ -285,7 +302,7 @@ HEAD = """\
  * Workspaces of cuDNN's convolutions that were measured, written by `python -m profiles.tools.workspaces`.
  *
  *   METRIC(nearest, half at, weights of the features)       forward, data gradient, weights' gradient (workspace.c)
- *   CALL(type, layout, direction,                           what was asked for
+ *   CALL(GPU, type, layout, direction,                      of which GPU (ANY: of one or both), what was asked for
  *        copies of x, y and w (1), padded (2, 3), kind, amount, bytes besides,     the form of what it needed
  *        images, channels of x and of y, taps, points of an image of y, groups, stride, dilation, flat, extents, bf16)
  */
@@ -327,7 +344,8 @@ def main() -> None:
         return
     print("| | calls | mean, MB | within 1 % or 0.1 MB | off, MB: mean | 90th percentile |\n| --- |" + 5 * " ---: |")
     names = {name: word for word, name in DIRECTIONS.items()}
-    for kind, calls in read().items():
+    for kind, every in read().items():
+        calls = [call for call in every if call.gpu != "H200"]
         real = np.array([call.nbytes for call in calls], float)
         off = np.abs(left_out(calls, names[kind[2]]) - real)
         good = (off <= np.maximum(0.01 * real, 1e5)).mean()

@@ -186,6 +186,8 @@ void graph_work_of(const backend *graph, graph_engine engine, graph_work *out) {
     out->nbytes = real_nbytes(graph, nops);
 }
 
+enum { SDPA_COUNTER_NBYTES = 256 }; /* of an H200, cuDNN 9.19 */
+
 int64_t graph_engines(const graph_work *work) {
     return work->kind == WORK_CONV && conv_largest_workspace(&work->conv) ? ENGINES : ENGINE_LARGEST;
 }
@@ -195,8 +197,7 @@ size_t graph_workspace(const graph_work *work) {
     case WORK_CONV:
         return work->engine == ENGINE_LARGEST ? conv_largest_workspace(&work->conv) : conv_workspace(&work->conv);
     case WORK_SDPA:
-        return ph_cfg.cc_major >= 9 ? sizeof(int32_t)
-                                    : 0; /* the counter from which the kernel's blocks take their tiles */
+        return ph_cfg.cc_major >= 9 ? SDPA_COUNTER_NBYTES : 0; /* from which the kernel's blocks take their tiles */
     default:
         return 0;
     }

@@ -1,8 +1,7 @@
 /*
  * cuDNN: legacy batch norm, activation descriptors, spatial transformer.
  *
- * Reserve space of batch norm is 0 bytes. So is its workspace, but of f16 with channels last, as measured on an H100
- * (docs/data/workspaces.md); f32 with channels last was not.
+ * Reserve space of batch norm is 0 bytes. So is its workspace, but of f16 and f32 with channels last.
  */
 #include "kernels/library.h"
 #include "cudnn/backend.h"
@@ -43,23 +42,19 @@ static int run(cudnn_handle *handle, bool backward, int mode, const cudnn_tensor
     return norm_launch(handle->stream, &problem);
 }
 
-/* Blocks of rows and of channels each have two sums of each channel; forward they also count down together. */
+/* With channels last, blocks of rows and of 64 channels have two sums of each channel; forward they also count down
+ * together. As measured (docs/data/workspaces.md): bf16 takes nothing. */
 static size_t sums_nbytes(bool backward, const cudnn_tensor *x) {
-    enum {
-        ROWS = 160,
-        BACKWARD_ROWS = 96,
-        CHANNELS = 64,
-        COUNTER = 4,
-        SUMS = 2 * 4,
-        MORE = 1072,
-        BACKWARD_MORE = 1056
-    };
-    if (x->dtype != CUDNN_DTYPE_F16 || x->ndims < 3 || x->strides[1] != 1) return 0;
-    size_t channels = (size_t)x->dims[1], rows = (size_t)x->dims[0], of_rows = backward ? BACKWARD_ROWS : ROWS;
+    enum { F32_ROWS = 64, F16_ROWS = 160, BACKWARD_ROWS = 96, CHANNELS = 64, COUNTER = 4, SUMS = 2 * 4 };
+    enum { MORE = 1072, BACKWARD_MORE = 1056 };
+    bool last = x->ndims > 2 && x->strides[1] == 1 && x->strides[x->ndims - 1] == x->dims[1];
+    if (!last || (x->dtype != CUDNN_DTYPE_F16 && x->dtype != CUDNN_DTYPE_F32)) return 0;
+    size_t rows = (size_t)x->dims[0], of_rows = x->dtype == CUDNN_DTYPE_F16 ? F16_ROWS : F32_ROWS;
+    if (backward) of_rows = BACKWARD_ROWS;
     for (int i = 2; i < x->ndims; i++) rows *= (size_t)x->dims[i];
-    size_t blocks = (rows + of_rows - 1) / of_rows, columns = (channels + CHANNELS - 1) / CHANNELS;
+    size_t blocks = (rows + of_rows - 1) / of_rows, columns = ((size_t)x->dims[1] + CHANNELS - 1) / CHANNELS;
     size_t counters = columns * COUNTER;
-    return blocks * channels * SUMS + (backward ? counters + BACKWARD_MORE : (blocks + 1) * counters + MORE);
+    return blocks * columns * CHANNELS * SUMS + (backward ? counters + BACKWARD_MORE : (blocks + 1) * counters + MORE);
 }
 
 static int space(const void *handle, const cudnn_tensor *x, size_t nbytes, size_t *out) {

@@ -130,14 +130,16 @@ enum { NOT_COPIED, COPIED, PADDED, PADDED_IN_GROUPS };
 
 enum { HALF, TF32, F32, TYPES, LAYOUTS = 2, DIRECTIONS = 3, CLASSES = TYPES * LAYOUTS * DIRECTIONS };
 
+enum { H100 = 1, H200 = 2, ANY = H100 | H200 };
+
 typedef struct measured {
     int32_t images, c, k, taps, image, groups;
     int32_t amount, rest; /* rest: bytes that the form leaves open */
     int16_t stride, dilation;
-    uint8_t class, flat, extents, bf16, x, y, w, kind;
+    uint8_t class, flat, extents, bf16, x, y, w, kind, gpus;
 } measured;
 
-#define CALL(type, layout, direction, x, y, w, kind, amount, rest, images, c, k, taps, image, groups, stride,          \
+#define CALL(gpu, type, layout, direction, x, y, w, kind, amount, rest, images, c, k, taps, image, groups, stride,     \
              dilation, flat, extents, bf16)                                                                            \
     {images,                                                                                                           \
      c,                                                                                                                \
@@ -156,7 +158,8 @@ typedef struct measured {
      x,                                                                                                                \
      y,                                                                                                                \
      w,                                                                                                                \
-     kind},
+     kind,                                                                                                             \
+     gpu},
 static const measured CALLS[] = {
 /* by class */
 #include "cudnn/workspaces.def"
@@ -258,11 +261,23 @@ static void features_of(const measured *it, float out[FEATURES]) {
 
 static struct {
     pthread_once_t once;
+    uint8_t gpu; /* whose calls count where they differ */
     size_t first[CLASSES + 1];
     float features[sizeof CALLS / sizeof *CALLS][FEATURES];
 } known = {.once = PTHREAD_ONCE_INIT};
 
+/* For what cuDNN chooses, an H100 and an H200 differ by their memory only. Other GPUs are taken to be as the one whose
+ * memory's bandwidth is nearer. */
+static uint8_t measured_gpu(void) {
+    enum { MEMORY_CLOCK = 36, BUS_WIDTH = 37 }; /* of cudaDeviceAttr */
+    const double h100 = 2619000.0 * 5120, h200 = 3201000.0 * 6016;
+    int khz, bits;
+    if (!ph_device_attribute(MEMORY_CLOCK, &khz) || !ph_device_attribute(BUS_WIDTH, &bits)) return H100;
+    return (double)khz * bits < sqrt(h100 * h200) ? H100 : H200;
+}
+
 static void learn(void) {
+    known.gpu = measured_gpu();
     size_t n = sizeof CALLS / sizeof *CALLS, at = 0;
     for (size_t class = 0; class <= CLASSES; class++) {
         while (at < n && CALLS[at].class < class) at++;
@@ -306,6 +321,7 @@ static int nearest(const measured *call, neighbour found[MOST_NEAREST]) {
     features_of(call, own);
     for (int f = 0; f < FEATURES; f++) own[f] *= METRICS[direction].weights[f];
     for (size_t i = known.first[call->class]; i < known.first[call->class + 1]; i++) {
+        if (!(CALLS[i].gpus & known.gpu)) continue;
         float distance = 0;
         for (int f = 0; f < FEATURES; f++) {
             float apart = known.features[i][f] - own[f];

@@ -10,6 +10,8 @@ from profiles.models.products.group_ways import launches_of_group, one_by_one
 from profiles.signature import Conv
 from profiles.tools.workspaces import LIST, left_out, read, write
 
+from .coordinator import gpu_attributes
+
 F32, F16, BF16 = 0, 2, 9
 LSTM, GRU, TANH = 2, 3, 1
 STANDARD, PERSIST_STATIC = 0, 1
@@ -178,17 +180,31 @@ def test_a_convolution_and_its_descriptors_have_prices_of_their_own(running):
 
 
 @pytest.mark.parametrize(
-    ("channels", "side", "forward", "backward"),
-    [(64, 256, 3382940, 5593636), (128, 128, 1692528, 2797608), (256, 64, 847328, 1399856), (512, 32, 426288, 701504)],
+    ("dtype", "dims", "forward", "backward"),
+    [
+        (F16, (16, 64, 256, 256), 3382940, 5593636),
+        (F16, (16, 512, 32, 32), 426288, 701504),
+        (F16, (48, 100, 30, 30), 279720, 461864),
+        (F16, (2, 8, 8, 8), 1592, 2084),
+        (F32, (64, 64, 56, 56), 1619252, 1071652),
+        (F32, (48, 100, 30, 30), 697680, 461864),
+        (F32, (32, 2048, 7, 7), 414000, 279712),
+        (F32, (2, 8, 8, 16, 16), 34100, 23076),
+        (F32, (512, 64, 1, 1), 5204, 4132),
+        (BF16, (64, 64, 56, 56), 0, 0),
+    ],
 )
-def test_a_batch_norm_of_f16_takes_what_was_measured(running, channels, side, forward, backward):
-    """Of a UNet on an H100, 16 images with channels last. With channels first it takes nothing."""
+def test_a_batch_norm_takes_what_was_measured(running, dtype, dims, forward, backward):
+    """With channels last, on an H100 and an H200. With channels first it takes nothing."""
 
     def program(rank):
         c, nbytes = rank.c, ctypes.c_size_t()
         handle = made(c, "")
         for layout in (NHWC, NCHW):
-            x = tensor(c, "Tensor", F16, layout, (16, channels, side, side))
+            x = tensor(c, "Tensor", dtype, layout, dims)
+            if layout == NHWC and dims[2] == 1:  # as PyTorch describes it
+                sizes = ctypes.c_int * 4
+                assert not c.cudnnSetTensorNdDescriptor(x, dtype, 4, sizes(*dims), sizes(64, 1, 64, 64))
             got = []
             ask = c.cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize
             assert not ask(handle, 2, 0, x, None, x, None, None, ctypes.byref(nbytes))
@@ -205,12 +221,17 @@ EACH = 40
 """Of the measured calls one in so many is asked for."""
 
 
-def test_measured_convolutions_take_what_they_took(running):
-    """In one dimension or more, in groups, dilated, transposed: each call takes what its own form comes to."""
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_measured_convolutions_take_what_they_took(running, gpu):
+    """In one dimension or more, in groups, dilated, transposed: each call takes what its own form comes to, also where
+    two GPUs differ."""
 
     def program(rank):
         c, off = rank.c, []
-        for call in [one for calls in read().values() for one in calls[::EACH]]:
+        every = [one for calls in read().values() for one in calls]
+        differing = [one for one in every if one.gpu == gpu.upper()]
+        assert len(differing) == 192
+        for call in differing + [one for one in every if one.gpu == "ANY"][::EACH]:
             dtype, layout = {"f16": F16, "bf16": BF16}.get(call.kind, F32), NHWC if call.last else NCHW
             x, y = (tensor(c, "Tensor", dtype, layout, dims) for dims in (call.x, call.y))
             w = tensor(c, "Filter", dtype, layout, call.w)
@@ -229,7 +250,7 @@ def test_measured_convolutions_take_what_they_took(running):
         assert len(off) > 400
         assert sum(off) <= 0.02 * len(off)  # a few sizes were measured twice, or have no form
 
-    running(program)
+    running(program, **{key.replace(".", "__"): value for key, value in gpu_attributes(gpu).items()})
 
 
 @pytest.mark.parametrize(
@@ -242,7 +263,7 @@ def test_measured_convolutions_take_what_they_took(running):
     ],
 )
 def test_calls_of_shapes_that_are_left_out(kind, good):
-    calls = read()[kind]
+    calls = [call for call in read()[kind] if call.gpu != "H200"]
     real = np.array([call.nbytes for call in calls])
     off = np.abs(left_out(calls, {"FORWARD": "fwd"}.get(kind[2], kind[2].lower())) - real)
     assert good <= (off <= np.maximum(0.01 * real, 1e5)).mean() < good + 0.05

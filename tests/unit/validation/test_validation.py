@@ -35,6 +35,13 @@ def test_several_measurements_of_a_job_span_a_range(tmp_path: Path) -> None:
     assert (found.runs, found.speed, found.max_alloc) == (3, truth.Range(0.08, 0.12), truth.Range(1000, 1010))
 
 
+def test_a_line_without_a_speed_is_one_of_memory(tmp_path: Path) -> None:
+    memory = {"job": "a", "world": 2, "max_alloc": 990, "max_reserved": 2200}
+    (found,) = truth.load([write(tmp_path / "a.jsonl", memory, job())]).jobs
+    assert (found.runs, found.speeds) == (1, (0.1,))
+    assert (found.max_alloc, found.max_reserved) == (truth.Range(990, 1000), truth.Range(2000, 2200))
+
+
 @pytest.mark.parametrize(("value", "error"), [(0.10, 0.0), (0.08, 0.0), (0.12, 0.0), (0.06, -0.25), (0.15, 0.25)])
 def test_an_error_is_the_distance_from_the_range(value: float, error: float) -> None:
     assert truth.Range(0.08, 0.12).error(value) == pytest.approx(error)
