@@ -376,20 +376,21 @@ static double most_spectra_nbytes(const conv_problem *p, const shape *s) {
     return 2 * spectrum_nbytes(side) * fmax(images, filters) + s->y_channel * s->k;
 }
 
-/* What torch.backends.cudnn.benchmark asks for when it tries a gradient's kernels
+/* What torch.backends.cudnn.benchmark asks for when it tries a convolution's kernels
  * (docs/data/convolutions-h100.jsonl.gz: the second sizes in `trials`). Channels last, those that want channels first
- * come with copies of all tensors. Not known: forward passes, and what data gradients with a stride and the splits of
- * 16 bits need beyond that. */
+ * come with copies of all tensors. Not known: what those with a stride and the splits of 16 bits need beyond that. */
 size_t conv_largest_workspace(const conv_problem *p) {
+    enum { MORE = 16 };
     shape s = shape_of(p);
-    bool wgrad = p->direction == PH_CONV_WGRAD;
+    bool wgrad = p->direction == PH_CONV_WGRAD, forward = p->direction == PH_CONV_FORWARD;
     bool transforms = p->dtype == CUDNN_DTYPE_F32 && most(p->stride, 0, p->nspatial) == 1 && p->dilation[0] == 1;
-    if (ph_cfg.cc_major < 8 || p->groups != 1 || p->nspatial != 2 || p->direction == PH_CONV_FORWARD) return 0;
+    if (ph_cfg.cc_major < 8 || p->groups != 1 || p->nspatial != 2) return 0;
     if (!s.half && p->dtype != CUDNN_DTYPE_F32) return 0;
-    double copies = s.x_channel * s.c + s.y_channel * s.k + (s.taps > 1 ? filter_nbytes(&s) : 0);
+    double copies = s.x_channel * s.c + s.y_channel * s.k + (s.taps > 1 ? filter_nbytes(&s) : 0) + MORE;
     double nbytes = 0;
+    if (transforms && forward) nbytes = whole_spectra_nbytes(p, &s);
     if (transforms && wgrad) nbytes = most_spectra_nbytes(p, &s);
-    if (transforms && !wgrad && s.taps > 1) nbytes = spectra_nbytes(p, &s);
-    if (wgrad ? p->nhwc && nbytes > 0 : p->nhwc || s.half) nbytes += copies;
+    if (transforms && p->direction == PH_CONV_DGRAD && s.taps > 1) nbytes = spectra_nbytes(p, &s);
+    if (wgrad ? p->nhwc && nbytes > 0 : p->nhwc || (s.half && !forward)) nbytes += copies;
     return (size_t)nbytes;
 }

@@ -1,6 +1,6 @@
 /*
  * cufft/: plans, and their execution as a library call by the bytes of input and output. PyTorch allocates the
- * workspace that a plan asks for. An out-of-place transform over powers of two needs about the size of its output.
+ * workspace that a plan asks for.
  * Comes in: calls. Goes out: library calls by name and bytes to costs/.
  */
 #include "threads/host.h"
@@ -79,6 +79,44 @@ static uint64_t passes_of(uint64_t n, bool real) {
     return real && n > REAL_AT_ONCE ? 4 : 2;
 }
 
+static bool has_factors_up_to(uint64_t n, uint64_t most) {
+    for (uint64_t factor = 2; factor <= most && n > 1; factor++)
+        while (n % factor == 0) n /= factor;
+    return n == 1;
+}
+
+/* The shortest transform of factors up to 5 that a convolution over n points fits in. */
+static uint64_t convolved(uint64_t n) {
+    uint64_t least = 2 * n - 1;
+    while (!has_factors_up_to(least, 5)) least++;
+    return least;
+}
+
+/*
+ * Points of the workspace, as an H200 with cuFFT 12 asks for it (docs/data/workspaces.md). Kernels work in the output,
+ * where that has room. Long lengths with a prime factor over 127 are convolved. `element`: bytes of a complex one.
+ */
+static uint64_t work_points(int rank, const long long *n, uint64_t batch, bool real_in, bool real_out,
+                            uint64_t element) {
+    enum { LARGEST_FACTOR = 127, SMALL_FACTOR = 11, AT_ONCE = 4096, COMPLEX_AT_ONCE = 16384, COLUMN_NBYTES = 8192 };
+    uint64_t last = (uint64_t)n[rank - 1], others = batch, half = last / 2 + 1, longest = 0;
+    bool plain = true;
+    for (int i = 0; i < rank; i++) {
+        if (i < rank - 1) others *= (uint64_t)n[i];
+        if ((uint64_t)n[i] > longest) longest = (uint64_t)n[i];
+        plain = plain && has_factors_up_to((uint64_t)n[i], LARGEST_FACTOR);
+    }
+    bool convolves = rank == 1 && !plain && last > AT_ONCE;
+    if (!real_in && !real_out) {
+        if (convolves) return others * 2 * convolved(last);
+        return (rank == 1 ? last > COMPLEX_AT_ONCE : longest * element > COLUMN_NBYTES) ? others * last : 0;
+    }
+    if (convolves) return others * (convolved(last) + half);
+    if (real_in && plain) return last > AT_ONCE ? others * half : 0;
+    if (real_in) return others * last;
+    return has_factors_up_to(last, SMALL_FACTOR) ? 0 : others * half;
+}
+
 PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long *inembed, long long istride,
                                   long long idist, int input, long long *onembed, long long ostride, long long odist,
                                   int output, long long batch, size_t *work_nbytes, int execution) {
@@ -96,10 +134,13 @@ PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long 
     }
     /* Of a real transform's complex side only half is stored. */
     uint64_t in = ph_cuda_dtype_nbytes(input, elements), out = ph_cuda_dtype_nbytes(output, elements);
+    bool real_in = in < out, real_out = out < in;
     if (in != out) in > out ? (in /= 2) : (out /= 2);
     it->nbytes = passes * (in + out);
     it->made = true;
-    *work_nbytes = ph_cuda_dtype_nbytes(output, elements);
+    int complex = real_in ? output : input;
+    uint64_t points = work_points(rank, n, (uint64_t)batch, real_in, real_out, ph_cuda_dtype_nbytes(complex, 1));
+    *work_nbytes = ph_cuda_dtype_nbytes(complex, points);
     return FFT_OK;
 }
 

@@ -6,10 +6,10 @@
  *   dense.c     calls with a type in their name: cusolverDnSpotrf
  *   jacobi.c    Jacobi's methods, which PyTorch takes for small matrices, and batched singular values
  *   typeless.c  calls that are told their types: cusolverDnXpotrf
+ *   sizes.c     workspaces
  *
  * Comes in: calls. Goes out: library calls by name and bytes to costs/. Values are not computed, but programs read
- * status words and pivots: status words are set to "no error", pivots to "no row exchanged". Workspaces have the sizes
- * that LAPACK's blocked algorithms need.
+ * status words and pivots: status words are set to "no error", pivots to "no row exchanged".
  */
 #ifndef PHANTORA_CUSOLVER_H
 #define PHANTORA_CUSOLVER_H
@@ -31,6 +31,18 @@ typedef struct parameters {
 /* The answers of ..._bufferSize calls: a number of elements; of bytes on the device and on the host. */
 int solver_size(int *out, int64_t elements);
 int solver_sizes(size_t *device, size_t *host, int64_t elements, int dtype);
+/* What workspaces need. */
+enum { SOLVER_GESVDJ_BATCHED_ELEMENTS = 992 }; /* of matrices up to 32 x 32, however many */
+int64_t solver_potrf_nbytes(int64_t n);
+int64_t solver_getrf_elements(int64_t m, int dtype);
+int64_t solver_geqrf_elements(int64_t n, int dtype);
+int64_t solver_orgqr_elements(int64_t m, int64_t n);
+int64_t solver_ormqr_elements(int64_t m, int64_t k);
+int64_t solver_syevd_elements(int64_t n, int dtype);
+int64_t solver_syev_batched_elements(int64_t n, int64_t batch);
+int64_t solver_syevj_elements(int64_t n);
+int64_t solver_gesvdj_elements(int64_t m, int64_t n);
+int64_t solver_geev_elements(int64_t n);
 /* A call that moves that many elements; sets its ninfo status words to 0. */
 int solver_charge(solver *handle, const char *name, int64_t elements, int dtype, int *info, int64_t ninfo);
 

@@ -36,7 +36,7 @@
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##getrf_bufferSize(solver *h, int m, int n, MATRIX, int *out) {                         \
         (void)h, (void)n, DROP_MATRIX;                                                                                 \
-        return solver_size(out, (int64_t)m * SOLVER_BLOCK);                                                            \
+        return solver_size(out, solver_getrf_elements(m, dtype));                                                      \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##getrf(solver *h, int m, int n, MATRIX, void *work, int *pivots, int *info) {          \
         DROP_MATRIX, (void)work;                                                                                       \
@@ -50,7 +50,7 @@
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##geqrf_bufferSize(solver *h, int m, int n, MATRIX, int *out) {                         \
         (void)h, (void)m, DROP_MATRIX;                                                                                 \
-        return solver_size(out, (int64_t)n * SOLVER_BLOCK);                                                            \
+        return solver_size(out, solver_geqrf_elements(n, dtype));                                                      \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##geqrf(solver *h, int m, int n, MATRIX, void *tau, void *work, int nwork, int *info) { \
         DROP_MATRIX, (void)tau, (void)work, (void)nwork;                                                               \
@@ -58,8 +58,8 @@
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##orgqr##_bufferSize(solver *h, int m, int n, int k, MATRIX, const void *tau,           \
                                                     int *out) {                                                        \
-        (void)h, (void)m, (void)k, DROP_MATRIX, (void)tau;                                                             \
-        return solver_size(out, (int64_t)n * SOLVER_BLOCK);                                                            \
+        (void)h, (void)k, DROP_MATRIX, (void)tau;                                                                      \
+        return solver_size(out, solver_orgqr_elements(m, n));                                                          \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##orgqr(solver *h, int m, int n, int k, MATRIX, const void *tau, void *work, int nwork, \
                                        int *info) {                                                                    \
@@ -68,8 +68,8 @@
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##ormqr##_bufferSize(solver *h, int side, int trans, int m, int n, int k, MATRIX,       \
                                                     const void *tau, const void *c, int ldc, int *out) {               \
-        (void)h, (void)trans, (void)k, DROP_MATRIX, (void)tau, (void)c, (void)ldc;                                     \
-        return solver_size(out, (int64_t)(side == 0 ? n : m) * SOLVER_BLOCK);                                          \
+        (void)h, (void)trans, DROP_MATRIX, (void)tau, (void)c, (void)ldc;                                              \
+        return solver_size(out, solver_ormqr_elements(side == 0 ? m : n, k));                                          \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##ormqr(solver *h, int side, int trans, int m, int n, int k, MATRIX, const void *tau,   \
                                        void *c, int ldc, void *work, int nwork, int *info) {                           \
@@ -79,7 +79,7 @@
     PH_EXPORT int cusolverDn##T##syevd##_bufferSize(solver *h, int job, int uplo, int n, MATRIX, const void *w,        \
                                                     int *out) {                                                        \
         (void)h, (void)job, (void)uplo, DROP_MATRIX, (void)w;                                                          \
-        return solver_size(out, 1 + 6 * (int64_t)n + 2 * (int64_t)n * n);                                              \
+        return solver_size(out, solver_syevd_elements(n, dtype));                                                      \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##syevd(solver *h, int job, int uplo, int n, MATRIX, void *w, void *work, int nwork,    \
                                        int *info) {                                                                    \
@@ -101,7 +101,7 @@
                                                    const void *s, const void *u, int ldu, const void *v, int ldv,      \
                                                    int *out, parameters *how) {                                        \
         (void)h, (void)job, (void)economic, DROP_MATRIX, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)how;   \
-        return solver_size(out, 2 * (int64_t)m * n + ((int64_t)m + n) * SOLVER_BLOCK);                                 \
+        return solver_size(out, solver_gesvdj_elements(m, n));                                                         \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##gesvdj(solver *h, int job, int economic, int m, int n, MATRIX, void *s, void *u,      \
                                         int ldu, void *v, int ldv, void *work, int nwork, int *info,                   \

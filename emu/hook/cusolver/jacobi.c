@@ -5,7 +5,7 @@
     PH_EXPORT int cusolverDn##T##syevj##_bufferSize(solver *h, int job, int uplo, int n, MATRIX, const void *w,        \
                                                     int *out, parameters *how) {                                       \
         (void)h, (void)job, (void)uplo, DROP_MATRIX, (void)w, (void)how;                                               \
-        return solver_size(out, (int64_t)n * (n + SOLVER_BLOCK));                                                      \
+        return solver_size(out, solver_syevj_elements(n));                                                             \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##syevj(solver *h, int job, int uplo, int n, MATRIX, void *w, void *work, int nwork,    \
                                        int *info, parameters *how) {                                                   \
@@ -25,8 +25,9 @@
     PH_EXPORT int cusolverDn##T##gesvdjBatched_bufferSize(solver *h, int job, int m, int n, MATRIX, const void *s,     \
                                                           const void *u, int ldu, const void *v, int ldv, int *out,    \
                                                           parameters *how, int batch) {                                \
-        (void)h, (void)job, DROP_MATRIX, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)how;                   \
-        return solver_size(out, (int64_t)batch * (2 * (int64_t)m * n + m + n));                                        \
+        (void)h, (void)job, (void)m, (void)n, DROP_MATRIX, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)how, \
+            (void)batch;                                                                                               \
+        return solver_size(out, SOLVER_GESVDJ_BATCHED_ELEMENTS);                                                       \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##gesvdjBatched(solver *h, int job, int m, int n, MATRIX, void *s, void *u, int ldu,    \
                                                void *v, int ldv, void *work, int nwork, int *info, parameters *how,    \

@@ -3,8 +3,8 @@
 
 PH_EXPORT int cusolverDnXpotrf_bufferSize(solver *h, parameters *how, int uplo, int64_t n, int at, const void *a,
                                           int64_t lda, int compute, size_t *device, size_t *host) {
-    (void)h, (void)how, (void)uplo, DROP_MATRIX, (void)compute;
-    return solver_sizes(device, host, n * SOLVER_BLOCK, at);
+    (void)h, (void)how, (void)uplo, DROP_MATRIX, (void)compute, (void)at;
+    return solver_sizes(device, host, solver_potrf_nbytes(n) / 4, CUDA_DTYPE_F32);
 }
 
 PH_EXPORT int cusolverDnXpotrf(solver *h, parameters *how, int uplo, int64_t n, int at, void *a, int64_t lda,
@@ -24,7 +24,7 @@ PH_EXPORT int cusolverDnXgeqrf_bufferSize(solver *h, parameters *how, int64_t m,
                                           int64_t lda, int tau_type, const void *tau, int compute, size_t *device,
                                           size_t *host) {
     (void)h, (void)how, (void)m, DROP_MATRIX, (void)tau_type, (void)tau, (void)compute;
-    return solver_sizes(device, host, n * SOLVER_BLOCK, at);
+    return solver_sizes(device, host, solver_geqrf_elements(n, at), at);
 }
 
 PH_EXPORT int cusolverDnXgeqrf(solver *h, parameters *how, int64_t m, int64_t n, int at, void *a, int64_t lda,
@@ -39,7 +39,7 @@ PH_EXPORT int cusolverDnXsyevd_bufferSize(solver *h, parameters *how, int job, i
                                           const void *a, int64_t lda, int wt, const void *w, int compute,
                                           size_t *device, size_t *host) {
     (void)h, (void)how, (void)job, (void)uplo, DROP_MATRIX, (void)wt, (void)w, (void)compute;
-    return solver_sizes(device, host, 1 + 6 * n + 2 * n * n, at);
+    return solver_sizes(device, host, solver_syevd_elements(n, at), at);
 }
 
 PH_EXPORT int cusolverDnXsyevd(solver *h, parameters *how, int job, int uplo, int64_t n, int at, void *a, int64_t lda,
@@ -54,7 +54,7 @@ PH_EXPORT int cusolverDnXsyevBatched_bufferSize(solver *h, parameters *how, int 
                                                 const void *a, int64_t lda, int wt, const void *w, int compute,
                                                 size_t *device, size_t *host, int64_t batch) {
     (void)h, (void)how, (void)job, (void)uplo, DROP_MATRIX, (void)wt, (void)w, (void)compute;
-    return solver_sizes(device, host, batch * (1 + 6 * n + 2 * n * n), at);
+    return solver_sizes(device, host, solver_syev_batched_elements(n, batch), at);
 }
 
 PH_EXPORT int cusolverDnXsyevBatched(solver *h, parameters *how, int job, int uplo, int64_t n, int at, void *a,
@@ -73,7 +73,7 @@ PH_EXPORT int cusolverDnXgeev_bufferSize(solver *h, parameters *how, int left, i
                                          size_t *device, size_t *host) {
     (void)h, (void)how, (void)left, (void)right, DROP_MATRIX, (void)wt, (void)w, (void)vlt, (void)vl, (void)ldvl;
     (void)vrt, (void)vr, (void)ldvr, (void)compute;
-    return solver_sizes(device, host, n * n + n * SOLVER_BLOCK, at);
+    return solver_sizes(device, host, solver_geev_elements(n), at);
 }
 
 PH_EXPORT int cusolverDnXgeev(solver *h, parameters *how, int left, int right, int64_t n, int at, void *a, int64_t lda,

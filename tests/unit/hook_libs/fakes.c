@@ -25,6 +25,13 @@
 
 ph_config ph_cfg = {
     .device_count = 8, .sm_count = 132, .cc_major = 9, .data_limit_nbytes = 1 << 20, .float_limit_count = 4096};
+
+/* None is given. */
+bool ph_device_attribute(int attribute, int *value) {
+    (void)attribute;
+    *value = 0;
+    return false;
+}
 fake_record fake_records[256];
 int fake_nrecords, fake_nsignatures, fake_nlaunches;
 char fake_signatures[64][512];

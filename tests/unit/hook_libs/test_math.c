@@ -161,7 +161,7 @@ static void attach(void *to, int name, void *child) {
     cudnnBackendDestroyDescriptor(child); /* the program drops its own handle */
 }
 
-static void execute(void *graph, int engine) {
+static void execute(void *graph, int engine, int64_t offered) {
     void *heuristics = make(BACKEND_ENGINEHEUR), *configs[2] = {make(BACKEND_ENGINECFG), make(BACKEND_ENGINECFG)},
          *plan = make(BACKEND_PLAN), *pack = make(BACKEND_VARIANT_PACK);
     handle *it;
@@ -170,7 +170,8 @@ static void execute(void *graph, int engine) {
     CHECK(cudnnBackendFinalize(graph) == 0);
     attach(heuristics, ATTR_HEUR_GRAPH, graph);
     CHECK(cudnnBackendFinalize(heuristics) == 0);
-    CHECK(cudnnBackendGetAttribute(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, 0, &count, NULL) == 0 && count == 2);
+    CHECK(cudnnBackendGetAttribute(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, 0, &count, NULL) == 0 &&
+          count == offered);
     CHECK(cudnnBackendGetAttribute(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, 2, &count, configs) == 0 &&
           count == 2);
     void *engines = make(BACKEND_ENGINE);
@@ -204,23 +205,32 @@ static void convolution(int dtype, int engine) {
     attach(node, ATTR_FORWARD_W, tensor(dtype, 'w', 4, w, false));
     attach(node, ATTR_FORWARD_Y, tensor(dtype, 'y', 4, y, false));
     attach(graph, ATTR_GRAPH_OPS, node);
-    execute(graph, engine);
+    execute(graph, engine, ENGINES);
 }
 
-/* What a program finds that tries all engines of a gradient, channels last: sizes of torch.backends.cudnn.benchmark's
- * trials on an H100 (docs/data/convolutions-h100.jsonl.gz). */
-static void tried(int dtype, bool weights, const int64_t *x, const int64_t *w, const int64_t *y, int64_t measured) {
+static const struct {
+    int operation, how, x, w, y;
+} DIRECTIONS[] = {
+    {BACKEND_OP_CONV_FORWARD, ATTR_FORWARD_CONV, ATTR_FORWARD_X, ATTR_FORWARD_W, ATTR_FORWARD_Y},
+    {BACKEND_OP_CONV_DGRAD, ATTR_DGRAD_CONV, ATTR_DGRAD_DX, ATTR_DGRAD_W, ATTR_DGRAD_DY},
+    {BACKEND_OP_CONV_WGRAD, ATTR_WGRAD_CONV, ATTR_WGRAD_X, ATTR_WGRAD_DW, ATTR_WGRAD_DY},
+};
+enum { OF_FORWARD, OF_DATA, OF_WEIGHTS };
+
+/* What a program finds that tries all engines, channels last: sizes of torch.backends.cudnn.benchmark's trials on an
+ * H100 and an H200 (docs/data/convolutions-h100.jsonl.gz, library-blocks-h200.jsonl.gz). */
+static void tried(int dtype, int direction, const int64_t *x, const int64_t *w, const int64_t *y, int64_t measured) {
     void *how = make(BACKEND_CONVOLUTION), *graph = make(BACKEND_OPGRAPH), *heuristics = make(BACKEND_ENGINEHEUR),
-         *node = make(weights ? BACKEND_OP_CONV_WGRAD : BACKEND_OP_CONV_DGRAD), *configs[ENGINES];
+         *node = make(DIRECTIONS[direction].operation), *configs[ENGINES];
     int64_t one[2] = {1, 1}, n = 2, count = 0, workspace = 0;
     cudnnBackendSetAttribute(how, ATTR_CONV_DILATIONS, TYPE_INT64, 2, one);
     cudnnBackendSetAttribute(how, ATTR_CONV_STRIDES, TYPE_INT64, 2, one);
     cudnnBackendSetAttribute(how, ATTR_CONV_PRE_PADDINGS, TYPE_INT64, 2, one);
     cudnnBackendSetAttribute(how, ATTR_CONV_SPATIAL_DIMS, TYPE_INT64, 1, &n);
-    attach(node, weights ? ATTR_WGRAD_CONV : ATTR_DGRAD_CONV, how);
-    attach(node, weights ? ATTR_WGRAD_X : ATTR_DGRAD_DX, tensor(dtype, 'x', 4, x, false));
-    attach(node, weights ? ATTR_WGRAD_DW : ATTR_DGRAD_W, tensor(dtype, 'w', 4, w, false));
-    attach(node, weights ? ATTR_WGRAD_DY : ATTR_DGRAD_DY, tensor(dtype, 'y', 4, y, false));
+    attach(node, DIRECTIONS[direction].how, how);
+    attach(node, DIRECTIONS[direction].x, tensor(dtype, 'x', 4, x, false));
+    attach(node, DIRECTIONS[direction].w, tensor(dtype, 'w', 4, w, false));
+    attach(node, DIRECTIONS[direction].y, tensor(dtype, 'y', 4, y, false));
     attach(graph, ATTR_GRAPH_OPS, node);
     CHECK(cudnnBackendFinalize(graph) == 0);
     attach(heuristics, ATTR_HEUR_GRAPH, graph);
@@ -237,10 +247,14 @@ static void tried(int dtype, bool weights, const int64_t *x, const int64_t *w, c
 
 static void trials(void) {
     int64_t x[4] = {96, 256, 20, 20}, w[4] = {512, 256, 3, 3}, y[4] = {96, 512, 20, 20};
-    tried(0, true, x, w, y, 1342177296);
-    tried(0, false, x, w, y, 1013973008);
+    tried(0, OF_WEIGHTS, x, w, y, 1342177296);
+    tried(0, OF_DATA, x, w, y, 1013973008);
     int64_t image[4] = {24, 128, 112, 112}, filter[4] = {128, 128, 3, 3};
-    tried(2, false, image, filter, image, 154435600);
+    tried(2, OF_DATA, image, filter, image, 154435600);
+    int64_t large[4] = {48, 64, 224, 224}, pair[4] = {64, 64, 3, 3};
+    tried(0, OF_FORWARD, large, pair, large, 5020876816);
+    int64_t few[4] = {48, 512, 14, 14}, wide[4] = {512, 512, 3, 3};
+    tried(0, OF_FORWARD, few, wide, few, 718012432);
 }
 
 static void graphs(void) {
@@ -267,7 +281,7 @@ static void graphs(void) {
     void *nodes[] = {first, mask, second};
     CHECK(cudnnBackendSetAttribute(graph, ATTR_GRAPH_OPS, TYPE_DESCRIPTOR, 3, nodes) == 0);
     for (int i = 0; i < 3; i++) cudnnBackendDestroyDescriptor(nodes[i]);
-    execute(graph, 0);
+    execute(graph, 0, ENGINE_LARGEST);
     CHECK(strcmp(fake_signatures[3], "sdpa;fwd;2x4x128x64;2x4x256x64;2x4x256x64;f16;1;0;aten::op;[[8, 64]]") == 0);
     int value = 0;
     CHECK(cudnnGetProperty(0, &value) == 0 && value >= 9);
