@@ -1,6 +1,8 @@
 /*
  * Stream-ordered allocation (memory pools). Memory is taken when the call is made and given back when the free is
- * called, not in stream order: bytes are handled in program order anyway.
+ * called, not in stream order: bytes are handled in program order anyway. A pool takes 32 MiB of the device at a time
+ * and keeps what is given back up to its threshold, which PyTorch sets to all. Holes between allocations are not
+ * modelled: real pools reserve more.
  */
 #include "threads/host.h"
 #include "core/lock.h"
@@ -25,6 +27,7 @@ typedef struct pool {
     int device;
     int reuse[4]; /* attributes 1 to 3, which are only stored */
     uint64_t threshold, used, high;
+    uint64_t reserved, reserved_high; /* of the device: used or kept */
 } pool;
 
 static struct {
@@ -49,6 +52,22 @@ PH_EXPORT int cudaDeviceGetDefaultMemPool(void **out, int device) {
 
 PH_EXPORT int cudaDeviceGetMemPool(void **out, int device) { return cudaDeviceGetDefaultMemPool(out, device); }
 
+#define RESERVED_AT_ONCE ((uint64_t)32 << 20)
+
+/* The pool reserves so much now, or what is used if the device has no more. Under the lock. */
+static void reserve(pool *p, uint64_t nbytes) {
+    ph_memory_give(p->device, p->reserved - p->used);
+    p->reserved = nbytes > p->used ? nbytes : p->used;
+    if (ph_memory_take(p->device, p->reserved - p->used) != CUDA_OK) p->reserved = p->used;
+    if (p->reserved > p->reserved_high) p->reserved_high = p->reserved;
+}
+
+/* Under the lock. */
+static void use_more(pool *p, uint64_t nbytes) {
+    p->used += nbytes;
+    p->high = p->used > p->high ? p->used : p->high;
+}
+
 static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
     ph_host_call(PH_CALL_ALLOC);
     *out = NULL;
@@ -57,15 +76,20 @@ static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
     if (ph_stream_capturing(on))
         return result(ph_refuse("cudaMallocAsync in a stream capture", CUDA_CAPTURE_UNSUPPORTED));
     int status = ph_uncapturable();
-    if (status == CUDA_OK) status = ph_device_alloc(p->device, nbytes, out);
+    if (status != CUDA_OK) return result(status);
     void *start;
-    size_t taken;
+    size_t taken = 0;
+    ph_lock(PH_LOCK_POOLS);
+    uint64_t before = p->reserved;
+    reserve(p, p->used); /* what is kept is there for this */
+    status = ph_device_alloc(p->device, nbytes, out);
     if (status == CUDA_OK && ph_memory_range_of(*out, &start, &taken) == CUDA_OK) {
-        ph_lock(PH_LOCK_POOLS);
-        p->used += taken;
-        p->high = p->used > p->high ? p->used : p->high;
-        ph_unlock(PH_LOCK_POOLS);
+        use_more(p, taken);
+        p->reserved += taken;
     }
+    uint64_t needs = (p->used + RESERVED_AT_ONCE - 1) / RESERVED_AT_ONCE * RESERVED_AT_ONCE;
+    reserve(p, before > needs ? before : needs);
+    ph_unlock(PH_LOCK_POOLS);
     return result(status);
 }
 
@@ -90,9 +114,15 @@ PH_EXPORT int cudaFreeAsync(void *p, void *stream) {
     if (device < 0 || ph_memory_range_of(p, &start, &taken) != CUDA_OK) return result(CUDA_INVALID_VALUE);
     ph_lock(PH_LOCK_POOLS);
     pool *own = default_pool(device);
-    own->used -= taken < own->used ? taken : own->used;
+    int status = ph_device_free(p);
+    if (status == CUDA_OK && taken <= own->used) { /* not of cudaMalloc */
+        uint64_t kept = own->reserved;
+        own->used -= taken;
+        own->reserved -= taken;
+        reserve(own, kept < own->threshold ? kept : own->threshold);
+    }
     ph_unlock(PH_LOCK_POOLS);
-    return result(ph_device_free(p));
+    return result(status);
 }
 
 PH_EXPORT int cudaMemPoolGetAttribute(void *handle, int attribute, void *value) {
@@ -101,9 +131,11 @@ PH_EXPORT int cudaMemPoolGetAttribute(void *handle, int attribute, void *value) 
     if (attribute < RELEASE_THRESHOLD)
         memcpy(value, &p->reuse[attribute], sizeof(int));
     else {
-        uint64_t wide = attribute == RELEASE_THRESHOLD                         ? p->threshold
-                        : attribute == RESERVED_HIGH || attribute == USED_HIGH ? p->high
-                                                                               : p->used;
+        uint64_t wide = attribute == RELEASE_THRESHOLD ? p->threshold
+                        : attribute == RESERVED_HIGH   ? p->reserved_high
+                        : attribute == RESERVED_NOW    ? p->reserved
+                        : attribute == USED_HIGH       ? p->high
+                                                       : p->used;
         memcpy(value, &wide, sizeof wide);
     }
     return CUDA_OK;
@@ -117,14 +149,20 @@ PH_EXPORT int cudaMemPoolSetAttribute(void *handle, int attribute, void *value) 
         memcpy(&p->reuse[attribute], value, sizeof(int));
     else if (attribute == RELEASE_THRESHOLD)
         memcpy(&p->threshold, value, sizeof p->threshold);
+    else if (attribute == RESERVED_HIGH) /* high-water marks can only be reset */
+        p->reserved_high = p->reserved;
     else
-        p->high = p->used; /* high-water marks can only be reset */
+        p->high = p->used;
     return CUDA_OK;
 }
 
 PH_EXPORT int cudaMemPoolTrimTo(void *handle, size_t keep) {
-    (void)keep; /* pools here keep no memory that could be given back */
-    return result(pool_of(handle) ? CUDA_OK : CUDA_INVALID_VALUE);
+    pool *p = pool_of(handle);
+    if (!p) return result(CUDA_INVALID_VALUE);
+    ph_lock(PH_LOCK_POOLS);
+    if (keep < p->reserved) reserve(p, keep);
+    ph_unlock(PH_LOCK_POOLS);
+    return CUDA_OK;
 }
 
 PH_EXPORT int cudaMemPoolSetAccess(void *handle, const struct CUmemAccessDesc *access, size_t n) {

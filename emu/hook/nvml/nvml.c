@@ -259,8 +259,10 @@ static int processes(nvml_device *device, unsigned *count, size_t stride, void *
     *count = 1;
     if (index < 0) return NVML_INVALID_ARGUMENT;
     if (room == 0 || !out) return NVML_INSUFFICIENT_SIZE;
-    nvml_process self = {
-        .pid = (unsigned)getpid(), .used = ph_memory_used(index), .gpu_instance = ~0u, .compute_instance = ~0u};
+    nvml_process self = {.pid = (unsigned)getpid(),
+                         .used = ph_cfg.reserved_nbytes + ph_memory_used(index), /* its context is its own */
+                         .gpu_instance = ~0u,
+                         .compute_instance = ~0u};
     memcpy(out, &self, stride);
     return NVML_OK;
 }

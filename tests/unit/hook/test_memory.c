@@ -125,6 +125,31 @@ static void pools(void) {
     EQUAL(high, 10 * MIB);
     EQUAL(cudaMallocAsync(&p, 2000 * MIB, NULL), 2);
     (void)cudaGetLastError();
+
+    /* With a threshold a pool keeps what it has reserved, 32 MiB at a time, until it is trimmed. */
+    uint64_t all = UINT64_MAX, reserved;
+    size_t before, after, total;
+    void *small;
+    EQUAL(cudaMemGetInfo(&before, &total), 0);
+    EQUAL(cudaMemPoolSetAttribute(pool, 4, &all), 0);
+    EQUAL(cudaMallocAsync(&p, 40 * MIB, NULL) | cudaMallocAsync(&small, 2 * MIB, NULL), 0);
+    EQUAL(cudaMemPoolGetAttribute(pool, 5, &reserved), 0);
+    EQUAL(reserved, 64 * MIB);
+    EQUAL(cudaFreeAsync(p, NULL), 0);
+    EQUAL(cudaMemGetInfo(&after, &total), 0);
+    EQUAL(before - after, 64 * MIB);
+    EQUAL(cudaMallocAsync(&p, 950 * MIB, NULL) | cudaFreeAsync(p, NULL), 0); /* it fits with what is kept */
+    EQUAL(cudaMemPoolGetAttribute(pool, 5, &reserved), 0);
+    EQUAL(reserved, 960 * MIB);
+    EQUAL(cudaMemPoolTrimTo(pool, 0), 0);
+    EQUAL(cudaMemPoolGetAttribute(pool, 5, &reserved) | cudaMemPoolGetAttribute(pool, 6, &high), 0);
+    EQUAL(reserved, 2 * MIB);
+    EQUAL(high, 960 * MIB);
+    EQUAL(cudaFreeAsync(small, NULL) | cudaMemPoolTrimTo(pool, 0), 0);
+    EQUAL(cudaMemGetInfo(&after, &total), 0);
+    EQUAL(after, before);
+    all = 0;
+    EQUAL(cudaMemPoolSetAttribute(pool, 4, &all), 0);
 }
 
 static void expandable_segments(void) {
