@@ -1,6 +1,9 @@
 /* Device memory: capacity, places, pools, virtual memory, pinned memory. Devices of 1 GiB, 64 MiB of them reserved. */
 #include "check.h"
 
+extern int nvmlInit_v2(void), nvmlDeviceGetHandleByIndex_v2(unsigned, void **);
+extern int nvmlDeviceGetComputeRunningProcesses_v3(void *, unsigned *, void *);
+
 #include <pthread.h>
 
 #define MIB ((size_t)1 << 20)
@@ -110,6 +113,22 @@ static void devices_apart(void) {
     CHECK((uint64_t)(uintptr_t)b >= phantora_device_base());
     CHECK((uint64_t)(uintptr_t)b < phantora_device_base() + phantora_device_nbytes());
     (void)cudaGetLastError();
+}
+
+/* The process's memory as nvidia-smi and PyTorch's error show it: also that of its context. */
+static void process_memory(void) {
+    struct {
+        unsigned pid;
+        unsigned long long used;
+        unsigned gpu_instance, compute_instance;
+    } self;
+    unsigned count = 1;
+    size_t available, total;
+    void *gpu;
+    EQUAL(nvmlInit_v2() | nvmlDeviceGetHandleByIndex_v2(0, &gpu), 0);
+    EQUAL(nvmlDeviceGetComputeRunningProcesses_v3(gpu, &count, &self), 0);
+    EQUAL(cudaMemGetInfo(&available, &total), 0);
+    EQUAL(self.used, total - available);
 }
 
 static void pools(void) {
@@ -282,6 +301,7 @@ int main(int argc, char **argv) {
     freed_pages_read_zero();
     devices_apart();
     pools();
+    process_memory();
     expandable_segments();
     pinned();
     patterns_and_rows();
