@@ -60,8 +60,7 @@ def main() -> None:
             if counter is not None:
                 answer["hook_call_ns"] = counter.call_ns()
     answer |= _machine()
-    if int(os.environ.get("RANK", "0")) == 0:
-        print(json.dumps(answer), flush=True)
+    print(json.dumps(answer), flush=True)
     sys.stdout.flush()
     os._exit(0)  # nothing of torch's end is measured
 
@@ -102,6 +101,7 @@ def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
         lists,
         programs,
         python_work,
+        tensor_parallel,
         various_operators,
     )
 

@@ -20,13 +20,13 @@ from .model import Model, blocks, step_of, tokens
 from .workload import Run, workload
 
 
-def _mesh() -> DeviceMesh:
+def mesh_of_ranks() -> DeviceMesh:
     return init_device_mesh("cuda", (dist.get_world_size(),))
 
 
 @workload
 def dtensor_operators() -> Run:
-    mesh = _mesh()
+    mesh = mesh_of_ranks()
     y = distribute_tensor(torch.randn(16, 16, device="cuda"), mesh, [Shard(0)])
     w = distribute_tensor(torch.randn(16, 16, device="cuda"), mesh, [Replicate()])
 
@@ -41,7 +41,7 @@ def dtensor_operators() -> Run:
 
 @workload
 def dtensor_conversions() -> Run:
-    mesh = _mesh()
+    mesh = mesh_of_ranks()
 
     def around(layer: nn.Module, x: Tensor) -> Any:
         y = DTensor.from_local(x, mesh, [Shard(0)], run_check=False)
@@ -53,7 +53,7 @@ def dtensor_conversions() -> Run:
 
 @workload
 def tensor_parallel() -> Run:
-    mesh = _mesh()
+    mesh = mesh_of_ranks()
     model = Model(blocks(4)).cuda().bfloat16()
     for layer in model.layers:
         parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -64,8 +64,8 @@ def _sharded(*, mixed: bool) -> nn.Module:
     model = Model(blocks(4)).cuda()
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if mixed else MixedPrecisionPolicy()
     for layer in model.layers:
-        fully_shard(layer, mesh=_mesh(), mp_policy=policy)
-    fully_shard(model, mesh=_mesh(), mp_policy=policy)
+        fully_shard(layer, mesh=mesh_of_ranks(), mp_policy=policy)
+    fully_shard(model, mesh=mesh_of_ranks(), mp_policy=policy)
     return model
 
 
@@ -121,7 +121,7 @@ def layer_collectives() -> Run:
 def functional_collectives() -> Run:
     from torch.distributed import _functional_collectives as functions
 
-    mesh, sent = _mesh(), torch.randn(64, 4, device="cuda")
+    mesh, sent = mesh_of_ranks(), torch.randn(64, 4, device="cuda")
 
     def around(layer: nn.Module, x: Tensor) -> Any:
         functions.wait_tensor(functions.all_gather_tensor(sent, 0, mesh))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from typing import IO, Any
 
 from emu.contract.installed import EMU, HOOK_LIBRARY, program
@@ -88,8 +88,8 @@ def measure(
         where += ["in front of a library that does nothing"] * (len(parts) > len(where))
         say(f"timing the programs {' and '.join(where)}")
         answers = _run(python, parts, rounds + 1)
-    real = answers[0][:1] if gpus else []
-    detached = answers[-1] if len(answers) > len(real) else []
+    real = answers[0] if gpus else []
+    detached = answers[-1] if len(answers) > bool(gpus) else []
     times = (real or detached)[0]
     return Measurement(
         MeasuredMachine(
@@ -97,8 +97,8 @@ def measure(
             times["gpu"] if real else "", gpus,
         ),
         by_run(counted),
-        _medians([by_run(real[0])]) if real else None,
-        _medians([by_run(answer) for answer in detached]) if detached else None,
+        _of_mean_rank(real) if real else None,
+        _of_mean_rank(detached) if detached else None,
         *_steadiness(by_run(times)),
         failed=counted["failed"] | times["failed"],
         no_calls=tuple(counted["no_calls"]),
@@ -227,9 +227,11 @@ def _last_words(errors: Sequence[IO[str]]) -> str:
     return "\n".join(f"process {rank}:\n{text}" if len(texts) > 1 else text for rank, text in enumerate(texts) if text)
 
 
-def _medians(answers: Sequence[dict[str, list[int]]]) -> dict[str, float]:
-    """Of a program's rounds, and of the processes that ran it at once."""
-    return {name: median(median(answer[name]) for answer in answers if name in answer) for name in answers[0]}
+def _of_mean_rank(answers: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """What the processes that ran a program at once take in the mean, each its rounds' median. No program's host
+    waits for another rank: what the slowest one takes is `HostModel.slowest`."""
+    times = [by_run(answer) for answer in answers]
+    return {name: fmean(median(one[name]) for one in times if name in one) for name in times[0]}
 
 
 def _steadiness(times: dict[str, list[int]]) -> tuple[float, float]:

@@ -148,10 +148,12 @@ def _host_bound_ns(parts: StepParts) -> float:
 
 def host_factors(host: HostModel, ranks: int = 1) -> tuple[float, float]:
     """What a fast and a slow machine of the kind take, over what the step has, with the model's own error and that of
-    the slowest rank; at the slow end, too, what the slowest of more ranks takes than were measured together."""
+    the slowest rank; at the slow end, too, what the slowest of more ranks takes than were measured together. A host
+    that stands for one of several ranks is measured: they differ by themselves, and the step has the slowest of all."""
     error = Z * host.spread.error
     waiting = Z * OF_THE_SLOWEST * host.spread.ranks if ranks > 1 else 0.0
-    beyond = host.spread.ranks * (largest_of(ranks) - largest_of(host.among)) / host.slowest if ranks > 1 else 0.0
+    more = largest_of(ranks) - largest_of(host.among) if host.among > 1 else 0.0
+    beyond = host.spread.ranks * more / host.slowest
     fast = max(0.0, 1 - hypot(1 - host.spread.fast, error, waiting))
     return fast, 1 + hypot(host.spread.slow - 1, error, waiting) + beyond
 

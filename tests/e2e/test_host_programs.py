@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import profiles
 from emu.contract.installed import EMU, HOOK_LIBRARY
 from phantora_async.config import find_python
 from phantora_async.host_profile import measure
+
+from .conftest import Run
 
 AGAIN = profiles.AGAIN
 
@@ -73,3 +78,17 @@ def test_nothing_is_kept_of_blocks_while_the_programs_own_work_is_timed(tmp_path
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         kept[how] = done.stdout.splitlines()[-1]
     assert kept == {"1": "True", "timed": "False"}
+
+
+@pytest.mark.torch
+def test_no_program_waits_for_another_rank(run: Run) -> None:
+    """What `profile --host` times on several GPUs is each rank's own work: the slowest one is counted once, by `ranks`
+    of the description. Collectives make the GPU wait for another rank that is 50 ms late, not the host."""
+    done = run("lagging_ranks.py", n=2)
+    assert done.exit_code == 0, done.output
+    line = next(line for line in done.output.splitlines() if line.startswith("FOUND "))
+    found: dict[str, list[list[int]]] = json.loads(line.removeprefix("FOUND "))
+    assert len(found) == 7
+    for together, late in found.values():
+        assert late[0] == pytest.approx(together[0], rel=0.03)
+        assert late[1] > together[1] + 30e6

@@ -12,7 +12,7 @@ import profiles
 from phantora_async import cli, host_profile, local_gpus
 from phantora_async.errors import EnvironmentUnusable
 from phantora_async.host_profile import MeasuredMachine, Measurement, measurement
-from phantora_async.host_profile.measurement import _steadiness, by_run
+from phantora_async.host_profile.measurement import _of_mean_rank, _steadiness, by_run
 
 KNOWN = profiles.load_host("xeon-h200")
 
@@ -147,6 +147,11 @@ def test_both_runs_of_a_program_have_a_name() -> None:
         "a": {"cold_op": 12.0},
         "a, again": {"warm_op": 4.0},
     }
+
+
+def test_of_several_ranks_the_mean_one_counts() -> None:
+    ranks = [{"first": {"a": [8, 10, 99]}, "again": {"a": [5]}}, {"first": {"a": [20]}, "again": {"a": [7]}}]
+    assert _of_mean_rank(ranks) == {"a": 15.0, "a, again": 6.0}
 
 
 def test_steadiness_is_the_middle_program_s() -> None:

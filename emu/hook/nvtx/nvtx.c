@@ -235,6 +235,12 @@ const char *ph_current_work(void) {
 /* The thread is in no operator or node that began after its innermost Python function. */
 static bool called_by_python(const ph_thread *thread) { return thread->ndispatched == thread->frame_dispatched; }
 
+static enum ph_hands hands_of(const ph_thread *thread, const ph_known_op *op) {
+    if (op->backward) return PH_HANDS_TO_ALL;
+    if (!op->dispatched) return PH_HANDS_TO_NONE;
+    return op->boxed && called_by_python(thread) ? PH_HANDS_BOXED : PH_HANDS_TO_NEXT;
+}
+
 static void charge(ph_thread *thread, const ph_known_op *op) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     if (op->backward) ph_host_node_begins();
@@ -251,10 +257,7 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
         if (age > ph_cfg.cold_after_functions)
             ph_host_work(age > ph_cfg.warm_within_functions ? PH_WORK_COLD_OP : PH_WORK_WARM_OP, 1);
     }
-    if (op->dispatched && !op->backward && called_by_python(thread)) {
-        ph_host_work(PH_WORK_OUTER_OP, 1);
-        if (op->boxed) ph_host_work(PH_WORK_BOXED, 1);
-    }
+    if (op->dispatched && !op->backward && called_by_python(thread)) ph_host_work(PH_WORK_OUTER_OP, 1);
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
 }
 
@@ -263,7 +266,10 @@ void ph_range_push(const char *message) { ph_range_push_op(known_op(message)); }
 void ph_range_push_op(const ph_known_op *op) {
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
-    if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
+    if (depth < PH_MAX_RANGES) {
+        thread->ranges[depth] = op;
+        thread->hands[depth] = hands_of(thread, op);
+    }
     if (UNLIKELY(ph_tracing)) ph_trace_range(true, op->op.key, op->op.name, op->op.sizes, depth);
     if (LIKELY(!thread->uncounted)) { /* a compiler that traces a backward pass ends no step */
         if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))

@@ -115,6 +115,17 @@ static known_code *learn(void *code) {
     return known;
 }
 
+/* An operator or a node calls the function that begins. DTensor's operators call five more than those that they hand
+ * tensors to. */
+static void called_by_operator(ph_thread *thread) {
+    int n = thread->nranges < PH_MAX_RANGES ? thread->nranges : PH_MAX_RANGES;
+    enum ph_hands *hands = &thread->hands[n - 1];
+    if (*hands == PH_HANDS_TO_NONE) return;
+    ph_host_work(PH_WORK_CALLBACK, 1);
+    if (*hands == PH_HANDS_BOXED) ph_host_work(PH_WORK_BOXED, 1);
+    if (*hands != PH_HANDS_TO_ALL) *hands = PH_HANDS_TO_NONE;
+}
+
 static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
     uint64_t age = ph_thread_age(thread, &thread->functions, known->number);
     int heat = age <= ph_cfg.hot_within_functions ? HOT : age <= ph_cfg.warm_within_functions ? WARM : COLD;
@@ -131,8 +142,8 @@ static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const know
         thread->counts[PH_WORK_RESUME]++;
         ph_host_frame(thread, ph_cfg.host_ns[PH_WORK_RESUME]);
     }
-    /* Inside of more operators than its caller: an operator or autograd calls it, not a Python function. */
-    if (UNLIKELY(thread->ndispatched > thread->frame_dispatched)) ph_host_work(PH_WORK_CALLBACK, 1);
+    /* Inside of more operators than its caller: no Python function calls it. */
+    if (UNLIKELY(thread->ndispatched > thread->frame_dispatched)) called_by_operator(thread);
 }
 
 static void *evaluate_counted(ph_thread *thread, void *thread_state, void *frame, int throwing) {

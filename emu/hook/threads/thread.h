@@ -43,6 +43,14 @@ typedef struct ph_sequences {
     uint64_t sequences, queries, keys, rows, columns, tiles, longest, pairs;
 } ph_sequences;
 
+/* To which Python functions a range hands tensors, which are made Python objects for it. */
+enum ph_hands {
+    PH_HANDS_TO_NONE,
+    PH_HANDS_TO_NEXT, /* an operator to the first that it calls: it asks others for hashes and fields */
+    PH_HANDS_BOXED,   /* the same of another library's operator that Python calls: both ways through its schema */
+    PH_HANDS_TO_ALL,  /* a node to each of its hooks */
+};
+
 /* When a thread ran what last, by numbers; 0: never. */
 typedef struct ph_ages {
     uint64_t *ran_at;
@@ -81,11 +89,12 @@ typedef struct ph_thread {
     uint32_t trace_number, correlation; /* for traces: the thread's id; its last API call's number */
     int nranges;                        /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
     const struct ph_known_op *ranges[PH_MAX_RANGES];
-    uint32_t launch_turns;  /* how often it has launched a kernel after another thread had */
-    int optimizer_depth;    /* index + 1 of the outermost Optimizer.step range, 0 if none */
-    ph_groups groups;       /* of the grouped product that it launches */
-    ph_sequences sequences; /* of the attention that it launches */
-    int kernel_data_depth;  /* the same for ops that copy tables to the device for their own kernels */
+    enum ph_hands hands[PH_MAX_RANGES]; /* by range */
+    uint32_t launch_turns;              /* how often it has launched a kernel after another thread had */
+    int optimizer_depth;                /* index + 1 of the outermost Optimizer.step range, 0 if none */
+    ph_groups groups;                   /* of the grouped product that it launches */
+    ph_sequences sequences;             /* of the attention that it launches */
+    int kernel_data_depth;              /* the same for ops that copy tables to the device for their own kernels */
     struct ph_stream *default_streams[PH_MAX_DEVICES];
 } ph_thread;
 

@@ -201,6 +201,57 @@ def test_python_called_by_an_operator_is_a_callback(running):
     running(program)
 
 
+def test_an_operator_hands_its_tensors_over_once_and_a_node_to_each_hook(running):
+    """DTensor's operators ask Python for hashes, placements and meshes, too: those are functions like others."""
+
+    def program(rank):
+        count_frames(rank)
+        nvtx = Nvtx(rank)
+
+        def calls_three(announces):
+            def work():
+                nvtx.push(announces)
+                for _ in range(3):
+                    function()
+                nvtx.pop()
+
+            return work
+
+        operator, node = b"aten::mm, op_id = 3, sizes = [[4]]", b"autograd::engine::evaluate_function: A, op_id = 4"
+        assert counted(rank, calls_three(operator))["callback"] == 1
+        assert counted(rank, calls_three(node))["callback"] == 3
+        twice = counted(rank, lambda: (calls_three(operator)(), calls_three(operator)()))
+        assert twice["callback"] == 2
+
+    running(program)
+
+
+def test_an_operator_of_another_library_is_boxed_if_it_is_written_in_python(running):
+    """In C++ it is called through its schema alone, which takes a twentieth of that: DTensor's collectives."""
+
+    def program(rank):
+        count_frames(rank)
+        nvtx = Nvtx(rank)
+
+        def runs(announces, *called):
+            def work():
+                nvtx.push(announces)
+                for one in called:
+                    one()
+                nvtx.pop()
+
+            return work
+
+        theirs, ours = b"other::mix, op_id = 3, sizes = [[4]]", b"aten::mm, op_id = 3, sizes = [[4]]"
+        assert counted(rank, runs(theirs, function, function))["boxed_op"] == 1
+        assert "boxed_op" not in counted(rank, runs(theirs))
+        assert "boxed_op" not in counted(rank, runs(ours, function))
+        nested = counted(rank, runs(ours, lambda: nvtx.range(theirs)))
+        assert "boxed_op" not in nested
+
+    running(program)
+
+
 def test_python_calls_an_operator_wherever_the_python_function_itself_was_called(running):
     """A node's or an operator's own Python function calls operators as the script does: FSDP's hooks do."""
 

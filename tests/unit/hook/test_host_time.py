@@ -85,7 +85,7 @@ def test_a_host_description_names_the_kinds_that_the_library_counts(running):
                 b"fsdp::chunk_cat, op_id = 2, sizes = [[4], [8, 2], [], []]",
                 b"aten::_chunk_cat, op_id = 3, sizes = [[4]]",
             ],
-            {"op": 2, "outer_op": 1, "boxed_op": 1, "listed_tensor": 2, "cold_op": 2},
+            {"op": 2, "outer_op": 1, "listed_tensor": 2, "cold_op": 2},
         ),
         (
             [NODE, b"torch::autograd::AccumulateGrad, seq = 1, op_id = 2, sizes = [[4]]"],

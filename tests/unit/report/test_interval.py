@@ -76,6 +76,14 @@ def test_several_ranks_wait_for_the_slowest() -> None:
     assert (alone.host_slowest, four.host_slowest, many.host_slowest) == pytest.approx((1.0, 1.1029, 1.1424))
 
 
+def test_ranks_whose_host_is_measured_differ_by_themselves() -> None:
+    """The step has the slowest of all: nothing is beyond it at the upper end. `--host measured` stands for no slowest
+    one (`among` 1)."""
+    few, many = (interval(HOST_BOUND, 0.04, HOST, n) for n in (2, 256))
+    assert many.host_slow == few.host_slow == pytest.approx(1 + (0.5**2 + (1.645 * OF_THE_SLOWEST * 0.1) ** 2) ** 0.5)
+    assert many.host_slowest == 1.0
+
+
 @pytest.mark.parametrize(("n", "expected"), [(1, 0.0), (2, 0.564), (4, 1.029), (8, 1.424), (64, 2.37)])
 def test_the_largest_of_several_normal_values(n: int, expected: float) -> None:
     assert largest_of(n) == pytest.approx(expected, abs=0.05)
