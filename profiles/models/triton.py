@@ -9,24 +9,35 @@ from math import prod
 from formats.ttir import Program, read_program
 from profiles.descriptions.gpu import Gpu
 from profiles.models.kernels.by_name import by_grid
-from profiles.models.machine import Estimate, Machine, both, overlapped
+from profiles.models.machine import OVERLAP, Estimate, Machine, both, overlapped
 from profiles.models.products.engines import ENGINES, MULTIPLIED_AS
 from profiles.signature import Triton
 from profiles.triton.interpreter import launch_work
 from profiles.triton.work import LaunchWork
 
-ROUND_NS = 156.0  # a round of dependent loads
-REDUCTION_NS = 360.0  # a reduction across the threads of an instance
-FIRST_ROUND_NS = 330.0  # the first loads of each further wave of instances
+ROUND_NS = 183.0  # a round of dependent loads
+REDUCTION_NS = 256.0  # a reduction across the threads of an instance
+SHARED_KB_NS = 112.0  # what an instance passes on through shared memory, a KiB of it
+FIRST_ROUND_NS = 133.0  # the first loads of each further wave of instances
 HIDDEN = 1.17  # exponent that joins waits and streaming: hardly any is hidden
-COLD = 0.95  # of the memory traffic finds nothing in the L2 cache: compiled code reads weights and saved activations
+# Of the memory traffic finds nothing in the L2 cache: compiled code reads weights and saved activations, and what it
+# wrote just before. None is found from so many times the cache on that streaming kernels still find something in.
+COLD = 0.6
+REACH = 3.2
 ISSUE = 1.17  # times the instructions counted: addresses, predicates and barriers come on top
+ONE_WARP = 2.1  # exponent that joins resources, where an instance is a warp, which uses one after the other
+ATOMIC_NS = 0.0012  # of the GPU, an item
 PRODUCT_RATE = 1.02  # of the library's engine
-PRODUCT_START_NS = 900.0  # of an instance with products: the first loads of its pipeline
+PRODUCT_START_NS = 2_940.0  # of an instance with products: the first loads of its pipeline, and its results
+LOOP_NS = 2_600.0  # a loop of several products begins: where its blocks are, then their first loads
+GATHER_NS = 446.0  # numbers that a mask's rule looks up, in each turn of a loop of products
+# Exponents that join products and what lies between them: by one instance of an SM, or by several side by side.
+BY_TURNS, SIDE_BY_SIDE = 1.55, 1.3
 # Of the L2 cache's streaming bandwidth; tiles of products are loaded past the first-level cache.
 L2 = 1.35
-PRODUCT_L2 = 1.7
+PRODUCT_L2 = 2.1
 STREAM = 1.05  # of the streaming bandwidth
+WARP = 32
 EVEN = 1.1  # instances whose work differs by less
 MOST_COUNTS = 16384
 """Of a pointer that a signature tells: emu/hook/kernels/program.c."""
@@ -75,28 +86,33 @@ def _integers(text: str) -> int | tuple[int, ...] | None:
 
 
 def work_ns(machine: Machine, what: Triton, work: LaunchWork) -> float:
-    instances, threads = prod(what.grid), max(prod(what.block), 32)
+    instances, threads = prod(what.grid), max(prod(what.block), WARP)
     limits = machine.gpu.limits
     resident = max(min(limits.blocks_per_sm, limits.threads_per_sm // threads), 1)
     if what.shared_nbytes:
         resident = max(min(resident, limits.shared_nbytes_per_sm // what.shared_nbytes), 1)
     waves = max(instances / (machine.sms * resident), 1.0)
-    memory = machine.memory_ns(work.memory_nbytes, blocks=instances, cold=COLD) / STREAM
+    reach = REACH * machine.gpu.achieved.l2_reach
+    memory = machine.memory_ns(work.memory_nbytes, blocks=instances, cold=COLD, reach=reach) / STREAM
     issue, cached = machine.issue_ns(work.instructions), work.sector_nbytes / machine.l2_gb_per_s
     if not work.product_flops:
         issue, cached = ISSUE * issue, cached / L2
         # The floor of a launch has room for one instance that waits once.
         waits = ROUND_NS * max(work.rounds - 1, 0.0) + REDUCTION_NS * work.reductions
+        waits += SHARED_KB_NS * what.shared_nbytes / 1024
         latency = waits * waves + FIRST_ROUND_NS * (waves - 1)
-        return float((overlapped(memory, issue, cached) ** HIDDEN + latency**HIDDEN) ** (1 / HIDDEN))
+        used = overlapped(memory, issue, cached, exponent=ONE_WARP if threads == WARP else OVERLAP)
+        used += ATOMIC_NS * work.atomics
+        return float((used**HIDDEN + latency**HIDDEN) ** (1 / HIDDEN))
     cached /= PRODUCT_L2
     busy = sum(_product_ns(machine, work, dtype, flops) for dtype, flops in work.product_flops.items())
-    # The same warps multiply and compute what lies between products.
     uneven = machine.quantised(instances) if instances < machine.sms * 16 else 1.0
     if work.longest > EVEN:  # half of the longest one is left when the first SM has nothing more to do
-        uneven = max(uneven, 1.0 + work.longest / 2 * min(machine.sms * resident / instances, 1.0))
-    loop = overlapped((busy + issue) * uneven, memory, cached)
-    return PRODUCT_START_NS * waves + loop
+        uneven = max(uneven, 1.0 + work.longest / 2 * min(machine.sms * resident / instances, 1.0) / resident)
+    # The same warps multiply and compute what lies between products.
+    multiplied = overlapped(busy, issue, exponent=SIDE_BY_SIDE if resident > 1 else BY_TURNS)
+    begins = PRODUCT_START_NS + (LOOP_NS * work.loops + GATHER_NS * work.gathers) / instances
+    return begins * waves + overlapped(multiplied * uneven, memory, cached)
 
 
 def _peak(dtype: str) -> str:

@@ -279,9 +279,9 @@ def _flat(dims: list[Any]) -> tuple[Shape, ...]:
 
 def _gemm(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]) -> Gemm:
     strides = args.get("Input Strides") or [[]] * len(args["Input Dims"])
-    matrices = [(dims, stride) for dims, stride in zip(args["Input Dims"], strides, strict=False) if len(dims) >= 2]
-    # addmm adds a third one, which comes first; mm may be given its output, which comes last.
-    (a, a_strides), (b, b_strides) = matrices[1:3] if name in ADDING_OPS and len(matrices) > 2 else matrices[:2]
+    # addmm adds what comes first, a matrix or a vector; compiled code gives the output, which comes last.
+    first = 1 if name in ADDING_OPS else 0
+    (a, a_strides), (b, b_strides) = list(zip(args["Input Dims"], strides, strict=False))[first : first + 2]
     dtype = next(DTYPES[one] for one in args["Input type"] if one in DTYPES)
     tensor_cores = re.search(TENSOR_CORES_F32, kernel) is not None
     compute = "tf32" if dtype == "f32" and tensor_cores else "f64" if dtype == "f64" else "f32"

@@ -48,7 +48,7 @@ _COSTS = {
     "arith.divf": 8.0, "math.exp": 8.0, "math.exp2": 3.0, "math.log": 5.0, "math.log2": 4.0, "math.sqrt": 6.0,
     "math.rsqrt": 4.0, "math.erf": 34.0, "math.sin": 16.0, "math.cos": 16.0, "math.tanh": 15.0, "tt.precise_sqrt": 8.0,
     "tt.precise_divf": 10.0, "arith.divsi": 2.0, "arith.remsi": 2.0, "arith.divui": 2.0, "arith.remui": 2.0,
-    "tt.mulhiui": 4.0, "arith.extf": 0.5, "arith.truncf": 0.5,
+    "tt.mulhiui": 2.5, "arith.extf": 0.5, "arith.truncf": 0.5,
 }  # fmt: skip
 _LIBRARY = (("erf", 34.0), ("tanh", 15.0), ("sin|cos|tan", 16.0), ("pow", 40.0), ("exp|log", 10.0), ("sqrt", 5.0))
 _FREE = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.make_range", "arith.constant", "tt.trans", "tt.reshape",
@@ -164,6 +164,7 @@ class _Run:
         products = sum(inner.name == "tt.dot" for inner in one.regions[0])
         self.multiplies = bool(products) or multiplied
         between, self.between = self.between, max(self.between, BETWEEN * products**0.5 if products > 1 else 1.0)
+        self.work.loops += weight * (products > 1 and trips > 0)
         if trips <= 0:
             final = [value for _, value in carried]
         else:
@@ -297,7 +298,9 @@ class _Run:
             self._issue(weight * count * 4)
         if one.name.startswith("tt.atomic"):
             self._issue(weight * count * 20)
+            self.work.atomics += weight * count
         if not stored:
+            self.work.gathers += weight * (self.multiplies and bool(shape) and item in ("i32", "i64"))
             value = value_loaded(pointer, shape, item, self.counts.get(base))
             self.work.guesses += isinstance(value, Share)
             self._set(one, value)

@@ -54,6 +54,12 @@ class LaunchWork:
     """Rounds of dependent loads of the longest instance seen."""
     reductions: float = 0.0
     """Reductions across its threads, one after another."""
+    atomics: float = 0.0
+    """Items that are added to memory."""
+    loops: float = 0.0
+    """Loops of several products that begin."""
+    gathers: float = 0.0
+    """Loads of integers in loops of products, whose turns wait for them."""
     smallest_tile: tuple[int, int] | None = None
     """Of the products: the least rows and columns."""
     longest: float = 1.0

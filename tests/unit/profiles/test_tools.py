@@ -53,6 +53,23 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "dims",
+    [
+        [[128], [64, 32], [32, 128], [], []],
+        [[64, 128], [64, 32], [32, 128], [], []],
+        [[128], [64, 32], [32, 128], [], [], [64, 128]],
+    ],
+)
+def test_a_product_that_adds_multiplies_its_second_and_third_argument(dims: list[list[int]]) -> None:
+    """Compiled code gives the output, too."""
+    types = ["c10::BFloat16" if one else "Scalar" for one in dims]
+    op = event("cpu_op", "aten::addmm", 0, 9, **{"Input Dims": dims, "Input type": types})
+    found = signature_of(kernel("nvjet_sm90_tst_64x64_64x13_1x2_h_bz_NNT", 1, 5.0, 3), op)
+    assert isinstance(found, Gemm)
+    assert (found.m, found.n, found.k) == (128, 64, 32)
+
+
 def test_works(trace: Path) -> None:
     add, gemm = works(load(trace))
     assert add.signature.endswith(";8,1,1;128,1,1;0;aten::add;[[8192], [8192], []]")

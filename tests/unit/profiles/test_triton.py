@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 import profiles
 from formats.ttir import TtirError, read_program
+from profiles.tools.model_error import MEASURED, Compared, compare, read
 from profiles.triton.interpreter import launch_work
 
 GPU = profiles.load_gpu("h200")
@@ -130,3 +133,50 @@ def test_rows_that_do_more_are_sampled_as_often_as_others(grid: tuple[int, int, 
     products = grid[1] * grid[2] * rows * (rows + 1) / 2
     assert work.flops == pytest.approx(products * 2 * 64 * 32 * 128, rel=0.03)
     assert work.longest == pytest.approx(2 * rows / (rows + 1), rel=0.03)
+
+
+LOOKED_UP = PRODUCT.replace("%n: i32)", "%n: i32, %t: !tt.ptr<i64>)").replace(
+    "%sum =", "%2 = tt.splat %t : !tt.ptr<i64> -> tensor<64x!tt.ptr<i64>>|%sum ="
+).replace("%2 = tt.load %0", "%6 = tt.load %2 : tensor<64x!tt.ptr<i64>>|%2 = tt.load %0")  # fmt: skip
+
+
+def test_turns_of_a_loop_of_products_wait_for_what_a_mask_looks_up() -> None:
+    work = launch_work(read_program(LOOKED_UP), (10, 1, 1), {"n": 7})
+    assert (work.gathers, work.loops) == (70, 0)
+    model = profiles.CostModel(GPU)
+    plain, looked_up = (model.cost(signature(one, 132, "-,-,7,-")) for one in (PRODUCT, LOOKED_UP))
+    assert looked_up.solo_ns - plain.solo_ns > 7 * 400
+
+
+def test_loops_of_several_products_begin_where_they_have_turns() -> None:
+    two = PRODUCT.replace("scf.yield", "%5 = tt.dot %2, %3, %4 : tensor<64x32xbf16> * tensor<32x128xbf16> -> "
+                          "tensor<64x128xf32>|scf.yield")  # fmt: skip
+    assert launch_work(read_program(two), (10, 1, 1), {"n": 3}).loops == 10
+    assert launch_work(read_program(two), (10, 1, 1), {"n": 0}).loops == 0
+
+
+def test_compiled_kernels_find_what_was_written_just_before_in_the_cache() -> None:
+    """Additions of 16 MB take less than the memory needs for them, of 1 GB more."""
+    gpu = profiles.load_gpu("h100")
+    for blocks, fits in ((1 << 11, True), (1 << 17, False)):
+        cost = profiles.CostModel(gpu).cost(signature(ADD, blocks, f"-,-,{blocks * 1024}"))
+        streamed = 2 * 4 * blocks * 1024 / gpu.memory.bandwidth_gb_per_s
+        assert (cost.solo_ns - gpu.achieved.kernel_floor_ns < streamed) is fits
+
+
+def on_an_h100(kind: str, every: int) -> list[Compared]:
+    """Kernels as torch.compile made them, measured in forward and backward passes."""
+    found = [one for one in read(MEASURED / "h100-kernels.jsonl.gz") if one.signature.startswith(f"triton;{kind}")]
+    groups = compare(profiles.load_gpu("h100"), found[::every])
+    return [one for ones in groups.values() for one in ones]
+
+
+@pytest.mark.parametrize("kind", ["triton_poi", "triton_per"])
+def test_sums_of_compiled_kernels_are_right(kind: str) -> None:
+    found = on_an_h100(kind, every=1)
+    assert len(found) >= 80
+    assert sum(one.modelled_us for one in found) == pytest.approx(sum(one.measured.us for one in found), rel=0.04)
+
+
+def test_half_of_flex_attention_s_kernels_are_within_a_tenth() -> None:
+    assert median(abs(one.off) for one in on_an_h100("triton_tem_fused_flex", every=3)) < 0.1
