@@ -294,3 +294,10 @@ def test_who_is_waited_for_is_told_while_waiting_and_at_ctrl_c(tmp_path: Path) -
     finally:
         if process.poll() is None or descendants_of(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.thorough
+def test_threads_that_allocate_side_by_side_go_on(run: Run) -> None:
+    """PyTorch's allocator asks whether work is complete with its lock held, which another thread may want."""
+    done = run("two_threads_allocate.py", n=1)
+    assert "PASSED" in done.output, done.output

@@ -91,9 +91,15 @@ void ph_emit_counters(void) {
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
 /* Sends the question that has just been appended and waits for its answer. Called with the record lock, which it
- * releases. */
-static void wait_for_answer(ph_waiter *waiter) {
+ * releases. `keeps_python`: a thread that took Python's lock meanwhile could wait for one that this thread holds. */
+static void wait_for_answer(ph_waiter *waiter, bool keeps_python) {
     ph_record_unlock_and_send();
+    if (keeps_python) {
+        ph_thread_blocked(1);
+        ph_waiter_wait(waiter);
+        ph_thread_blocked(-1);
+        return;
+    }
     void *interpreter = ph_python_release();
     ph_waiter_wait(waiter);
     ph_python_restore(interpreter);
@@ -108,10 +114,12 @@ void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *paylo
     memcpy(fields, &qid, sizeof qid);
     uint16_t site = ph_site();
     if (UNLIKELY(ph_cfg.history)) ph_history_asks();
+    /* PyTorch's allocator holds its lock while it asks whether work is complete. */
+    bool keeps_python = kind == PH_KIND_QUERY && ph_torch_asks();
     ph_record_lock();
     ph_close_segments();
     append_at(kind, site, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
-    wait_for_answer(&waiter);
+    wait_for_answer(&waiter, keeps_python);
 }
 
 void ph_ask_out_of_band(uint16_t kind, void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes,
@@ -123,7 +131,7 @@ void ph_ask_out_of_band(uint16_t kind, void *fields, size_t fields_nbytes, const
     memcpy(fields, &qid, sizeof qid);
     ph_record_lock();
     ph_append_out_of_band(kind, fields, fields_nbytes, payload, payload_nbytes);
-    wait_for_answer(&waiter);
+    wait_for_answer(&waiter, false);
 }
 
 /* ---- on the channel's reader ------------------------------------------------------------------------------------- */

@@ -147,10 +147,12 @@ static bool asked_by_torch_itself(void) {
     return last == TORCHS || last == ALLOCATORS;
 }
 
-void ph_history_asks(void) {
+bool ph_torch_asks(void) {
     const ph_thread *thread = ph_self();
-    asked_by_torch = thread->ndispatched > thread->frame_dispatched || asked_by_torch_itself();
+    return thread->ndispatched > thread->frame_dispatched || asked_by_torch_itself();
 }
+
+void ph_history_asks(void) { asked_by_torch = ph_torch_asks(); }
 
 static void entry(uint64_t launches, uint64_t work, uint16_t kind, bool inside) {
     if (history.nentries == MANY_ENTRIES) ph_history_flush();

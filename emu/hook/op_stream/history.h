@@ -22,6 +22,8 @@ void ph_history_flush(void);
 
 /* Without the record lock: the calling thread is about to ask a question of the op stream. */
 void ph_history_asks(void);
+/* Does PyTorch's own C++ code ask, which may hold its allocator's lock? */
+bool ph_torch_asks(void);
 /* Is there C++ code of PyTorch's, its allocators' included, not of its Python side? */
 bool ph_history_is_torchs(const void *address);
 /* Is this code of PyTorch's CUDA allocators? */
