@@ -44,7 +44,8 @@ def test_the_same_machine(shared_run: Run, tmp_path: Path, script: str, args: tu
 def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_run: Run, tmp_path: Path) -> None:
     """Ranks that share a timeline can be priced for another machine, and one of them alone be slow. With half as many
     replicas, a step takes what it takes in a run with as many, in which the data last for more steps: but for
-    nanoseconds, since the slowest of two ranks has another host than that of four, and its work is rounded anew.
+    nanoseconds, since the slowest of two ranks has another host than that of four, and its work is rounded anew: what
+    each Python function takes in a run, in a replay what those between two records take together.
     """
     whole, recording = shared_run("ddp_amp.py", n=4), tmp_path / "folded"
     options = ("--fold", "dp=4", "--fold-apart", "none", "--record", str(recording))
@@ -55,7 +56,7 @@ def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_ru
         assert replay(recording, tmp_path, *machine) == replay(whole, tmp_path, *machine)
     narrower = shared_run("ddp_amp.py", n=2).simulated
     found = replay(recording, tmp_path, "--width", "dp=2")["step"]["each_ns"]
-    assert found == pytest.approx(narrower["step"]["each_ns"][:1], rel=2e-5)
+    assert found == pytest.approx(narrower["step"]["each_ns"][:1], rel=1e-4)
 
 
 @pytest.mark.thorough
