@@ -16,7 +16,7 @@ typedef void (*ph_call_listener)(uint32_t kind, const char *name, uint64_t start
 extern _Atomic(ph_call_listener) ph_listens_to_calls;
 /* n units of the program's own work on the calling thread. */
 void ph_host_work(ph_host_kind kind, uint64_t n);
-/* The same, unless what the thread does is not the program's. */
+/* n units of it on the calling thread, unless what that does is not the program's. */
 void ph_host_programs_work(ph_host_kind kind, uint64_t n);
 /* A Python function entered, or resumed. */
 void ph_host_frame(struct ph_thread *thread, uint64_t ns);
