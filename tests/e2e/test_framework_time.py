@@ -59,9 +59,10 @@ def test_lightning(run: Run, tmp_path: Path) -> None:
 
 
 def test_deepspeed_throughput(run: Run) -> None:
+    """Its timer leaves out what DeepSpeed does before and after a step."""
     needs("deepspeed")
     results = results_of(run("frameworks/deepspeed_engine.py", n=2))
-    assert results["samples"] == pytest.approx(results["clock"], rel=0.005)
+    assert results["samples"] == pytest.approx(results["clock"], rel=0.01)
 
 
 def test_deepspeed_breakdown(run: Run) -> None:

@@ -55,7 +55,6 @@ static struct {
     const char *(*name)(const void *function);
     void (*input_sizes)(sizes_of_inputs *result, const void *function, bool with_lists);
     void (*delete)(void *);
-    uint64_t (*nodes_made)(void); /* by the calling thread; NULL: this torch does not say */
     uint64_t (*add)(callback);
     void (*remove)(uint64_t);
 } torch;
@@ -122,19 +121,8 @@ static void without_sizes(const char **name) {
     ph_range_push_op(op_of(*name, &(sizes_of_inputs){0}));
 }
 
-/* Autograd nodes that the calling thread has made since the last range began or ended. */
-static void count_nodes(void) {
-    static _Thread_local uint64_t before;
-    static _Thread_local bool known_before;
-    if (UNLIKELY(!torch.nodes_made)) return;
-    uint64_t made = torch.nodes_made();
-    if (made != before && known_before) ph_host_programs_work(PH_WORK_MADE_NODE, made - before);
-    before = made;
-    known_before = true;
-}
-
 static void *begins(void **observer, const void *function) {
-    count_nodes();
+    ph_host_nodes(ph_self());
     sizes_of_inputs inputs;
     const char *name = torch.name(function);
     __attribute__((cleanup(without_sizes))) const char *uncertain = name;
@@ -153,7 +141,7 @@ static void *begins(void **observer, const void *function) {
 static void ends(const void *function, void *observer) {
     (void)function;
     (void)observer;
-    count_nodes();
+    ph_host_nodes(ph_self());
     ph_range_pop();
 }
 
@@ -205,7 +193,7 @@ static bool find_torch(const void *caller) {
         all = all && address;
     }
     void *nodes_made = library ? dlsym(library, ph_symbol_name(PH_SYMBOL_SEQUENCE_NUMBER)) : NULL;
-    memcpy(&torch.nodes_made, &nodes_made, sizeof nodes_made);
+    memcpy(&ph_nodes_made, &nodes_made, sizeof nodes_made);
     if (library) dlclose(library);
     if (!torch.add) ph_die("at::addThreadLocalCallback is not where it is called from");
     return all;

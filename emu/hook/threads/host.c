@@ -91,13 +91,26 @@ PH_EXPORT uint64_t phantora_uncounted(int by) {
     return thread->uncounted_ns;
 }
 
+uint64_t (*ph_nodes_made)(void);
+
+void ph_host_nodes(ph_thread *thread) {
+    if (UNLIKELY(!ph_nodes_made) || UNLIKELY(ph_thread_is_watcher())) return;
+    uint64_t made = ph_nodes_made();
+    if (made != thread->nodes && thread->nodes_known && !thread->aside)
+        ph_host_work(PH_WORK_MADE_NODE, made - thread->nodes);
+    thread->nodes = made;
+    thread->nodes_known = true;
+}
+
 /* What follows on this thread is not the program's work, until it ends. */
 void ph_host_aside_begins(ph_thread *thread) {
+    ph_host_nodes(thread);
     if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->clock_ns += spent_cpu(thread);
     thread->aside++;
 }
 
 void ph_host_aside_ends(ph_thread *thread) {
+    ph_host_nodes(thread);
     thread->aside--;
     if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->cpu_ns = cpu_now();
 }

@@ -18,6 +18,10 @@ extern _Atomic(ph_call_listener) ph_listens_to_calls;
 void ph_host_work(ph_host_kind kind, uint64_t n);
 /* n units of it on the calling thread, unless what that does is not the program's. */
 void ph_host_programs_work(ph_host_kind kind, uint64_t n);
+/* Autograd nodes that the calling thread has made so far; NULL if this PyTorch does not say. Set by nvtx/. */
+extern uint64_t (*ph_nodes_made)(void);
+/* Charges for those that the calling thread has made since the last call, unless that was not the program's work. */
+void ph_host_nodes(struct ph_thread *thread);
 /* A Python function entered, or resumed. */
 void ph_host_frame(struct ph_thread *thread, uint64_t ns);
 /* An operator began (one NVTX range). */

@@ -76,6 +76,8 @@ typedef struct ph_thread {
     uint64_t outer_ops;   /* those that it has left and that were in no other */
     int frame_dispatched; /* ... when the innermost Python function was entered */
     bool serves_us;       /* the innermost function that is not of a library is the emulator's */
+    uint64_t nodes;       /* autograd nodes that it had made when they were counted last ... */
+    bool nodes_known;     /* ... if ever */
     int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;

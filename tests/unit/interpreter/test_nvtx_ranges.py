@@ -45,6 +45,12 @@ with torch.profiler.profile() as profile:  # suspends ours, and sees all that it
     beside = counted()
 found.append(counted())
 ranges.pause()
+hook.uncounted(1)  # as while a compiler traces
+torch.ones(2, requires_grad=True) * 2 * 3
+hook.uncounted(-1)
+ranges.start()
+found.append(counted())
+ranges.pause()
 found.append(counted())
 named = [event.key for event in profile.key_averages() if event.key == "mine, with a comma"]
 print(json.dumps([found, named, beside]))
@@ -65,16 +71,16 @@ def ranges(by_nvtx: bool) -> list[object]:
 
 def test_the_same_ranges_come_from_pytorch_itself_and_by_nvtx() -> None:
     """Without the injection's path NVTX tells nothing: what is counted then came from PyTorch."""
-    (before, first, again, after, paused), named, beside = own = ranges(by_nvtx=False)  # type: ignore[misc]
+    (before, first, again, after, aside, paused), named, beside = own = ranges(by_nvtx=False)  # type: ignore[misc]
     # linear (a transposition and a product), layer_norm, sum: NVTX does not say that they make nodes
-    assert [of.pop("made_node") for of in (first, again, after, beside)] == [4] * 4
+    assert [of.pop("made_node") for of in (first, again, after, aside, beside)] == [4] * 5
     assert own[:2] == ranges(by_nvtx=True)[:2]
     assert before == paused == {}
     assert first["scope"] == 1
     assert first["listed_tensor"] == 4  # a number has no sizes
     assert first["node"] > 3
     assert first.pop("cold_op") > 10, "operators that ran a moment ago are not cold"
-    assert first == again == after
+    assert first == again == after == aside
     beside.pop("cold_op", 0)
     assert beside == first, "a profiler of the script changes nothing"
     assert named == ["mine, with a comma"]
