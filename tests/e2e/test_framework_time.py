@@ -74,7 +74,7 @@ def test_deepspeed_breakdown(run: Run) -> None:
     for phase in ("fwd", "bwd", "step"):
         found = re.search(rf"\b{phase}: ([0-9.]+)", line)
         assert found is not None, line
-        assert 0.9 * results[phase] < float(found[1]) <= results[phase], (phase, line, results)
+        assert 0.85 * results[phase] < float(found[1]) <= results[phase], (phase, line, results)
 
 
 def test_megatron_timers(run: Run) -> None:
