@@ -24,8 +24,8 @@ WORK_KINDS = tuple(entry.arguments[1] for entry in _KINDS if entry.macro != "CAL
 """The program's own work between calls."""
 FINE_KINDS = frozenset(entry.arguments[1] for entry in _KINDS if entry.macro == "FINE")
 """Those whose cost the hook library has in picoseconds."""
-LATER_KINDS = {"made_node": None, "freed_block": None, "value_op": "op"}
-"""Kinds that older descriptions do not have, and as what such work was counted then; None: other kinds' costs contain
+LATER_KINDS = {"made_node": "", "freed_block": "", "value_op": "op"}
+"""Kinds that older descriptions do not have, and as what such work was counted then; "": other kinds' costs contain
 what it takes."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
@@ -120,10 +120,9 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     top = read("host", name_or_path)
     calls, work = top.table("call_ns"), top.table("work_ns")
     cost_ns = {kind: calls.number(kind, least=0.0, most=MOST_COST_NS) for kind in CALL_KINDS}
-    for kind in (*(kind for kind in WORK_KINDS if kind not in LATER_KINDS), *LATER_KINDS):
-        instead = LATER_KINDS.get(kind)
-        unless_told = [cost_ns[instead] if instead else 0.0] if kind in LATER_KINDS else []
-        cost_ns[kind] = work.number(kind, *unless_told, least=0.0, most=MOST_COST_NS)
+    for kind in sorted(WORK_KINDS, key=LATER_KINDS.__contains__):
+        unless_told = cost_ns.get(LATER_KINDS[kind], 0.0) if kind in LATER_KINDS else None
+        cost_ns[kind] = work.number(kind, unless_told, least=0.0, most=MOST_COST_NS)
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
         name=top.path.stem,
