@@ -6,6 +6,8 @@ JOBS = dict(
     ds1b_z3=dict(d=2048, L=24, z=3, B=4, T=1024),
     r_ds1b_z3_b2_s1024=dict(d=2048, L=24, z=3, B=2, T=1024),  # on two GPUs: nothing was fitted to it
     s_ds1b_z3_b4_s2048=dict(d=2048, L=24, z=3, B=4, T=2048),  # on four H100s: simulated before it was measured
+    t_ds1b_z1_b8_s2048=dict(d=2048, L=16, z=1, B=8, T=2048),
+    t_ds1b_z2_b8_s2048=dict(d=2048, L=16, z=2, B=8, T=2048),
 )
 R, W, LR = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
 

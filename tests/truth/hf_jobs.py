@@ -3,7 +3,11 @@
 import argparse, gc, json, os, tempfile, time, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-JOBS = dict(hf1b_ddp=dict(h=2048, L=16, B=4, T=1024), q_hf1b_fsdp2=dict(h=2048, L=16, B=2, T=2048, fsdp=True))
+JOBS = dict(
+    hf1b_ddp=dict(h=2048, L=16, B=4, T=1024),
+    q_hf1b_fsdp2=dict(h=2048, L=16, B=2, T=2048, fsdp=True),
+    t_hf2b_fsdp2_b8_s2048_gc=dict(h=4096, L=8, B=8, T=2048, fsdp=True, gc=True),
+)
 R, W, LR = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
 
 

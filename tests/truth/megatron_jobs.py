@@ -15,6 +15,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 
 JOBS = dict(
     m1b_dp4_m4=dict(h=2048, L=16, f=5632, a=16, tp=1, pp=1, m=4, T=2048),
+    t_m3b_l8_tp2_m4_s4096=dict(h=3072, L=8, f=8192, a=24, tp=2, pp=1, m=4, T=4096),
     # On four H100s: simulated before they were measured.
     q_m3b_tp2rc_m4=dict(h=3072, L=16, f=8192, a=24, tp=2, pp=1, m=4, T=2048, rc=True),
     s_m3b_tp4_m4=dict(h=3072, L=24, f=8192, a=24, tp=4, pp=1, m=4, T=2048),

@@ -40,6 +40,7 @@ SHORT = L8 | dict(model__flavor="8B_l8", training__seq_len=4096)
 JOBS = dict(
     tt8b_fsdp4=L8,
     tt8b_fsdp4_compile=L8 | dict(compile__enable=True),
+    t_tt8b_l8_fsdp2_b2=SHORT | dict(training__local_batch_size=2),
     # On four H100s: simulated before they were measured.
     s_tt8b_l8_fsdp4=SHORT,
     s_tt8b_l8_fsdp4_compile=SHORT | dict(compile__enable=True),
