@@ -16,6 +16,7 @@ from phantora_async.virtual_time.output import WARM_UP, CompletedCollective
 
 WHOLE_RUN = "the whole run"
 """How the source of a step begins that is none."""
+ONE_STEP = "one step was found, and two are needed, as the first is not timed"
 LISTED = 1000
 """How many steps the document lists one by one; of longer runs the last ones."""
 
@@ -36,11 +37,8 @@ def step_document(snapshot: Snapshot) -> dict[str, Any]:
         each = _intervals(repeats)
         from_ns = repeats[-1 - len(each[-LISTED:])]
         return _figures("period of rank 0's collectives", each, []) | {"from_ns": from_ns}
-    return _figures(
-        f"{WHOLE_RUN}: neither optimizer steps nor a repeating sequence of collectives was found",
-        [snapshot.now_ns],
-        [],
-    ) | {"from_ns": 0}
+    why = ONE_STEP if instants else "neither optimizer steps nor a repeating sequence of collectives was found"
+    return _figures(f"{WHOLE_RUN}: {why}", [snapshot.now_ns], []) | {"from_ns": 0}
 
 
 def _repeats(completed: Sequence[CompletedCollective]) -> list[int]:
@@ -98,6 +96,11 @@ def counted_steps(step: Mapping[str, Any]) -> str:
     if "first_counted" not in step:
         return "the steps that count"  # a report of an older version
     return steps_named(step["first_counted"], step["last_counted"])
+
+
+def why_untimed(step: Mapping[str, Any]) -> str:
+    """Of a run whose source is the whole run: what was found instead of steps."""
+    return ONE_STEP if step["source"].endswith(ONE_STEP) else "no steps were found"
 
 
 def steps_named(first: int, last: int) -> str:

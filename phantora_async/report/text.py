@@ -16,7 +16,7 @@ from phantora_async.report.loading import binding_note, loading_binds
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reasons import reasons_notes
-from phantora_async.report.steps import WHOLE_RUN, counted_steps, steps_named, window
+from phantora_async.report.steps import WHOLE_RUN, counted_steps, steps_named, why_untimed, window
 from phantora_async.spending.text import spending_notes
 from phantora_async.wording import printable, seconds, size
 
@@ -163,7 +163,7 @@ def _memory(simulated: Mapping[str, Any]) -> str:
 def _step(simulated: Mapping[str, Any]) -> str:
     step, work, found = simulated["step"], simulated["work"], simulated["step"]["interval"]
     if step["source"].startswith(WHOLE_RUN):
-        text = f"no steps were found: the whole run takes {seconds(step['median_ns'])}"
+        text = f"{why_untimed(step)}: the whole run takes {seconds(step['median_ns'])}"
     else:
         median = "median of " * (step["counted"] > 1)
         text = f"a step takes {seconds(step['median_ns'])} ({median}{counted_steps(step)})"

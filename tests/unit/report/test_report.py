@@ -19,7 +19,7 @@ from phantora_async.over_time import LEAST_PARTS, LinkTraffic
 from phantora_async.report import Document, Seen, build, simulator, terminal_report, text, to_json
 from phantora_async.report.kernels import together, window_counts
 from phantora_async.report.simulator import Usage
-from phantora_async.report.steps import period, step_document
+from phantora_async.report.steps import period, step_document, why_untimed
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timeline
 from profiles import load_cluster, load_gpu, load_host
@@ -84,7 +84,11 @@ def test_without_either_the_whole_run_is_reported() -> None:
 
 def test_one_step_has_no_length() -> None:
     script = Script(0, 1).segment(1234).step().sync().bye()
-    assert step_document(play([script]).timeline.snapshot())["source"].startswith("the whole run")
+    step = step_document(play([script]).timeline.snapshot())
+    assert step["source"] == "the whole run: one step was found, and two are needed, as the first is not timed"
+    assert why_untimed(step) == "one step was found, and two are needed, as the first is not timed"
+    none = Script(0, 1).segment(1234).sync().bye()
+    assert why_untimed(step_document(play([none]).timeline.snapshot())) == "no steps were found"
 
 
 @pytest.mark.parametrize(
