@@ -19,6 +19,9 @@ from .advice import advice
 from .program import Program, ProgramKind
 
 _SIZE_ASKED = re.compile(r"^.*?Tried to allocate [\d.]+ \w+\.")
+_COLOURS = re.compile(r"\x1b\[[\d;:]*m")
+MOST_FURTHER = 600
+"""Characters up to which further lines of an exception's message follow the first one."""
 MOST_WORDS = 2000
 """Characters of an exception's text that reach the coordinator. The rank's log has all."""
 
@@ -66,7 +69,7 @@ def run(program: Program) -> ScriptEnd:
     except NeedsParts as error:
         return ScriptEnd(error.CODE, error.words)
     except SystemExit as error:
-        said = f": {error.code}" if isinstance(error.code, str) else ""
+        said = f": {in_one_line(error.code)}" if isinstance(error.code, str) else ""
         return ScriptEnd(_exit_code(error), f"SystemExit{said}{_raised_at(error)}")
     except BaseException as error:
         print_traceback(error)
@@ -88,7 +91,17 @@ def words_of(error: BaseException) -> str:
     first = words.partition("\n\n")[0]
     if type(error).__name__ == "OutOfMemoryError":  # torch's: the rest of its paragraph says what the report does
         first = "".join(_SIZE_ASKED.findall(first)[:1]) or first
-    return words if first.endswith(":") else first
+    return in_one_line(words if first.endswith(":") else first)
+
+
+def in_one_line(message: str) -> str:
+    """Without colours. Of many lines those at the beginning, whole: what a message asks for comes before its lists."""
+    told = ""
+    for line in _COLOURS.sub("", message).replace("\t", " ").splitlines():
+        if told and line.strip() and len(told) + len(line) > MOST_FURTHER:
+            return f"{told} ..."
+        told = f"{told} {line.strip()}".strip()
+    return told
 
 
 def print_traceback(error: BaseException) -> None:

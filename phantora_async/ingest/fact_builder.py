@@ -76,7 +76,7 @@ class RankInfo:
     @property
     def last_words(self) -> str:
         """What BYE says about the end: the line of an uncaught exception; "" for an ordinary end, or before it."""
-        return _text(self.bye.payload).replace("\n", "\\n") if self.bye is not None else ""
+        return _text(self.bye.payload).replace("\n", " ") if self.bye is not None else ""
 
 
 @dataclass(slots=True)

@@ -64,8 +64,19 @@ def test_notes_that_a_library_adds_to_an_exception_are_not_its_words() -> None:
 
 def test_what_an_exception_says_in_further_paragraphs_is_not_its_words() -> None:
     error = RuntimeError("no space\non the disk\n\nSet TORCHDYNAMO_VERBOSE=1 for the full stack trace\n\n")
-    assert words_of(error) == "RuntimeError: no space\non the disk"
-    assert words_of(RuntimeError("expected:\n\n3")) == "RuntimeError: expected:\n\n3"
+    assert words_of(error) == "RuntimeError: no space on the disk"
+    assert words_of(RuntimeError("expected:\n\n3")) == "RuntimeError: expected: 3"
+
+
+def test_the_words_of_an_exception_are_one_line_without_colours() -> None:
+    error = RuntimeError("\x1b[1mnot used\x1b[0m.\n\tIndices: 0\n\n")
+    assert words_of(error) == "RuntimeError: not used. Indices: 0"
+
+
+def test_of_a_message_of_many_lines_whole_ones_at_its_beginning_are_kept() -> None:
+    lines = ["set find_unused_parameters=True", "a" * 400, "b" * 400, "c"]
+    assert words_of(RuntimeError("\n".join(lines))) == f"RuntimeError: {lines[0]} {lines[1]} ..."
+    assert words_of(RuntimeError("a" * 700)) == f"RuntimeError: {'a' * 700}"
 
 
 def test_what_pytorch_says_of_memory_beside_the_size_that_it_asked_for_is_left_to_the_log() -> None:
