@@ -12,7 +12,7 @@ MOST_LISTED = 8
 """Names that a message lists if none is like the one that was given."""
 MOST_BESIDE = 1000
 """Files of a folder that are looked at."""
-LIKENESS = 0.6
+LIKENESS = 0.65
 """Of two names, 0 to 1, from which one may be meant by the other."""
 CLOSE = 0.1
 """Names that are so much less like it than the likeliest one are left out."""
@@ -20,18 +20,20 @@ CLOSE = 0.1
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """The known names that are most like this one, the likeliest first; else those that begin with it. Upper and lower
-    case are alike.
+    case are alike. Dashes before options, which all have, make none alike.
     """
-    by_lower = {one.lower(): one for one in known}
-    likeness = difflib.SequenceMatcher(b=name.lower())
+    dashes = name[: len(name) - len(name.lstrip("-"))]
+    by_lower = {one.lower().removeprefix(dashes): one for one in known}
+    name = name[len(dashes) :].lower()
+    likeness = difflib.SequenceMatcher(b=name)
 
     def ratio(lower: str) -> float:
         likeness.set_seq1(lower)
         return likeness.ratio()
 
-    found = difflib.get_close_matches(name.lower(), by_lower, MOST_MEANT, LIKENESS)
+    found = difflib.get_close_matches(name, by_lower, MOST_MEANT, LIKENESS)
     if not found and name:
-        return [one for lower, one in by_lower.items() if lower.startswith(name.lower())][:MOST_LISTED]
+        return [one for lower, one in by_lower.items() if lower.startswith(name)][:MOST_LISTED]
     return [by_lower[one] for one in found if ratio(one) > ratio(found[0]) - CLOSE]
 
 

@@ -56,6 +56,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["rnu", "x.py"], "did you mean run?"),
         (["x.py", "-n", "8"], "to run a script: phantora-async run x.py"),
         (["run", "--clustr", "p5", "x.py"], "did you mean --cluster?"),
+        (["run", "--clusters", "p5", "x.py"], "did you mean --cluster?"),
         (["report", "--hmtl=a.html"], "did you mean --html?"),
         (["run", "--gpu", "H2000", __file__], "did you mean h200 or gh200?"),
         (["run", "--cluster", "pcie-l4s", __file__], "did you mean pcie-l40s?"),
@@ -72,6 +73,12 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
 def test_what_was_probably_meant(arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(arguments) == ExitCode.USAGE
     assert meant in capsys.readouterr().err
+
+
+def test_an_option_like_no_other_is_named_without_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    """The dashes that all options begin with make none alike."""
+    assert cli.run(["run", "--force", "--out=x", "x.py"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.splitlines()[0] == "error: unrecognized arguments: --force --out=x"
 
 
 def test_a_name_like_no_other_lists_eight(capsys: pytest.CaptureFixture[str]) -> None:
