@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.machinery
+import itertools
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from ..contract.folding import NeedsParts
 from ..interpreter.code_owner import Owner, owner_of
+from ..interpreter.tracebacks import without_ours
 from ..private.access import run_as_main
 from .advice import advice
 from .program import Program, ProgramKind
@@ -91,13 +93,20 @@ def words_of(error: BaseException) -> str:
     first = words.partition("\n\n")[0]
     if type(error).__name__ == "OutOfMemoryError":  # torch's: the rest of its paragraph says what the report does
         first = "".join(_SIZE_ASKED.findall(first)[:1]) or first
-    return in_one_line(words if first.endswith(":") else first)
+    return in_one_line(words if first.rstrip().endswith(":") else first)
 
 
 def in_one_line(message: str) -> str:
-    """Without colours. Of many lines those at the beginning, whole: what a message asks for comes before its lists."""
+    """Without colours. Of many lines those at the beginning, whole: what a message asks for comes before its lists.
+    Of a traceback, such as that of a worker process, what was raised.
+    """
+    lines = _COLOURS.sub("", message).replace("\t", " ").splitlines()
+    headed = [place for place, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")]
+    if headed:
+        frames = itertools.takewhile(lambda line: line.startswith(" "), lines[headed[-1] + 1 :])
+        lines[headed[0] : headed[-1] + 1 + len(list(frames))] = []
     told = ""
-    for line in _COLOURS.sub("", message).replace("\t", " ").splitlines():
+    for line in lines:
         if told and line.strip() and len(told) + len(line) > MOST_FURTHER:
             return f"{told} ..."
         told = f"{told} {line.strip()}".strip()
@@ -106,10 +115,7 @@ def in_one_line(message: str) -> str:
 
 def print_traceback(error: BaseException) -> None:
     """Without frames of ours, through `sys.excepthook`, which the script may have set."""
-    frames = error.__traceback__
-    while frames is not None and owner_of(frames.tb_frame.f_code.co_filename) is Owner.EMULATION:
-        frames = frames.tb_next
-    error = error.with_traceback(frames)
+    frames = without_ours(error).__traceback__
     flush(sys.stdout)
     with contextlib.suppress(OSError):  # the log's disk may be full: the last words still reach the coordinator
         try:
