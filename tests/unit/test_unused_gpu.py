@@ -73,6 +73,21 @@ def test_the_words_of_an_exception_are_one_line_without_colours() -> None:
     assert words_of(error) == "RuntimeError: not used. Indices: 0"
 
 
+def test_of_a_traceback_in_a_message_what_was_raised_is_told() -> None:
+    """As PyTorch passes on what was raised in a process that it has started, or in a data loader's."""
+
+    class ProcessRaisedException(RuntimeError):
+        pass
+
+    frames = 'Traceback (most recent call last):\n  File "a.py", line 1, in work\n    1 / 0\n    ~~^~~\n'
+    caused = f"{frames}ValueError: x\n\nDuring handling of it, another exception occurred:\n\n{frames}"
+    error = ProcessRaisedException(f"\n\n-- Process 0 terminated with the following error:\n{caused}KeyError: 'lr'\n")
+    assert words_of(error).endswith("Exception: -- Process 0 terminated with the following error: KeyError: 'lr'")
+    caught = f"Caught ZeroDivisionError in DataLoader worker process 0.\nOriginal {frames}ZeroDivisionError: by zero"
+    told = "ZeroDivisionError: Caught ZeroDivisionError in DataLoader worker process 0. ZeroDivisionError: by zero"
+    assert words_of(ZeroDivisionError(caught)) == told
+
+
 def test_of_a_message_of_many_lines_whole_ones_at_its_beginning_are_kept() -> None:
     lines = ["set find_unused_parameters=True", "a" * 400, "b" * 400, "c"]
     assert words_of(RuntimeError("\n".join(lines))) == f"RuntimeError: {lines[0]} {lines[1]} ..."
