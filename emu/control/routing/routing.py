@@ -280,11 +280,15 @@ class Routing:
         return "", ordinal, False
 
     def _routes(self, frame: Any) -> bool:
-        """Is a module being called? Else the program chooses by itself: a class in a metric, the next word."""
+        """Is a module being called? Else the program chooses by itself: a class in a metric, an action, the next word.
+        Frames below the script's are those of its start.
+        """
         for _ in range(64):
             if frame is None:
                 return False
             code = frame.f_code
+            if code.co_name == "<module>":
+                return False
             if owner_of(code.co_filename) is Owner.GENERATED or code.co_name in _MODULE_CALLS:
                 return True
             if code.co_filename.endswith(_RECOMPUTED):

@@ -18,7 +18,9 @@ TOKENS, EXPERTS, CHOSEN, WIDTH, CAPACITY, FEW = 1024, 16, 2, 64, 96, 128
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl")
 ranks = dist.get_world_size()
-told: dict[str, list[object]] = {"sent": [], "received": [], "kept": [], "second": [], "groups": [], "accuracy": []}
+told: dict[str, list[object]] = {
+    name: [] for name in ("sent", "received", "kept", "second", "groups", "action", "accuracy")
+}
 
 
 class Exchange(torch.autograd.Function):
@@ -84,6 +86,17 @@ class Classifier(nn.Module):
         return (self.head(x).max(-1).indices == labels).float().mean()
 
 
+class Agent(nn.Module):
+    """Is asked for actions by a method of its own, as agents of reinforcement learning are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(WIDTH, EXPERTS)
+
+    def act(self, x: Tensor) -> Tensor:
+        return self.head(x).argmax(-1)
+
+
 def drop(scores: Tensor, capacity: int) -> None:
     """Over the capacity, tokens with the lowest scores are dropped."""
     weights, chosen = scores.topk(CHOSEN, dim=-1)
@@ -122,6 +135,7 @@ drop(scores, CAPACITY)
 drop(scores[:FEW], CAPACITY * FEW // TOKENS)
 second(scores)
 groups(scores)
+told["action"].append(Agent().cuda().act(x[:FEW]).tolist())
 told["accuracy"].append(Classifier().cuda()(x[:FEW], torch.arange(FEW, device="cuda") % EXPERTS).item())
 print(json.dumps(told), flush=True)
 dist.destroy_process_group()
