@@ -19,6 +19,9 @@
  * time. */
 int cudart_alive(int status);
 
+/* Frees device memory; that of a pool is the pool's again. */
+int cudart_free(void *p);
+
 static inline int result(int status) {
     if (UNLIKELY(atomic_load_explicit(&ph_run.dead, memory_order_relaxed))) status = cudart_alive(status);
     if (UNLIKELY(status != CUDA_OK)) ph_self()->last_error = status;

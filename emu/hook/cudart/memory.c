@@ -34,7 +34,7 @@ PH_EXPORT int cudaFree(void *p) {
     int device = ph_memory_device_of(p);
     if (device < 0) return result(CUDA_INVALID_VALUE);
     ph_device_wait(device);
-    return result(ph_device_free(p));
+    return result(cudart_free(p));
 }
 
 PH_EXPORT int cudaMemGetInfo(size_t *free_nbytes, size_t *total_nbytes) {

@@ -24,7 +24,7 @@ extern int cudaStreamAddCallback(void *, void (*)(void *, int, void *), void *, 
 extern int cudaStreamBeginCapture(void *, int);
 extern int cudaStreamEndCapture(void *, void **);
 extern int cudaMallocAsync(void **, size_t, void *);
-extern int cudaFreeAsync(void *, void *);
+extern int cudaFreeAsync(void *, void *), cudaMallocFromPoolAsync(void **, size_t, void *, void *);
 
 PH_EXPORT int __cudaLaunchKernel_ptsz(ph_kernel *kernel, dim3 grid, dim3 block, void **args, size_t shared_nbytes,
                                       void *stream) {
@@ -95,5 +95,8 @@ PH_EXPORT int cudaStreamEndCapture_ptsz(void *stream, void **graph) {
 PH_EXPORT int cudaGraphLaunch_ptsz(void *exec, void *stream) { return cudaGraphLaunch(exec, STREAM(stream)); }
 PH_EXPORT int cudaMallocAsync_ptsz(void **out, size_t nbytes, void *stream) {
     return cudaMallocAsync(out, nbytes, STREAM(stream));
+}
+PH_EXPORT int cudaMallocFromPoolAsync_ptsz(void **out, size_t nbytes, void *pool, void *stream) {
+    return cudaMallocFromPoolAsync(out, nbytes, pool, STREAM(stream));
 }
 PH_EXPORT int cudaFreeAsync_ptsz(void *p, void *stream) { return cudaFreeAsync(p, STREAM(stream)); }

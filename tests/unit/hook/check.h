@@ -36,6 +36,9 @@ extern int cudaGetDevice(int *), cudaSetDevice(int), cudaGetLastError(void), cud
 extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMemGetInfo(size_t *, size_t *);
 extern int cudaMallocAsync(void **, size_t, void *), cudaFreeAsync(void *, void *);
 extern int cudaDeviceGetDefaultMemPool(void **, int), cudaMemPoolGetAttribute(void *, int, void *);
+extern int cudaDeviceGetMemPool(void **, int), cudaDeviceSetMemPool(int, void *);
+extern int cudaMemPoolCreate(void **, const struct cudaMemPoolProps *), cudaMemPoolDestroy(void *);
+extern int cudaMallocFromPoolAsync(void **, size_t, void *, void *);
 extern int cudaMemPoolSetAttribute(void *, int, void *), cudaMemPoolTrimTo(void *, size_t);
 extern int cudaHostAlloc(void **, size_t, unsigned), cudaFreeHost(void *);
 extern int cudaHostRegister(void *, size_t, unsigned), cudaHostUnregister(void *);

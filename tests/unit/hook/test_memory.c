@@ -171,6 +171,50 @@ static void pools(void) {
     EQUAL(cudaMemPoolSetAttribute(pool, 4, &all), 0);
 }
 
+static uint64_t pool_attribute(void *pool, int attribute) {
+    uint64_t value;
+    EQUAL(cudaMemPoolGetAttribute(pool, attribute, &value), 0);
+    return value;
+}
+
+/* What is freed goes back to the pool that it is of, whichever is the current one. */
+static void pools_of_the_program(void) {
+    struct cudaMemPoolProps properties = {.allocType = 1, .location = {1, 0}, .maxSize = 100 * MIB};
+    void *own, *standard, *current, *a, *b, *c;
+    size_t before = free_nbytes();
+    uint64_t all = UINT64_MAX;
+    EQUAL(cudaDeviceGetDefaultMemPool(&standard, 0), 0);
+    EQUAL(cudaMemPoolCreate(&own, &properties) | cudaMemPoolSetAttribute(own, 4, &all), 0);
+    EQUAL(cudaMallocFromPoolAsync(&a, 10 * MIB, own, NULL) | cudaMallocAsync(&b, 4 * MIB, NULL), 0);
+    EQUAL(pool_attribute(own, 7), 10 * MIB);
+    EQUAL(pool_attribute(standard, 7), 4 * MIB);
+    EQUAL(cudaFreeAsync(a, NULL), 0);
+    EQUAL(pool_attribute(own, 7), 0);
+    EQUAL(pool_attribute(own, 5), 32 * MIB); /* kept, as its threshold says */
+    EQUAL(pool_attribute(standard, 7), 4 * MIB);
+
+    EQUAL(cudaDeviceSetMemPool(0, own) | cudaDeviceGetMemPool(&current, 0), 0);
+    EQUAL(current == own, 1);
+    EQUAL(cudaMallocAsync(&a, 20 * MIB, NULL) | cudaMallocAsync(&c, 2 * MIB, NULL), 0);
+    EQUAL(pool_attribute(own, 7), 22 * MIB);
+    EQUAL(cudaMallocAsync(&current, 90 * MIB, NULL), 2); /* more than the pool may have */
+    EQUAL(cudaFree(a) | cudaFreeAsync(b, NULL), 0);
+    EQUAL(pool_attribute(own, 7), 2 * MIB);
+    EQUAL(pool_attribute(standard, 7), 0);
+
+    /* A pool that is destroyed lasts until all of it is freed. */
+    EQUAL(cudaMemPoolDestroy(standard), 1);
+    EQUAL(cudaMemPoolDestroy(own) | cudaDeviceGetMemPool(&current, 0), 0);
+    EQUAL(current == standard, 1);
+    EQUAL(cudaMallocFromPoolAsync(&a, MIB, own, NULL), 400);
+    EQUAL(before - free_nbytes(), 32 * MIB);
+    EQUAL(cudaFreeAsync(c, NULL), 0);
+    EQUAL(free_nbytes(), before);
+    properties.location.id = 7;
+    EQUAL(cudaMemPoolCreate(&own, &properties), 1);
+    (void)cudaGetLastError();
+}
+
 static void expandable_segments(void) {
     struct CUmemAllocationProp kind = {.type = 1, .location = {1, 0}};
     struct CUmemAccessDesc access = {.location = {1, 0}, .flags = 3};
@@ -301,6 +345,7 @@ int main(int argc, char **argv) {
     freed_pages_read_zero();
     devices_apart();
     pools();
+    pools_of_the_program();
     process_memory();
     expandable_segments();
     pinned();
