@@ -29,6 +29,10 @@ from . import processes, program, script, unused_gpu
 from .early_end import StepLimit, flush_files
 from .prepare import Prepared
 
+OF_RANK = "PHANTORA_RANK"
+"""Environment variable of ranks: a child of a rank that inherits RANK is not that rank."""
+_PROCESSES = (1 << 16) - 1
+"""How many processes of one rank can be told apart. 0 is the process that the server has forked as a rank."""
 FLIGHT_RECORDS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 """Where PyTorch's Flight Recorder writes what its watchdog found: the beginning of a file's name."""
 
@@ -73,6 +77,21 @@ class Connection:
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
         """Its GPU's work and its time are simulated from now on. `process` tells the processes of one rank apart."""
+        self._connect(job, seat, process)
+        self._install(job, seat)
+        self._prepared.hook.join_in_child(lambda device: self._open_in_child(job, seat, device))
+
+    def _open_in_child(self, job: Job, parent: Seat, device: int) -> None:
+        """In a process that a rank has forked, which inherits what was installed: it uses this GPU of its server."""
+        seat = gpu_seat(job, parent.server, device)
+        if seat is not None:
+            os.environ[OF_RANK] = str(seat.rank)
+            name_process(seat.rank)
+            self._connect(job, seat, process_number())
+            self._prepared.clock.start(job.epoch_s)
+            self._prepared.ranges.start(self._prepared.clock.epoch_ns)
+
+    def _connect(self, job: Job, seat: Seat, process: int) -> None:
         prepared = self._prepared
         if prepared.folded is not None:
             prepared.folded.rank = seat.rank
@@ -86,6 +105,11 @@ class Connection:
             local_rank=seat.local_rank,
             process=process,
         )
+        self._pid = os.getpid()
+        self._open = True
+
+    def _install(self, job: Job, seat: Seat) -> None:
+        prepared = self._prepared
         first = job.first_rank(seat.server)
         for rank, from_ns, until_ns in job.dead_gpus:
             if first <= rank < first + job.servers[seat.server]:
@@ -98,8 +122,6 @@ class Connection:
         if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
             # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
             prepared.hook.keep_in_step()
-        self._pid = os.getpid()
-        self._open = True
         prepared.hook.at_stop(self._stop)
         prepared.hook.at_exit(self._exit_of_c)
         os._exit = self._exit_at_once
@@ -179,6 +201,18 @@ class Connection:
         _exit(status)
 
 
+def gpu_seat(job: Job, server: int, device: int) -> Seat | None:
+    """The rank of a server's GPU; None if the server has no such GPU."""
+    if device >= job.servers[server]:
+        return None
+    return Seat(rank=job.first_rank(server) + device, local_rank=device, server=server)
+
+
+def process_number() -> int:
+    """Of this process, which is not its rank's first one."""
+    return 1 + os.getpid() % _PROCESSES
+
+
 def default_signals() -> None:
     """As in a new interpreter."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
@@ -210,7 +244,7 @@ def _set_up_process(job: Job, seat: Seat) -> None:
     default_signals()
     write_to_log(f"{job.run_dir}/rank{seat.rank}.log")
     os.environ.update(torchrun_environment(job, seat))
-    os.environ["PHANTORA_RANK"] = str(seat.rank)
+    os.environ[OF_RANK] = str(seat.rank)
     seeds.seed()
     name_process(seat.rank)
 

@@ -29,16 +29,12 @@ SOCKET = "PHANTORA_SERVER"
 """Environment variable: the socket of the server."""
 PYTHON = "PHANTORA_PYTHON"
 """Environment variable: the real interpreter."""
-OF_RANK = "PHANTORA_RANK"
-"""Environment variable of ranks: a child of a rank that inherits RANK is not that rank."""
 _NUMBER = struct.Struct("I")
 _ANSWER = struct.Struct("II")
 _MAX_DESCRIPTORS = 253
 PATIENCE_S = 30.0
 """How long a stub may take to say what it wants, which it does at once."""
 MOST_NBYTES = 1 << 26
-_PROCESSES = (1 << 16) - 1
-"""How many processes of one rank can be told apart. 0 is the process that the server has forked as a rank."""
 
 
 class _Answer(IntEnum):
@@ -81,23 +77,16 @@ def seat_of(job: Job, server: int, environment: Mapping[str, str]) -> Seat | Non
     """By a launcher's variables."""
     local = environment.get("LOCAL_RANK", "")
     given = all(environment.get(name, "").isdigit() for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-    if not given or OF_RANK in environment:
+    if not given or rank.OF_RANK in environment:
         return None
     gpus = visible_gpus(environment)
-    return gpu_seat(job, server, int(local) if gpus is None or int(local) >= len(gpus) else gpus[int(local)])
+    return rank.gpu_seat(job, server, int(local) if gpus is None or int(local) >= len(gpus) else gpus[int(local)])
 
 
 def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
     """The GPUs that CUDA_VISIBLE_DEVICES numbers; None if it is not set, or names GPUs in another way."""
     given = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     return [int(part) for part in given] if all(part.isdigit() for part in given) else None
-
-
-def gpu_seat(job: Job, server: int, device: int) -> Seat | None:
-    """The rank of a server's GPU; None if the server has no such GPU."""
-    if device >= job.servers[server]:
-        return None
-    return Seat(rank=job.first_rank(server) + device, local_rank=device, server=server)
 
 
 def receive(connection: socket.socket) -> Request | None:
@@ -253,13 +242,13 @@ class _Join:
 
     def __call__(self, seat: Seat) -> None:
         os.write(self._joined, b"%d %d" % (seat.rank, os.getpid()))
-        os.environ[OF_RANK] = str(seat.rank)
+        os.environ[rank.OF_RANK] = str(seat.rank)
         rank.name_process(seat.rank)
-        self._connection.open(self._job, seat, process=1 + os.getpid() % _PROCESSES)
+        self._connection.open(self._job, seat, process=rank.process_number())
 
     def by_device(self, device: int) -> None:
         """The process uses this GPU of its server."""
-        seat = gpu_seat(self._job, self._server, device)
+        seat = rank.gpu_seat(self._job, self._server, device)
         if seat is not None:
             self(seat)
 

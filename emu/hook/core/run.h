@@ -11,7 +11,7 @@ typedef struct ph_run_state {
     bool started;  /* a rank, connected to the coordinator */
     bool ending;   /* BYE is about to be sent, or has been */
     bool finished; /* BYE has been sent, and what other ranks had been promised */
-    bool orphan;   /* a child that a rank forked: as with real CUDA, it cannot use the device */
+    bool orphan;   /* a child of a rank that had initialised CUDA: it cannot use the device */
     bool alone;    /* PHANTORA_DETACHED=1, for tests without a coordinator: every cost is a fixed value */
     bool timed;    /* PHANTORA_DETACHED=timed: alone, and what the program itself takes is measured: nothing is kept */
     bool in_step;  /* the host really waits where the program waits for the device: see phantora_keep_in_step */

@@ -13,8 +13,17 @@
 
 enum { FIRST_PCI_BUS = 0x10 };
 
-/* As with real CUDA, a child that a rank forked (a data loader worker, a shell) cannot use the device. */
-int ph_device_usable(void) { return UNLIKELY(ph_run.orphan) ? CUDA_NOT_INITIALIZED : CUDA_OK; }
+/* This process has initialised CUDA. */
+static atomic_bool initialised;
+
+/* As with real CUDA, a child of a rank that had initialised CUDA (a data loader worker, a shell) cannot use it. */
+int ph_device_usable(void) {
+    if (UNLIKELY(ph_run.orphan)) return CUDA_NOT_INITIALIZED;
+    if (UNLIKELY(!atomic_load_explicit(&initialised, memory_order_relaxed))) atomic_store(&initialised, true);
+    return CUDA_OK;
+}
+
+void ph_device_forget(void) { atomic_store(&initialised, false); }
 
 enum { MULTICAST_SUPPORTED = 132 }; /* of the driver alone: CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED */
 
@@ -64,6 +73,18 @@ typedef void (*ph_join_function)(int device);
 
 /* Python's, see emu/start/warm_children.py. */
 static _Atomic(ph_join_function) joining;
+
+/* What a child joins by that a rank has forked. */
+static ph_join_function rejoining;
+
+PH_EXPORT void phantora_join_in_child(ph_join_function join) { rejoining = join; }
+
+bool ph_device_left_to_child(void) {
+    if (!rejoining || atomic_load(&initialised)) return false;
+    ph_visible_forget();
+    atomic_store(&joining, rejoining);
+    return true;
+}
 
 PH_EXPORT void phantora_join_later(uint32_t server, ph_join_function join) {
     ph_visible_forget();

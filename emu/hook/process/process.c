@@ -46,10 +46,10 @@ static void before_fork(void) {
     forked_by_main = forking == gettid();
 }
 
-static void become_orphan(void) {
+static void leave_rank(void) {
     ph_channel_drop_in_child();
     ph_run.started = false;
-    ph_run.orphan = true;
+    ph_run.orphan = !ph_device_left_to_child();
     /* Children end with their rank. Linux sends the signal when the thread that forked ends, so only the main thread,
      * which lives as long as the rank, can ask for it. */
     if (forked_by_main && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != forking)
@@ -57,7 +57,10 @@ static void become_orphan(void) {
 }
 
 static void after_fork_in_child(void) {
-    if (ph_run.started) become_orphan(); /* else a child of the forker: it becomes a server or a rank */
+    if (ph_run.started)
+        leave_rank();
+    else
+        ph_device_forget(); /* a child of the forker: it becomes a server or a rank */
     ph_locks_in_child();
     ph_host_pages_in_child();
 }

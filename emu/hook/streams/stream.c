@@ -84,9 +84,9 @@ int ph_streams_make_defaults(void) {
 }
 
 void ph_streams_number_from(uint32_t first) {
-    for (ph_stream *stream = streams.all; stream; stream = stream->next) stream->id += first;
+    for (ph_stream *stream = streams.all; stream; stream = stream->next) stream->id += first - streams.first_id;
+    streams.last_id += first - streams.first_id;
     streams.first_id = first;
-    streams.last_id += first;
 }
 
 void ph_streams_announce(void) {

@@ -22,6 +22,7 @@ class ProcessCalls(Library):
         self._number_process = self._function("number_process", None, c_uint32)
         self._start = self._function("start", c_int, c_char_p, c_char_p, c_uint32, c_uint32, c_uint32, c_uint32)
         self._join_later = self._function("join_later", None, c_uint32, _JOIN)
+        self._join_in_child = self._function("join_in_child", None, _JOIN)
         self._finish = self._function("finish", None, c_int, c_char_p)
         self._at_step = self._function("at_step", None, CALLED)
         self._at_stop = self._function("at_stop", None, CALLED)
@@ -89,6 +90,12 @@ class ProcessCalls(Library):
     def join_later(self, server: int, join: Callable[[int], None]) -> None:
         """In a process of a server that is not a rank yet: calls `join(device)` when it first uses a GPU."""
         self._join_later(server, self._callback(_JOIN, join))
+
+    def join_in_child(self, join: Callable[[int], None]) -> None:
+        """In the rank: a process that it forks before it has initialised CUDA calls `join(device)` when it first uses a
+        GPU.
+        """
+        self._join_in_child(self._callback(_JOIN, join))
 
     def finish(self, exit_code: int, last_words: str = "") -> None:
         """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""

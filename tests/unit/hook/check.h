@@ -32,7 +32,8 @@ extern uint64_t phantora_device_peak(int device);
 extern uint64_t phantora_device_base(void);
 extern uint64_t phantora_device_nbytes(void);
 
-extern int cudaGetDevice(int *), cudaSetDevice(int), cudaGetLastError(void), cudaPeekAtLastError(void);
+extern int cudaGetDevice(int *), cudaGetDeviceCount(int *), cudaSetDevice(int), cudaGetLastError(void),
+    cudaPeekAtLastError(void);
 extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMemGetInfo(size_t *, size_t *);
 extern int cudaMallocAsync(void **, size_t, void *), cudaFreeAsync(void *, void *);
 extern int cudaDeviceGetDefaultMemPool(void **, int), cudaMemPoolGetAttribute(void *, int, void *);

@@ -103,6 +103,30 @@ static void child(int death_signal) {
     _exit(0);
 }
 
+extern void phantora_join_in_child(void (*join)(int device));
+static int joined = -1;
+
+static void join(int device) { joined = device; }
+
+/* A rank that has not initialised CUDA leaves the device to its child, which joins when it uses it. */
+static void fork_before_use(void) {
+    int status, count;
+    phantora_join_in_child(join);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        void *p;
+        EQUAL(cudaGetDeviceCount(&count), 0);
+        EQUAL(joined, -1);
+        EQUAL(cudaSetDevice(0) | cudaMalloc(&p, 4096), 0);
+        EQUAL(joined, 0);
+        _exit(0);
+    }
+    EQUAL(waitpid(pid, &status, 0), pid);
+    EQUAL(status, 0);
+    EQUAL(joined, -1);
+}
+
 /* The kernel ends a child when the thread that forked it ends, so only the main thread's children ask for that. */
 static void fork_often(int death_signal) {
     for (int i = 0; i < FORKS; i++) {
@@ -123,11 +147,14 @@ static void *fork_beside(void *unused) {
 
 int main(int argc, char **argv) {
     pthread_t workers[WORKERS], forks;
+    int count;
     EQUAL(argc, 4); /* device file, socket, cost table */
     EQUAL(phantora_load(argv[1]), 0);
     __cudaRegisterFunction(NULL, &kernel, NULL, "kernel", 0, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterVar(NULL, &variable, NULL, "variable", 0, 64, 0, 0);
     EQUAL(phantora_start(argv[2], argv[3], 0, 1, 0, 0), 0);
+    fork_before_use();
+    EQUAL(cudaGetDeviceCount(&count), 0); /* from now on the device is this process's alone */
     for (int i = 0; i < WORKERS; i++) EQUAL(pthread_create(&workers[i], NULL, work, NULL), 0);
     EQUAL(pthread_create(&forks, NULL, fork_beside, NULL), 0);
     fork_often(SIGKILL);
