@@ -79,6 +79,13 @@ def test_uneven_steps_are_told_beside_their_median() -> None:
     )
 
 
+def test_one_collective_is_one() -> None:
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    for count, words in ((1, "simulated, 1 collective"), (0, "simulated, 0 collectives")):
+        report["simulated"]["collectives"] = count
+        assert any(line.endswith(words) for line in terminal_report(report).splitlines())
+
+
 def test_memory_that_does_not_suffice_is_said_before_the_failure() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     report |= {"exit_code": 1, "failure": {"text": "rank 1: OutOfMemoryError\n  rank 0 waits"}}
