@@ -15,6 +15,8 @@ EXPERTS = 16
 BUSIEST = 4
 COUNTS = ("histc", "bincount")
 """Operations that count indices: emu.control.routing chooses them there if nobody computed them."""
+OF_EXPERTS = ("topk", *COUNTS)
+"""What a module chooses by others, such as argmax, may be a class as well."""
 
 
 def routing_document(policy: str, loads: RoutingLoads) -> Document:
@@ -41,7 +43,8 @@ def routing_notes(routing: Mapping[str, Any]) -> list[str]:
     follows = f"scores are not computed; what they choose follows the policy {routing['policy']} (--moe)"
     notes = []
     if routers:
-        notes += [f"routing: {follows}", *_listed([_note(place) for place in routers])]
+        heading = "routing" if any(map(_of_experts, routers)) else "choices of modules, such as a class or an expert"
+        notes += [f"{heading}: {follows}", *_listed([_note(place) for place in routers])]
     if others:
         heading = f"choices of the script itself, such as a class or the next token: {follows}"
         notes += [heading, *_listed([_choice(place) for place in others])]
@@ -51,6 +54,10 @@ def routing_notes(routing: Mapping[str, Any]) -> list[str]:
 def _listed(places: Sequence[str]) -> list[str]:
     more = len(places) - PLACES
     return [*places[:PLACES], *([f"  {more} more places in the JSON report"] if more > 0 else [])]
+
+
+def _of_experts(place: Mapping[str, Any]) -> bool:
+    return place["operation"] in OF_EXPERTS
 
 
 def _choice(place: Mapping[str, Any]) -> str:
@@ -71,17 +78,18 @@ def _note(place: Mapping[str, Any]) -> str:
     if len(layers) > 1:
         text += f" in {len(layers)} layers"
     busiest = max(_imbalance(layer["loads"]) for layer in layers)
-    first = "; load per expert" + (" of the first layer" if len(layers) > 1 else "")
-    return f"{text}; the busiest has {busiest:.2f} times the mean load{first}: {_loads(layers[0]['loads'])}"
+    name = "expert" if _of_experts(place) else "candidate"
+    first = f"; load per {name}" + (" of the first layer" if len(layers) > 1 else "")
+    return f"{text}; the busiest has {busiest:.2f} times the mean load{first}: {_loads(layers[0]['loads'], name)}"
 
 
-def _loads(loads: Sequence[int]) -> str:
-    """The load of each expert; if there are many, of the busiest and of those between."""
+def _loads(loads: Sequence[int], name: str) -> str:
+    """The load of each candidate; if there are many, of the busiest and of those between."""
     shares = _shares(loads)
     if len(shares) <= EXPERTS:
         return " ".join(f"{share:.1%}" for share in shares)
-    order = sorted(range(len(shares)), key=lambda expert: (-shares[expert], expert))
-    busiest = ", ".join(f"{shares[expert]:.1%} (expert {expert})" for expert in order[:BUSIEST])
+    order = sorted(range(len(shares)), key=lambda number: (-shares[number], number))
+    busiest = ", ".join(f"{shares[number]:.1%} ({name} {number})" for number in order[:BUSIEST])
     text = f"{busiest} ... median {shares[order[len(order) // 2]]:.2%}, least {shares[order[-1]]:.2%}"
     idle = sum(load == 0 for load in loads)
     return f"{text}, {idle} of {len(loads)} get nothing" if idle else text

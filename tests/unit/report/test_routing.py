@@ -66,6 +66,14 @@ def test_the_text_of_many_experts_is_short() -> None:
     assert len(document["places"][0]["layers"][0]["loads"]) == 256
 
 
+def test_classes_that_a_module_chooses_are_not_called_experts() -> None:
+    loads = RoutingLoads()
+    loads.take(0, record([3] + [1] * 91, text=b"detr.py:138\nSetCriterion\nargmax"))
+    heading, line = routing_notes(routing_document("balanced", loads))
+    assert heading.startswith("choices of modules, such as a class or an expert: scores are not computed")
+    assert "load per candidate: 3.2% (candidate 0), " in line
+
+
 def test_counts_of_a_compiled_router() -> None:
     loads = RoutingLoads()
     loads.take(0, record([3, 1], text=b"a.py:3\n\nbincount"))
