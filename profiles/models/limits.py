@@ -36,17 +36,18 @@ def least_ns(gpu: Gpu, what: Signature, found: Estimate) -> float:
 
 
 def _most_ns(gpu: Gpu, what: Signature, found: Estimate, least: float) -> float:
-    nbytes = found.nbytes
+    nbytes, idle = found.nbytes, 1.0
     if found.is_chain:
         return float("inf")
     if isinstance(what, Kernel | Triton | Grouped):
         said = ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
         nbytes = max(nbytes, said, THREAD_NBYTES * prod(what.grid) * prod(what.block))
+        idle = max(idle, gpu.sm_count / max(prod(what.grid), 1))  # blocks for so many SMs, each with its share
     elif not isinstance(what, Gemm | Norm | Sdpa):
         # A recurrent network waits for its steps, a convolution of few channels multiplies by zeros, and of other
         # library calls little is known.
         return float("inf")
-    return SLOWEST * (gpu.achieved.kernel_floor_ns + least + nbytes / gpu.memory.bandwidth_gb_per_s)
+    return SLOWEST * (gpu.achieved.kernel_floor_ns + least + idle * nbytes / gpu.memory.bandwidth_gb_per_s)
 
 
 def _moved(found: Estimate, bound_ns: float, why: str) -> Estimate:

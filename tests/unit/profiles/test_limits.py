@@ -40,6 +40,18 @@ def test_a_hundred_times_too_long_is_cut() -> None:
     assert "100 times" in found.unknown
 
 
+def test_a_kernel_of_few_blocks_may_take_as_long_as_its_sms_need() -> None:
+    """An instance norm of one image: a block normalises a channel, so two channels have two SMs of the GPU."""
+    norm = parse(
+        "kernel;void at::native::batch_norm_backward_kernel<float>();2,1,1;512,1,1;0;aten::native_batch_norm_backward;"
+        "[[1, 2, 64, 64, 64], [1, 2, 64, 64, 64], [], [], [], [2], [2], [], [], []]"
+    )
+    few = estimate(GPU, norm)
+    assert not few.unknown
+    assert few.solo_ns > 100 * 2 * 2 * 64**3 * 4 / GPU.memory.bandwidth_gb_per_s
+    assert "100 times" in bounded(GPU, norm, replace(few, solo_ns=1e12, contended_ns=1e12)).unknown
+
+
 def test_a_kernel_that_no_model_knows_is_reported_by_its_name() -> None:
     cost = profiles.CostModel(GPU).cost("kernel;what_is_this;1000,1,1;128,1,1;0;aten::op;[[1024, 1024]]")
     assert cost.source is profiles.Source.UNRECOGNISED
