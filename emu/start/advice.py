@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
+
+from ..contract import isolation
 
 NVCC = (
     "a library wants to compile CUDA code while the script runs, which needs NVIDIA's compiler nvcc: install the CUDA "
@@ -18,8 +21,17 @@ SPAWN = (
     "the script starts processes itself, in each rank again; if they are its ranks, start it once on each server: "
     "phantora-async run -n N --launcher -- python SCRIPT"
 )
+OFFLINE = (
+    "emulated servers reach no network outside the run: give the script files that it has downloaded before, or "
+    "this machine's network with --network host"
+)
+HOSTS = Path("/etc/hosts")
 _SPAWNED = re.compile(r"^Process(Raised|Exited)Exception\b")
 """What torch.multiprocessing.spawn raises."""
+_UNREACHABLE = re.compile(
+    r"Temporary failure in name resolution|Name or service not known|Network is unreachable|"
+    r"couldn't connect to 'https?://|Couldn't reach .* on the Hub"
+)
 _ADVICE = (
     (re.compile(r"\bCUDA_HOME\b|\bnvcc\b"), NVCC),
     (re.compile(r"^(CUDARuntimeError|CUDADriverError)\b"), CUPY),
@@ -37,8 +49,19 @@ def advice(error: BaseException) -> str:
         for pattern, text in _ADVICE:
             if pattern.search(_text(cause)):
                 return text
+        if _UNREACHABLE.search(_text(cause)) and _is_network_private():
+            return OFFLINE
         cause = cause.__cause__ or cause.__context__
     return ""
+
+
+def _is_network_private() -> bool:
+    """Is this an isolated server with a network of its own?"""
+    try:
+        lines = HOSTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return False  # it is of this machine, or the script has removed it
+    return any(line.split()[:1] == [isolation.address(0)] for line in lines)
 
 
 def _text(error: BaseException) -> str:

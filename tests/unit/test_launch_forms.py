@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from emu.contract import isolation
 from emu.start.advice import advice
 from phantora_async.commands.run import with_ports
 from phantora_async.config import resolve
@@ -86,3 +87,19 @@ def test_a_script_that_spawns_its_ranks_under_n_is_told_of_launcher(monkeypatch:
     assert "--launcher -- python" in advice(failed)
     monkeypatch.delenv("RANK")
     assert not advice(failed)
+
+
+@pytest.mark.parametrize(
+    "text", ["[Errno -3] Temporary failure in name resolution", "Couldn't reach 'imdb' on the Hub"]
+)
+def test_a_script_that_downloads_is_told_of_the_network(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = RuntimeError("no data")
+    failed.__cause__ = OSError(text)
+    for network, told in (("private", True), ("host", False)):
+        hosts = tmp_path / network
+        hosts.write_text(isolation.hosts_file(2, network))
+        monkeypatch.setattr("emu.start.advice.HOSTS", hosts)
+        assert ("--network host" in advice(failed)) is told
+    assert not advice(RuntimeError("no data"))
