@@ -98,12 +98,19 @@ def run_command(job: Job, server: int, prepared: Prepared, joined: int) -> NoRet
             os.set_inheritable(joined, False)
             os.execvp(name, [name, *arguments])
     except OSError as error:
-        print(f"phantora-async: cannot start {job.script}: {error.strerror}", file=sys.stderr)
+        print(f"phantora-async: cannot start {job.script}: {why_not(job.script, error)}", file=sys.stderr)
         rank.leave(CANNOT_START)
     except BaseException:
         traceback.print_exc()
         rank.leave(CANNOT_START)
     warm_children.run(job, server, prepared, what, None, 0, joined)
+
+
+def why_not(command: str, error: OSError) -> str:
+    """Why the user's launcher cannot be started."""
+    if isinstance(error, FileNotFoundError) and "/" not in command:
+        return f"it is neither beside {os.environ[warm_children.PYTHON]} (--python names another one) nor in PATH"
+    return str(error.strerror)
 
 
 def _expanded(word: str) -> str:

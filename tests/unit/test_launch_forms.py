@@ -9,6 +9,7 @@ import pytest
 
 from emu.contract import isolation
 from emu.start.advice import advice
+from emu.start.launching import why_not
 from phantora_async.commands.run import with_ports
 from phantora_async.config import resolve
 from phantora_async.errors import UsageError
@@ -103,3 +104,13 @@ def test_a_script_that_downloads_is_told_of_the_network(
         monkeypatch.setattr("emu.start.advice.HOSTS", hosts)
         assert ("--network host" in advice(failed)) is told
     assert not advice(RuntimeError("no data"))
+
+
+def test_a_launcher_that_is_not_installed_is_named_with_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PHANTORA_PYTHON", "/x/bin/python")
+    missing = FileNotFoundError(2, "No such file or directory")
+    assert why_not("torchrun", missing).startswith("it is neither beside /x/bin/python (--python names another one)")
+    assert why_not("./launch.sh", missing) == "No such file or directory"
+    assert why_not("torchrun", PermissionError(13, "Permission denied")) == "Permission denied"
