@@ -21,12 +21,18 @@ def h200(spread: float) -> Gpu:
     return replace(gpu, power=replace(gpu.power, spread=spread))
 
 
-def stretch_of(gpu: Gpu) -> float:
+def stretch_of(gpu: Gpu, product: str = PRODUCT) -> float:
     """When products have run for long."""
-    cost, clock = CostModel(gpu).cost(PRODUCT), Clock.of(gpu)
+    cost, clock = CostModel(gpu).cost(product), Clock.of(gpu)
     for _ in range(1000):
         clock.add(cost.solo_ns, cost.draw.power, cost.draw.clocked)
     return clock.stretch
+
+
+def test_products_of_f16_lower_the_clock_further_than_those_of_bf16() -> None:
+    """1459 and 1375 MHz: docs/data/power-h200.md."""
+    of_f16 = stretch_of(load_gpu("h200"), PRODUCT.replace("bf16", "f16"))
+    assert of_f16 / stretch_of(load_gpu("h200")) == pytest.approx(1459 / 1375, rel=0.01)
 
 
 @pytest.mark.parametrize(("gpus", "more"), [(1, 0.0), (2, 0.0564), (4, 0.1029), (8, 0.1424), (1024, 0.1424)])
