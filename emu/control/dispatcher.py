@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..contract.policies.routing_policy import RoutingPolicy
@@ -22,6 +23,7 @@ from .extensions import operations as extensions
 from .random_numbers import choices, distributions, fills
 from .routing.routing import Routing
 from .sparse import operations as sparse_ops
+from .sparse.coalesce import coalesce
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
 """`maker(control, operation, cuda_kernel)` returns the function that is called in the kernel's place."""
@@ -122,7 +124,7 @@ def install(
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     for key in sparse_ops.KEYS:
-        _install_sparse(library, key, control, registered_for(key))
+        _install_sparse(library, key, control, sized, registered_for(key))
     libraries.compute(control, sized.finding)
     attention.follow(control, registered_for)
     argument_checks.install(control)
@@ -140,7 +142,9 @@ def registered_for(key: str) -> list[str]:
     return [] if names is None else list(names.get("_dispatch_get_registrations_for_dispatch_key")(key))
 
 
-def _install_sparse(library: Any, key: str, control: ControlTensors, registered: Iterable[str]) -> None:
+def _install_sparse(
+    library: Any, key: str, control: ControlTensors, sized: SizedOps, registered: Iterable[str]
+) -> None:
     import torch
 
     for name in sorted(registered):
@@ -148,7 +152,8 @@ def _install_sparse(library: Any, key: str, control: ControlTensors, registered:
         if operation is None or name in sparse_ops.LEFT_ALONE or not sparse_ops.writes_or_makes(operation):
             continue
         kernel = torch.library.get_kernel(name, key)
-        ours = sparse_ops.sparse_op(control, operation, kernel.call_boxed)
+        maker = partial(coalesce, sized) if name == "aten::_coalesce" else sparse_ops.sparse_op
+        ours = maker(control, operation, kernel.call_boxed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             library.impl(operation, ours, key, with_keyset=True, allow_override=True)

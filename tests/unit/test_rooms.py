@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "emu.control.routing": ["emu.contract.policies", "emu.interpreter", "emu.interpreter.hook_library", "emu.private",
                             "emu.control.computed_op", "emu.control.control_tensors", "emu.control.host_views"],
     "emu.control.sparse": ["emu.private", "emu.control.computed_op", "emu.control.control_tensors",
-                           "emu.control.host_views"],
+                           "emu.control.data_sizes", "emu.control.host_reads", "emu.control.host_views"],
     "emu.control.extensions": ["emu.private", "emu.control.computed_op", "emu.control.control_tensors",
                                "emu.control.host_views", "emu.control.routing.groups"],
     "emu.control": ["emu.contract.policies", "emu.interpreter", "emu.interpreter.hook_library", "emu.reads",

@@ -100,16 +100,16 @@ class SizedOps:
     def _nonzero(self, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         def call(keyset: Any, tensor: Tensor) -> Any:
             values, state = values_on_host(control, tensor)
-            if state == KNOWN or not self._is_free(tensor, state):
-                chosen = self._note(tensor, state)
+            if state == KNOWN or not self.is_free(tensor, state):
+                chosen = self.note(tensor, state)
                 if values is None:
                     values = control.unrecorded(lambda: _zeros(tensor))
                 found = control.unrecorded(values.nonzero)
                 made = kernel_alone(control, kernel, keyset, tensor, elements=found.size(0))
-                return _given(control, made, found, state, chosen=chosen)
+                return given(control, made, found, state, chosen=chosen)
             size, found = self._chosen_nonzero(tensor)
             made = kernel_alone(control, kernel, keyset, tensor, elements=size)
-            return made if found is None else _given(control, made, found, KNOWN, chosen=True)
+            return made if found is None else given(control, made, found, KNOWN, chosen=True)
 
         return call
 
@@ -126,7 +126,7 @@ class SizedOps:
         else:
             classes = self._classes(tensor)
             size = self.sizes.choose("nonzero", numel, of_classes=classes is not None)
-            self._warn(tensor, size, numel)
+            self.warn(tensor, size, numel)
         if size * tensor.dim() > control.limit_numel:
             return size, None
 
@@ -190,12 +190,12 @@ class SizedOps:
             values, state = values_on_host(control, tensor)
             small = control.is_small(tensor)
             most = _most_distinct(tensor, args[0] if "dim" in name else kwargs.get("dim", _argument(name, args)))
-            free = self._is_free(tensor, state) and most > 0
+            free = self.is_free(tensor, state) and most > 0
             result = kernel_alone(control, kernel, keyset, tensor, *args, **kwargs)
             if sorts:  # the GPU's kernel always does
                 args, kwargs = (True, *args[1:]), {key: value for key, value in kwargs.items() if key != "sorted"}
             if state == KNOWN or not free:
-                chosen = self._note(tensor, state)
+                chosen = self.note(tensor, state)
                 if values is None:
                     if not small:
                         return result
@@ -204,7 +204,7 @@ class SizedOps:
                 return tuple(_to_device(control, value, tensor, state, chosen=chosen) for value in as_tuple(found))
             size = self.sizes.choose(name.lstrip("_").rstrip("2"), most)
             size = max(size, 1)
-            self._warn(tensor, size, most)
+            self.warn(tensor, size, most)
             return self._chosen_unique(operation, tensor, most, size, args, kwargs)
 
         return call
@@ -240,11 +240,11 @@ class SizedOps:
             if given is not None or not repeats.numel():
                 return computed(keyset, repeats, *args, **kwargs)
             _, state = values_on_host(control, repeats)
-            if state == KNOWN or not self._is_free(repeats, state):
+            if state == KNOWN or not self.is_free(repeats, state):
                 return computed(keyset, repeats, *args, **kwargs)
             most = repeats.numel()
             size = self.sizes.choose("repeat_interleave", most)
-            self._warn(repeats, size, most)
+            self.warn(repeats, size, most)
             kernel_alone(control, kernel, keyset, repeats, output_size=size)
             found = control.unrecorded(lambda: _spread(size, most).to(repeats.dtype))
             return _to_device(control, found, repeats, KNOWN, chosen=True)
@@ -285,7 +285,7 @@ class SizedOps:
             return
         _remember(self._counted, masked.data_ptr(), mask)
 
-    def _is_free(self, tensor: Tensor, state: int) -> bool:
+    def is_free(self, tensor: Tensor, state: int) -> bool:
         """Does nothing say what the values are? Checks for overflow find nothing, and a mask whose count has been read
         has that many.
         """
@@ -297,7 +297,7 @@ class SizedOps:
         counted = self._counted.get(tensor.data_ptr())
         return counted is None or counted() is not tensor
 
-    def _note(self, tensor: Tensor, state: int) -> bool:
+    def note(self, tensor: Tensor, state: int) -> bool:
         """The program gets a tensor whose size was computed, or taken from zeros. Did a policy choose the values?"""
         control = self._control
         if state == KNOWN:
@@ -309,7 +309,7 @@ class SizedOps:
         read_warnings.of_unknown(control, tensor, state, statable=False)
         return False
 
-    def _warn(self, tensor: Tensor, size: int, most: int) -> None:
+    def warn(self, tensor: Tensor, size: int, most: int) -> None:
         self._control.hook.count_read()
         read_warnings.of_size(self._control, tensor, f"{size:,} of {most:,}", self.sizes.policy.text)
 
@@ -357,10 +357,10 @@ def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int,
     """`value`, computed on the CPU, in the memory of `like`'s device. Raises NoHostView."""
     import torch
 
-    return _given(control, torch.empty(value.shape, dtype=value.dtype, device=like.device), value, state, chosen=chosen)
+    return given(control, torch.empty(value.shape, dtype=value.dtype, device=like.device), value, state, chosen=chosen)
 
 
-def _given(control: ControlTensors, output: Tensor, value: Tensor, state: int, *, chosen: bool) -> Tensor:
+def given(control: ControlTensors, output: Tensor, value: Tensor, state: int, *, chosen: bool) -> Tensor:
     """The tensor on the device, which has these values from now on. Raises NoHostView."""
     if output.shape != value.shape:  # the kernel does not read its count as PyTorch's do that were looked at
         return _to_device(control, value, output, state, chosen=chosen)

@@ -261,6 +261,11 @@ def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
     return max(machine.memory_ns(16.0 * covered(what, 1)), machine.dealt_out_ns(prod(what.grid)))
 
 
+def _coalesced(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """coalesceValuesKernel: a thread adds up four columns of a sparse tensor's equal places, mostly one."""
+    return machine.memory_ns(2.0 * 4 * item_of(name) * covered(what, 1))
+
+
 def _gated(machine: Machine, what: Kernel, name: KernelName) -> float:
     """GLU's gradient: both halves and the gradient are read, both halves written."""
     count = covered(what, 1)
@@ -328,6 +333,7 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"CatArrayBatchedCopy", "concatenation", _cat),
     (r"indexing_backward_kernel_(stride_1|many|small)", "rows added by index", _items_put),
     (r"indexing_backward_kernel", "rows added by index", _rows_put),
+    (r"coalesceValues", "rows added by index", _coalesced),
     (r"vectorized_gather", "gather of rows", _vector_gather),
     (r"embedding_backward_feature", "embedding", _dense_embedding_gradient),
     (r"compute_grad_weight|sum_and_scatter|embedding_backward", "embedding", _embedding_gradient),

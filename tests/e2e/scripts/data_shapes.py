@@ -34,6 +34,20 @@ told["consecutive"] = row().unique_consecutive().numel()
 told["repeat"] = torch.repeat_interleave(values, row().long()).numel()
 told["stated"] = [len(torch.where(row() > 0)[0]) for _ in range(3)]  # stated
 
+
+def coalesced(places: torch.Tensor) -> torch.Tensor:
+    elements = torch.randn(places.size(1), 200, device=device)
+    return torch.sparse_coo_tensor(places, elements, (100, 70, 200)).coalesce()
+
+
+drawn = torch.randint(0, 70, (2, 9000), device=device)
+found = coalesced(drawn)
+told["coalesced"] = [
+    found.values().size(0) == len(drawn.unique(dim=1).T),
+    torch.equal(found.indices(), drawn.unique(dim=1)),
+]
+told["coalesced unknown"] = coalesced(unknown[:2].long()).values().size(0)
+
 told["checks"] = [len(values[torch.isnan(row())]), len(values[torch.isfinite(row())])]
 counted = row() > 0
 told["counted"] = [counted.sum().item(), len(values[counted])]
