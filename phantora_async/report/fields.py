@@ -43,7 +43,8 @@ _INTERVAL = Fields(
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
-    {"each_ns": Each(WHOLE)} | _fields(WHOLE, "mean_ns", "from_ns", "first_listed", "first_counted", "last_counted"),
+    {"each_ns": Each(WHOLE), "turn_ns": Each(WHOLE)}
+    | _fields(WHOLE, "mean_ns", "from_ns", "first_listed", "first_counted", "last_counted"),
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")

@@ -17,6 +17,10 @@ from phantora_async.virtual_time.output import WARM_UP, CompletedCollective
 WHOLE_RUN = "the whole run"
 """How the source of a step begins that is none."""
 ONE_STEP = "one step was found, and two are needed, as the first is not timed"
+MOST_IN_TURN = 8
+"""Of how many steps a turn is looked for."""
+_ALIKE, _UNLIKE = 0.05, 0.2
+"""Steps at one place of a turn differ by less of their median, and the places by more of their mean."""
 LISTED = 1000
 """How many steps the document lists one by one; of longer runs the last ones."""
 
@@ -24,7 +28,7 @@ LISTED = 1000
 def step_document(snapshot: Snapshot) -> dict[str, Any]:
     """``source`` says how steps were found. ``each_ns`` are those timed, or the last of them; the first one is number
     ``first_listed`` and begins at ``from_ns``. The figures are of steps ``first_counted`` to ``last_counted``: the
-    first ``warm_up`` that were timed are left out.
+    first ``warm_up`` that were timed are left out. ``turn_ns``: what they take in turn, if that repeats.
     """
     instants = snapshot.step_instants
     if len(instants) > 1:
@@ -86,7 +90,19 @@ def _figures(source: str, device: list[int], host: list[int], first: int = 1) ->
         "max_ns": max(counted),
         "host_median_ns": round(median(host[warm_up:])) if host else None,
         "each_ns": device[-LISTED:],
+        "turn_ns": _turn(counted),
     }
+
+
+def _turn(each_ns: Sequence[int]) -> list[int]:
+    """Medians of steps that differ and come in turns, as with an optimizer for each of two networks; else empty."""
+    for length in range(2, min(MOST_IN_TURN, len(each_ns) // 3) + 1):
+        places = [each_ns[place::length] for place in range(length)]
+        medians = [round(median(place)) for place in places]
+        alike = all(max(place) - min(place) <= _ALIKE * usual for place, usual in zip(places, medians, strict=True))
+        if alike and max(medians) - min(medians) > _UNLIKE * sum(medians) / length:
+            return medians
+    return []
 
 
 def counted_steps(step: Mapping[str, Any]) -> str:

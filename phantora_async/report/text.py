@@ -169,6 +169,9 @@ def _step(simulated: Mapping[str, Any]) -> str:
         text = f"a step takes {seconds(step['median_ns'])} ({median}{counted_steps(step)})"
         if abs(step["mean_ns"] - step["median_ns"]) > LEAST_UNEVEN * step["median_ns"]:
             text += f", {seconds(step['mean_ns'])} in the mean: {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
+        if turn := step.get("turn_ns"):
+            each = ", ".join(map(seconds, turn))
+            text += f"; steps come in turns of {len(turn)}: {each}, {seconds(sum(turn))} together"
     if found is not None:
         text += f"; {found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
     text += _assumed(simulated["cost_sources"])

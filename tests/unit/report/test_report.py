@@ -68,6 +68,21 @@ def test_steps_are_measured_between_completions_of_their_work() -> None:
     assert step["host_median_ns"] == 10  # the host runs ahead
 
 
+def test_steps_of_two_optimizers_are_told_in_turn() -> None:
+    def trained(*lengths: int) -> dict[str, Any]:
+        script = Script(0, 1)
+        for length in lengths:
+            script.segment(length).step()
+        return step_document(play([script.sync().bye()]).timeline.snapshot())
+
+    assert trained(9000, *[1000, 3000] * 5)["turn_ns"] == [1000, 3000]
+    from_the_fourth = [1000, 2000, 1000, 3000]
+    assert trained(9000, *[1000, 3000, 1000, 2000] * 4)["turn_ns"] == from_the_fourth
+    assert trained(9000, *[1000, 1100] * 5)["turn_ns"] == [], "one kind of steps"
+    assert trained(9000, 1000, 1000, 1000, 3000, 1000, 3000)["turn_ns"] == [], "too few to tell"
+    assert trained(9000, *[1000, 3000, 5000, 2000, 4000, 1000, 1000] * 2)["turn_ns"] == []
+
+
 def test_without_markers_steps_follow_the_period_of_collectives() -> None:
     (script,) = scripts(1)
     step = document(train(script, 8, marked=False))["simulated"]["step"]
