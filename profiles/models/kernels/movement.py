@@ -307,6 +307,7 @@ def _sharded_copy(machine: Machine, what: Kernel, name: KernelName) -> float:
 RULES: tuple[tuple[str, str, Model], ...] = (
     (r"flash_bwd_(dot_do_o|convert_dq)", "attention", attention.helper_ns),
     (attention.COMBINE, "attention", attention.combined_ns),
+    (r"conv_depthwise2d_forward_kernel_generic", "depthwise convolution of PyTorch", depthwise(286.0, 16.5)),
     (r"conv_depthwise2d_forward", "depthwise convolution of PyTorch", depthwise(120.0, 20.0)),
     (r"conv_depthwise2d_backward", "depthwise convolution of PyTorch", depthwise(400.0, 14.0)),
     (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", depthwise_weights(52.0, 450_000.0)),

@@ -77,6 +77,23 @@ def test_gradients_of_wide_depthwise_filters_have_a_slow_kernel(signature: str, 
     assert us(what) == pytest.approx(measured, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("grid", "image", "taps", "measured"),
+    [
+        (32768, (32, 256, 1, 4096), (1, 3), 346.3),  # a step of a network of dilated lines, in no fit
+        (12324, (8, 1536, 1, 1024), (1, 4), 137.7),  # docs/data/varied-kernels-h100.jsonl.gz, in the fit
+        (2048, (16, 128, 35, 35), (4, 4), 38.0),
+    ],
+)
+def test_a_depthwise_filter_of_any_size_costs_as_much_to_begin_as_many_taps(
+    grid: int, image: tuple[int, ...], taps: tuple[int, int], measured: float
+) -> None:
+    name = "void at::native::conv_depthwise2d_forward_kernel_generic<c10::BFloat16, int>(int)"
+    sizes = (image, (image[1], 1, *taps), (), (), (), (), ())
+    what = Kernel(name, (grid, 1, 1), (1024, 1, 1), 0, "aten::_conv_depthwise2d", sizes)
+    assert us(what) == pytest.approx(measured, rel=0.12)
+
+
 def test_fewer_channels_than_sms_leave_most_of_the_gpu_idle() -> None:
     """Instance norm in three dimensions: 726 us for 64 channels (docs/data/varied-kernels-h100.jsonl.gz)."""
     name = "void at::native::batch_norm_transform_input_kernel<c10::Half, c10::Half, float, true, int>(int)"
