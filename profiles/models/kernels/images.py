@@ -18,6 +18,13 @@ MET_ADD_UP = 1.5
 # Instructions of a pixel and a column of col2im, and of a place of im2col.
 FOLDED, FOLDED_COLUMN, UNFOLDED, UNFOLDED_START_NS = 500.0, 265.0, 890.0, 3_500.0
 USUAL_TAPS = 9
+WARP = 32
+# Instructions of a pixel's gradient and of a tap, by what a kernel knows: side of the filter and stride (0: neither).
+DEPTHWISE_FIXED = {1: (540.0, 2.9), 2: (446.0, 11.9)}
+DEPTHWISE_BACK = {0: (243.0, 98.8), 1: (254.0, 23.8), 2: (368.0, 28.5)}
+# Gradients of weights: instructions of a pixel, of a thread and of each of its images; a turn of the loop waits.
+WEIGHT_PIXEL, WEIGHT_THREAD, WEIGHT_IMAGE, WEIGHT_TURN_NS, WEIGHT_START_NS = 44.2, 200.0, 88.0, 160.0, 2_000.0
+VOLUME_PIXEL, VOLUME_START = 92.0, 1.85e6
 
 
 def per_thread(instructions: float, half: float | None = None) -> Model:
@@ -77,7 +84,7 @@ def spread(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _taps(what: Kernel) -> int:
-    filters: Shape = min((shape for shape in what.sizes if len(shape) > 3 and shape[1] == 1), key=elements, default=())
+    filters: Shape = min((shape for shape in what.sizes if len(shape) > 2 and shape[1] == 1), key=elements, default=())
     return prod(filters[2:]) if filters else 9
 
 
@@ -100,15 +107,32 @@ def depthwise_gradient(output: float, tap: float) -> Model:
     return model
 
 
-def depthwise_weights(pixel: float, start: float) -> Model:
-    """A block for each weight sums over all pixels of the gradient."""
+def depthwise_back(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """A thread for each pixel of the gradient; where the kernel does not know the stride, each tap divides by it."""
+    side, stride = (*(int(one) for one in name.arguments if one.isdigit()), 0, 0)[:2]
+    output, tap = (DEPTHWISE_FIXED if side and stride in DEPTHWISE_FIXED else DEPTHWISE_BACK).get(
+        stride, DEPTHWISE_BACK[0]
+    )
+    return machine.issue_ns(covered(what, 1) * (output + tap * _taps(what)))
 
-    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) > 3 else (1, 1, 32, 32)
-        pixels = gradient[0] * prod(gradient[2:])
-        return machine.issue_ns(prod(what.grid) * (pixel * pixels + start))
 
-    return model
+def depthwise_weights(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """A block for each weight, whose warps take an image each, 32 pixels at a time. Few blocks wait for their loads."""
+    gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) > 2 else (1, 1, 32, 32)
+    blocks, threads = prod(what.grid), prod(what.block)
+    images = ceil(gradient[0] / max(threads // WARP, 1))
+    turns = images * ceil(prod(gradient[2:]) / WARP)
+    thread = WEIGHT_PIXEL * turns + WEIGHT_THREAD + WEIGHT_IMAGE * images
+    at_once = machine.sms * min(machine.gpu.limits.threads_per_sm // threads, machine.gpu.limits.blocks_per_sm)
+    waits = ceil(blocks / max(at_once, 1)) * (turns * WEIGHT_TURN_NS + WEIGHT_START_NS)
+    return max(machine.issue_ns(blocks * threads * thread), waits)
+
+
+def volume_weights(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """A block for each weight sums over all pixels of the gradient, of three dimensions."""
+    gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) > 3 else (1, 1, 32, 32)
+    pixels = gradient[0] * prod(gradient[2:])
+    return machine.issue_ns(prod(what.grid) * (VOLUME_PIXEL * pixels + VOLUME_START))
 
 
 def sampled(instructions: float, channel_ns: float, half_ns: float) -> Model:

@@ -11,6 +11,7 @@ from math import ceil, prod, sqrt
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
 from profiles.models.kernels.images import (
     depthwise,
+    depthwise_back,
     depthwise_gradient,
     depthwise_weights,
     folded,
@@ -21,6 +22,7 @@ from profiles.models.kernels.images import (
     spread,
     spread_wide,
     unfolded,
+    volume_weights,
 )
 from profiles.models.kernels.sizes import covered, item_of, largest, said
 from profiles.models.kernels.sorting import (
@@ -175,7 +177,7 @@ def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
     number with the same width have one index for each of them, repeated along the row (`scatter_add` of graphs).
     """
     shapes = [shape for shape in what.sizes if shape]
-    count = elements(shapes[1]) if len(shapes) > 1 else covered(what, 8)
+    count = min(elements(shapes[1]), covered(what, 8)) if len(shapes) > 1 else covered(what, 8)  # halves of large ones
     source = elements(shapes[0]) * item_of(name) if shapes else 0.0
     touched = min(count * SECTOR_NBYTES, source or count * SECTOR_NBYTES)
     if len(shapes) > 1 and len(shapes[0]) > 1 and shapes[0][-1] == shapes[1][-1] and shapes[0][0] != shapes[1][0]:
@@ -309,9 +311,9 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (attention.COMBINE, "attention", attention.combined_ns),
     (r"conv_depthwise2d_forward_kernel_generic", "depthwise convolution of PyTorch", depthwise(286.0, 16.5)),
     (r"conv_depthwise2d_forward", "depthwise convolution of PyTorch", depthwise(120.0, 20.0)),
-    (r"conv_depthwise2d_backward", "depthwise convolution of PyTorch", depthwise(400.0, 14.0)),
-    (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", depthwise_weights(52.0, 450_000.0)),
-    (r"conv_depthwise3d_cuda_backward_weight", "depthwise convolution of PyTorch", depthwise_weights(92.0, 1.85e6)),
+    (r"conv_depthwise2d_backward", "depthwise convolution of PyTorch", depthwise_back),
+    (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", depthwise_weights),
+    (r"conv_depthwise3d_cuda_backward_weight", "depthwise convolution of PyTorch", volume_weights),
     (r"conv_depthwise3d_cuda_backward", "depthwise convolution of PyTorch", depthwise_gradient(400.0, 60.0)),
     (r"conv_depthwise3d", "depthwise convolution of PyTorch", depthwise(120.0, 20.0)),
     (r"max_pool3d_with_indices_backward", "pooling", per_thread(400.0)),

@@ -37,6 +37,7 @@ NORM_STREAM, NORM_L2 = 0.97, 0.65  # of the streaming bandwidths: a block waits 
 # where a warp is a block, with 16-bit items and others.
 COLUMNS_START_NS, COLUMNS_NS, COLUMNS_RMS_NS, COLUMNS_WAVE, COLUMNS_ADD_UP = 1_500.0, 1_046.0, 804.0, 1.2, 1.66
 WARP_COLUMNS_HALF, WARP_COLUMNS = 0.78, 0.9
+CHANNEL_BLOCKS, CHANNEL_START_NS = 4, 2_000.0  # of an SM, whose blocks normalise a channel each
 COLD = 0.5  # batch norm reads what a convolution wrote some time ago
 TRANSFORMED_NS = 0.82  # an element of a block that normalises a channel, of four on an SM
 # Sums of channels: a round of a block that shares its SM, of one alone; a wave of blocks, of so many an SM.
@@ -229,14 +230,22 @@ def _channels_last_sums(inputs: int, round_ns: float, alone_ns: float, wave_ns: 
     return model
 
 
-def _channel_norm(instructions: float, element_ns: float, inputs: int) -> Model:
-    """Batch norm of channels-first data: a block per channel, four of them on an SM."""
+def _channel_norm(cached_ns: float, uncached_ns: float, beside_ns: float, kept: float, inputs: int) -> Model:
+    """Batch norm of channels-first data: a block per channel, four of them on an SM, whose threads go through pixels
+    and images in rounds. `beside_ns`: more of a round for each other block of the SM; `kept`: share of the L2 cache
+    from which on a round waits for memory; `inputs`: passes over one.
+    """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        count, blocks = _count(what), prod(what.grid)
-        waves = ceil(blocks / (machine.sms * 4))
-        memory = machine.memory_ns(count * _item(name) * inputs)
-        return max(overlapped(machine.issue_ns(instructions * count), memory), waves * count / blocks * element_ns)
+        shape, (across, down) = _largest(what), what.block[:2]
+        rounds = ceil(prod(shape[2:]) / across) * ceil(shape[0] / down) if len(shape) > 1 else 1
+        nbytes = prod(shape) * _item(name)
+        uncached = min(nbytes * ceil(inputs / 2) / (kept * machine.gpu.memory.l2_nbytes), 1.0)
+        whole, left = divmod(prod(what.grid), int(machine.sms) * CHANNEL_BLOCKS)
+        turn = cached_ns + (uncached_ns - cached_ns) * uncached
+        waits = whole * (turn + beside_ns * (CHANNEL_BLOCKS - 1))
+        waits += turn + beside_ns * (ceil(left / machine.sms) - 1) if left else 0.0
+        return CHANNEL_START_NS + overlapped(rounds * waits, machine.memory_ns(nbytes * inputs), exponent=2.4)
 
     return model
 
@@ -338,9 +347,9 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"batch_norm_backward_reduce_channels_last", "batch norm", _channels_last_sums(2, *GRADIENT_SUMS)),
     (r"batch_norm_backward_elemt_channels_last", "batch norm", _channels_last_norm(2, 1, 45.0, 1_000.0)),
     (r"batch_norm_transform_input_channels_last", "batch norm", _channels_last_norm(1, 1, 40.0, 800.0)),
-    (r"batch_norm_collect_statistics", "batch norm", _channel_norm(85.0, 0.75, 1)),
+    (r"batch_norm_collect_statistics", "batch norm", _channel_norm(230.0, 405.0, 51.0, 1.0, 1)),
     (r"batch_norm_transform_input", "batch norm", _channel_transform),
-    (r"batch_norm_backward", "batch norm", _channel_norm(210.0, 1.75, 4)),
+    (r"batch_norm_backward", "batch norm", _channel_norm(352.0, 893.0, 103.0, 0.73, 4)),
     (r"batch_norm|group_norm|instance_norm", "batch norm", _channels_last_norm(2, 1, 50.0)),
     (r"max_pool_backward", "pooling", _max_pool_gradient),
     (r"max_pool_forward|max_pool2d_with_indices", "pooling", _max_pool),
