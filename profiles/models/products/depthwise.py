@@ -17,6 +17,8 @@ DEPTHWISE_STRIDED = {"fwd": 1.6, "dgrad": 1.0, "wgrad": 2.0}  # as many, where w
 DEPTHWISE_WIDE, WIDE_TAPS = 207.0, 25  # of f32, for gradients of filters with more taps: a kernel of its own
 DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # of the instructions; f16: two operations at once
 CHANNELS_FIRST = 2.0  # time over that of channels-last data
+# Channels last, more taps than its own kernels have: instructions of a tap that is in the image, of an output.
+MOST_TAPS, DIRECT_TAP, DIRECT_TAP_HALF, DIRECT_DATA_TAP, PADDED_OUTPUT = 49, 148.0, 66.0, 54.0, 6_650.0
 
 
 def depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
@@ -34,6 +36,8 @@ def depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
             per_output = DEPTHWISE_WIDE * taps
         if max(what.stride) > 1:
             per_output *= DEPTHWISE_STRIDED[what.direction]
+        if taps > MOST_TAPS and what.layout == "nhwc" and (direct := _direct(what, outputs)):
+            return machine.issue_ns(direct)
         work = overlapped(machine.memory_ns(nbytes) / STREAM, machine.issue_ns(per_output * outputs))
         sums = gpu.achieved.kernel_floor_ns + 2_500.0 if what.direction == "wgrad" else 0.0
         return work * (CHANNELS_FIRST if what.layout == "nchw" else 1.0) + sums
@@ -41,3 +45,26 @@ def depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     return both(
         gpu, ns, flops, model="depthwise convolution", kernels=2 if what.direction == "wgrad" else 1, nbytes=nbytes
     )
+
+
+def _direct(what: Conv, outputs: int) -> float:
+    """Instructions without cuDNN's kernels for filters of up to 7x7. Taps outside of the image are left out. Gradients
+    of weights of 16 bits are padded and multiplied, whatever the taps; 0: not one of these.
+    """
+    if what.direction == "wgrad":
+        return outputs * PADDED_OUTPUT if what.dtype in ("f16", "bf16") else 0.0
+    if what.dtype == "f32":
+        return 0.0
+    inside = prod(map(_inside, what.x[2:], what.w[2:], what.y[2:], what.padding, what.stride, what.dilation))
+    tap = DIRECT_DATA_TAP if what.direction == "dgrad" else DIRECT_TAP_HALF if what.dtype == "f16" else DIRECT_TAP
+    return outputs * tap * inside
+
+
+def _inside(pixels: int, taps: int, outputs: int, padding: int, stride: int, dilation: int) -> float:
+    """Of a line's taps, those that are in the image, in the mean of its outputs."""
+    found = 0
+    for output in range(outputs):
+        first = output * stride - padding
+        before = -(first // dilation) if first < 0 else 0
+        found += max(min((pixels - 1 - first) // dilation + 1, taps) - before, 0)
+    return found / max(outputs, 1)

@@ -28,10 +28,10 @@ TURNED = (1.62, 1.17, 1.0)  # time of a tf32 product by how many of its operands
 ALIKE = (1.0, 1.0, 1.0)
 VECTOR_START_NS = 900.0
 VECTOR_STREAM = 0.72  # of the streaming bandwidth: a matrix times a vector has a kernel of its own
-GROUPED_RATE = 0.93  # CUTLASS's grouped kernel next to cuBLAS's best
-GROUPED_TILE_NS = 500.0
-GROUPED_START_NS = 12_000.0
-GROUPED_STREAM = 0.75
+GROUPED_RATE = 0.985  # CUTLASS's grouped kernel next to cuBLAS's best
+GROUPED_TILE_NS = 1_120.0
+GROUPED_START_NS = 4_900.0
+GROUPED_STREAM = 0.9
 
 
 def gemm(gpu: Gpu, what: Gemm) -> Estimate:

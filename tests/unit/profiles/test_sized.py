@@ -13,13 +13,13 @@ import pytest
 
 import profiles
 from profiles.models.dispatch import estimate
-from profiles.signature import Kernel, parse
+from profiles.signature import Conv, Kernel, parse
 
 GPU = profiles.load_gpu("h100")
 DATA = Path(__file__).parents[3] / "docs/data/sized-h100.jsonl.gz"
 
 
-def us(what: Kernel) -> float:
+def us(what: Kernel | Conv) -> float:
     found = estimate(GPU, what)
     assert not found.unknown
     return found.solo_ns / 1e3
@@ -83,6 +83,27 @@ def test_the_gradient_of_a_depthwise_line_knows_its_pixels() -> None:
     line = gradients((48, 512, 399), (48, 512, 399), (31,), "0, 1")
     assert line == flat
     assert sum(line) == pytest.approx(734.0, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("direction", "shape", "taps", "dtype", "measured"),
+    [
+        ("fwd", (16, 960, 28, 28), 11, "bf16", 5110.5),  # 260 us before
+        ("dgrad", (16, 960, 28, 28), 11, "bf16", 1767.4),
+        ("wgrad", (16, 960, 28, 28), 11, "bf16", 2392.0),
+        ("fwd", (128, 240, 10, 10), 11, "f16", 401.7),
+        ("wgrad", (128, 240, 10, 10), 11, "f16", 609.9),
+        ("fwd", (256, 1152, 8, 8), 9, "tf32", 3766.9),  # in no fit
+        ("dgrad", (256, 32, 20, 20), 9, "tf32", 329.3),
+        ("fwd", (256, 32, 20, 20), 9, "tf32", 924.5),
+    ],
+)
+def test_depthwise_filters_of_more_than_49_taps_have_slow_kernels(
+    direction: str, shape: tuple[int, ...], taps: int, dtype: str, measured: float
+) -> None:
+    filters, same = (shape[1], 1, taps, taps), (taps // 2, taps // 2)
+    what = Conv(direction, shape, filters, shape, same, (1, 1), (1, 1), shape[1], dtype, "nhwc", "", ())
+    assert us(what) == pytest.approx(measured, rel=0.15)
 
 
 def test_half_of_a_large_scatter_costs_half() -> None:
