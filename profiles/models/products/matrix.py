@@ -19,12 +19,13 @@ from profiles.models.products.tiles import (
     TENSOR_8,
     TENSOR_16,
     TENSOR_TF32,
+    TURNED_TF32,
     Engine,
     product,
 )
 from profiles.signature import Gemm, Grouped, Kernel, dtype_nbytes
 
-TURNED = (1.62, 1.17, 1.0)  # time of a tf32 product by how many of its operands have k innermost
+TURNED = (1.0, 1.17, 1.0)  # time of a tf32 product by how many of its operands have k innermost; none: TURNED_TF32
 ALIKE = (1.0, 1.0, 1.0)
 VECTOR_START_NS = 900.0
 VECTOR_STREAM = 0.72  # of the streaming bandwidth: a matrix times a vector has a kernel of its own
@@ -43,6 +44,9 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     if small is not None:
         engine = replace(engine, split_ns=NEVER_NS)
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
+    inner = (what.transa != "n") + (what.transb == "n")  # operands that have k innermost
+    if engine is TENSOR_TF32 and not inner:
+        engine = TURNED_TF32
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
     whole = Machine.alone(gpu)
@@ -62,7 +66,7 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
 
     # Tensor cores take 32-bit operands with k innermost; others are turned round in shared memory. Kernels without
     # asynchronous copies are slower the other way round.
-    slower = turned_by[(what.transa != "n") + (what.transb == "n")]
+    slower = turned_by[inner]
     flops = parts * 2.0 * what.m * what.n * what.k * what.batch
     model = "gemm, unaligned" if loose in LOOSE else f"gemm {dtype}"
     return both(gpu, ns, flops, model=model, kernels=parts * kernels, nbytes=nbytes, peak=dtype)

@@ -13,13 +13,13 @@ import pytest
 
 import profiles
 from profiles.models.dispatch import estimate
-from profiles.signature import Conv, Kernel, parse
+from profiles.signature import Conv, Kernel, Signature, parse
 
 GPU = profiles.load_gpu("h100")
 DATA = Path(__file__).parents[3] / "docs/data/sized-h100.jsonl.gz"
 
 
-def us(what: Kernel | Conv) -> float:
+def us(what: Signature) -> float:
     found = estimate(GPU, what)
     assert not found.unknown
     return found.solo_ns / 1e3
@@ -83,6 +83,18 @@ def test_the_gradient_of_a_depthwise_line_knows_its_pixels() -> None:
     line = gradients((48, 512, 399), (48, 512, 399), (31,), "0, 1")
     assert line == flat
     assert sum(line) == pytest.approx(734.0, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "batch", "measured"),
+    [(64, 512, 512, 384, 181.5), (96, 384, 100352, 1, 83.3), (4096, 16, 4096, 1, 29.2), (14336, 2048, 4096, 8, 8054.6)],
+)
+def test_turning_operands_of_tf32_costs_computation_not_memory(
+    m: int, n: int, k: int, batch: int, measured: float
+) -> None:
+    """docs/data/conditions-h100.jsonl.gz; the first three were 1.4 to 1.5 times too slow."""
+    what = parse(f"gemm;cublasGemmEx;n;t;{m};{n};{k};{batch};f32;f32;f32;tf32;default;;")
+    assert us(what) == pytest.approx(measured, rel=0.15)
 
 
 @pytest.mark.parametrize(
