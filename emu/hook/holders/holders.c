@@ -40,10 +40,11 @@ typedef struct holder {
     const ph_thread *thread;
     uint64_t outer_ops; /* of the thread, when the block was given out */
     uint64_t launched;  /* the last collective that was given it; 0: none was */
+    uint32_t step;      /* that of this collective */
     uint16_t site;
     uint8_t held_as, device;
-    bool counted; /* a compiler's blocks are not */
-    bool in_python;
+    bool counted;                  /* a compiler's blocks are not */
+    bool in_python, again, spared; /* again: of more than one collective; spared: free, says least.c */
 } holder;
 
 typedef struct device_state {
@@ -60,9 +61,10 @@ static struct {
     holder **buckets, *unused;
     size_t nbuckets, n;
     uint64_t number;
-    uint64_t grew_at;   /* the number of the last block that brought a peak */
-    bool grew_in_step;  /* since a step has ended */
-    atomic_bool steady; /* lines are not looked up */
+    uint64_t grew_at;           /* the number of the last block that brought a peak */
+    uint32_t step, launched_in; /* the present step; that of the last collective */
+    bool grew_in_step;          /* since a step has ended */
+    atomic_bool steady;         /* lines are not looked up */
     device_state devices[PH_MAX_DEVICES];
 } state;
 
@@ -138,6 +140,7 @@ static void held_for(holder *it, uint8_t purpose) {
 
 /* Under the lock. */
 static void step_begins(void) {
+    state.step++;
     for (int device = 0; device < PH_MAX_DEVICES; device++)
         if (state.devices[device].over_step) ph_over_step_next(state.devices[device].over_step, state.number);
 }
@@ -202,11 +205,11 @@ static void taken_back(uintptr_t start) {
         bool in_its_op = it->thread == thread && thread->ndispatched && it->outer_ops == thread->outer_ops;
         if (in_its_op && it->held_as == PH_HELD_ACTIVATIONS) held_for(it, PH_HELD_TEMPORARIES);
         own->live -= it->nbytes;
-        if (let_go && it->launched) {
+        if (let_go && it->launched && !it->spared) {
             ph_least_since(own->least, it->launched, it->nbytes);
             own->grew = true;
         }
-        ph_least_change(own->least, -(int64_t)it->nbytes);
+        if (!it->spared) ph_least_change(own->least, -(int64_t)it->nbytes);
         ph_over_step_change(own->over_step, state.number, -(int64_t)it->nbytes, it->held_as);
     }
     if (it && it->counted && it->number <= own->peak_number) {
@@ -244,7 +247,12 @@ bool ph_holders_collective(int device, const void *input, const void *output) {
         holder *it = start ? find(start) : NULL;
         if (it && it->device == device) {
             first |= !it->launched;
-            it->launched = ph_least_launched(own->least);
+            uint64_t now = ph_least_launched(own->least);
+            it->again |= it->launched && it->launched != now; /* it may be input and output of this one */
+            it->launched = now;
+            it->step = state.launched_in = state.step;
+            if (it->spared) ph_least_change(own->least, (int64_t)it->nbytes);
+            it->spared = false;
         }
         ph_unlock(PH_LOCK_HOLDERS);
     }
@@ -363,12 +371,23 @@ static void tell(int device) {
     ph_emit_out_of_band(PH_KIND_MEMORY_HELD, &record, sizeof record, payload, nbytes);
 }
 
+/* A block that one collective was given, in a step before the last one that had collectives, and that Python has no
+ * tensor of: nobody but the process group is known to keep it. If the run is short it never lets go. Under the lock. */
+static void spare(holder *it) {
+    bool left = it->launched && !it->again && !it->in_python && it->step != state.launched_in;
+    if (!left || it->spared || !it->counted) return;
+    it->spared = true;
+    ph_least_since(state.devices[it->device].least, it->launched, it->nbytes);
+    ph_least_change(state.devices[it->device].least, -(int64_t)it->nbytes);
+}
+
 /* `step_ends`: blocks that outlive a step although Python has no tensor of them are libraries' workspaces. */
 PH_EXPORT void phantora_memory_tell(int step_ends) {
     ph_lock(PH_LOCK_HOLDERS);
     for (size_t i = 0; i < state.nbuckets; i++)
         for (holder *it = state.buckets[i]; it; it = it->next) {
             if (step_ends && !it->in_python && it->held_as == PH_HELD_ACTIVATIONS) held_for(it, PH_HELD_TEMPORARIES);
+            if (step_ends) spare(it);
             it->in_python = false;
         }
     ph_unlock(PH_LOCK_HOLDERS);

@@ -6,7 +6,9 @@
  * it looks for every 100 ms, and the process group starts its next one. The run has it find them late. Had it found
  * them early, a block that is freed then would have been free since the launch after the collective's, unless somebody
  * else still had it. So peaks are kept for the windows between launches, and a block that a process group frees lowers
- * those that it need not have been in. Somebody else may have had it for a part of them: the result is a lower bound.
+ * those that it need not have been in; so does one that it has not freed yet, but which nobody else is known to have
+ * (spare in holders.c): a short run ends before the watchdog looks late. Somebody else may have had it for a part of
+ * them: the result is a lower bound.
  *
  * Blocks that the allocator keeps until other streams have used them (Tensor.record_stream) count as allocated until
  * the program frees them: what keeps them changes what is reserved, not what is allocated.

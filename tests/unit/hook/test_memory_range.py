@@ -123,6 +123,48 @@ def test_many_launches_lie_between(told) -> None:
     assert (memory.allocated, memory.least) == (7 * MIB, 5 * MIB)
 
 
+def test_what_one_collective_of_an_earlier_step_left_need_not_be_held(told) -> None:
+    """A first bucket that is kept until the run ends. Of 29 MiB: 4 less. Not the bucket of this step, nor a tensor."""
+
+    def program(its: Program) -> None:
+        first, bucket, tensor = (its.allocator.allocate(n) for n in (4, 8, 16))
+        its.all_reduce(first)
+        its.all_reduce(tensor)
+        its.allocator.held_as(0, tensor)
+        its.allocator.tell()
+        its.all_reduce(bucket)
+        its.allocator.allocate(1)
+        its.allocator.held_as(0, tensor)
+        its.allocator.tell()
+        its.free_in_process_group(first)
+        its.allocator.allocate(9)
+        its.allocator.held_as(0, tensor)
+        its.allocator.tell()
+
+    told_memory = told(program).of(records.MEMORY_HELD)
+    assert [memory.allocated // MIB for memory in told_memory] == [28, 29, 34]
+    assert [memory.least // MIB for memory in told_memory] == [28, 28, 34]
+
+
+def test_a_block_that_gets_a_further_collective_was_held_after_all(told) -> None:
+    def program(its: Program) -> None:
+        rare, other = its.allocator.allocate(4), its.allocator.allocate(1)
+        its.all_reduce(rare)
+        its.allocator.held_as(0, other)
+        its.allocator.tell()
+        its.all_reduce(other)
+        its.allocator.allocate(2)
+        its.allocator.held_as(0, other)
+        its.allocator.tell()
+        its.all_reduce(rare)
+        its.allocator.allocate(8)
+        its.allocator.held_as(0, other)
+        its.allocator.tell()
+
+    told_memory = told(program).of(records.MEMORY_HELD)
+    assert [(memory.allocated // MIB, memory.least // MIB) for memory in told_memory] == [(5, 5), (7, 5), (15, 15)]
+
+
 def test_after_a_wait_of_the_host_a_launch_asks_about_the_first_collective_on_a_block(told) -> None:
     """Virtual time passes in the wait, and host time does not. The second and third collective have no new block."""
 
