@@ -10,7 +10,7 @@ for those that took the longest one last.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import NamedTuple
 
@@ -58,6 +58,21 @@ FIGURES = {
     ("efficient", "fwd"): Figures(0.306, 0.00347, 1250.0, 0.5, 0.59, 0.23, 1.3),
     ("efficient", "bwd"): Figures(0.73, 0.0128, 2000.0, 0.5, 0.84, 0.165, 2.0),
 }
+# cuDNN with a mask that is given, at depths of more than 64.
+WIDE_MASKED = {
+    direction: replace(FIGURES["cudnn", direction], mask=mask) for direction, mask in (("fwd", 0.183), ("bwd", 0.63))
+}
+# cuDNN at depths above DEEPEST.
+DEEP = {
+    "fwd": replace(FIGURES["cudnn", "fwd"], deep=1.18, imbalance=0.623, mask=0.775),
+    "bwd": replace(FIGURES["cudnn", "bwd"], deep=2.05, imbalance=0.093, mask=1.48),
+}
+# cuDNN where values are less deep than keys, as in latent attention.
+LATENT = {
+    "fwd": replace(FIGURES["cudnn", "fwd"], deep=0.952, imbalance=0.817, mask=0.2),
+    "bwd": replace(FIGURES["cudnn", "bwd"], deep=2.0, mask=0.592),
+}
+LATENT_CAUSAL = replace(FIGURES["cudnn", "bwd"], deep=1.06)  # its backward pass has a kernel of its own
 FULL_PRECISION = {"fwd": 3.6, "bwd": 2.9}  # f32 operands
 WIDE_FULL_PRECISION = 1.22  # backward by the efficient kernels: depths of more than 64 in f32 take smaller tiles
 COMBINE, MOST_PARTS = "flash_fwd_splitkv_combine_kernel", 7  # the keys are divided into 2**7 parts at most
@@ -102,7 +117,7 @@ class Problem:
 def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
     """cuDNN's call with all its helper kernels (row sums, conversion of dQ)."""
     batch, heads, queries, depth = what.q[-4:]
-    extent = equal(batch, queries, what.k[-2], what.causal)
+    extent = equal(batch, queries, what.k[-2], what.causal, from_start=True)
     mask = _masked(what.direction, what.sizes)
     problem = Problem(
         what.direction, heads, what.k[-3], depth, what.v[-1], what.dtype, what.dropout, mask, what.causal, False, extent
@@ -169,8 +184,10 @@ def named(what: Kernel, name: KernelName) -> Problem | None:
     return Problem(direction, q[1], k[1], q[3], v[3], dtype, dropout, mask, causal, window, extent, backend)
 
 
-def equal(batch: int, queries: int, keys: int, causal: bool) -> Extent:
-    """Sequences that are equally long. A causal mask is aligned at the end of the shorter side."""
+def equal(batch: int, queries: int, keys: int, causal: bool, *, from_start: bool = False) -> Extent:
+    """Sequences that are equally long. A causal mask aligns the ends of both sides, or their starts."""
+    if causal and from_start and queries > 1:
+        keys = min(keys, queries)  # no query sees later ones
     rows, columns = ceil(queries / TILE), ceil(keys / TILE)
     whole = float(queries) * keys
     if not causal or queries <= 1:
@@ -207,13 +224,23 @@ def flops(what: Problem) -> float:
     return products * (what.depth + what.value_depth) * what.heads * what.extent.pairs
 
 
+def _figures(what: Problem, wide: int) -> Figures:
+    if what.backend != "cudnn" or wide <= 64:
+        return FIGURES[what.backend, what.direction]
+    if wide <= DEEPEST:
+        return WIDE_MASKED[what.direction]
+    if what.depth == what.value_depth:
+        return DEEP[what.direction]
+    return LATENT_CAUSAL if what.causal and what.direction == "bwd" else LATENT[what.direction]
+
+
 def attention_ns(machine: Machine, what: Problem) -> float:
-    figures = FIGURES[what.backend, what.direction]
     mhz = machine.gpu.sm_clock_khz * 1e-6
     depth = (what.depth + what.value_depth) / 2
     # The efficient kernels have tiles of 64 and 128 for it.
     multiple = 64 if what.backend == "cudnn" or (what.backend == "efficient" and depth > 64) else 32
     wide = multiple * ceil(depth / multiple)
+    figures = _figures(what, wide)
     cycles = figures.softmax + figures.per_depth * wide * _tensor_scale(machine, what.backend)
     if what.backend == "cudnn":
         cycles *= attention_in_a_job(wide)

@@ -107,6 +107,33 @@ def test_attention_of_cudnn_takes_odd_depths_as_128(direction: str, q: str, meas
     assert found == pytest.approx(measured_us, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("direction", "q", "v", "causal", "mask", "measured_us"),
+    [
+        ("fwd", "3x20x2304x128", "3x20x2304x128", 0, "[1, 1, 2304, 2304]", 485.7),
+        ("bwd", "3x20x2304x128", "3x20x2304x128", 0, "[1, 1, 2304, 2304]", 1655.0),
+        ("fwd", "1x8x4096x256", "1x8x4096x256", 1, "[]", 164.2),
+        ("bwd", "1x8x4096x256", "1x8x4096x256", 0, "[1, 1, 4096, 4096]", 1681.2),
+        ("fwd", "2x32x4096x192", "2x32x4096x128", 0, "[]", 1022.7),
+        ("bwd", "2x32x4096x192", "2x32x4096x128", 0, "[]", 6237.1),
+        ("bwd", "2x32x4096x192", "2x32x4096x128", 1, "[]", 2039.6),
+    ],
+)
+def test_attention_of_cudnn_with_masks_and_deep_heads(
+    direction: str, q: str, v: str, causal: int, mask: str, measured_us: float
+) -> None:
+    """docs/data/masked-h100.jsonl.gz: backward with a mask it was priced at 0.7, heads of 256 at 0.5 to 1.4."""
+    sizes = f"[[], [], [], {mask}]" if direction == "fwd" else f"[[], [], [], [], [], [], [], [], {mask}]"
+    found = us(f"sdpa;{direction};{q};{q};{v};bf16;{causal};0;aten::_cudnn_attention;{sizes}")
+    assert found == pytest.approx(measured_us, rel=0.1)
+
+
+def test_a_causal_mask_of_cudnn_begins_with_the_first_key() -> None:
+    """1,024 queries see none of the keys beyond the 1,024th. It was priced at three times."""
+    q, k = "2x16x1024x128", "2x16x4096x128"
+    assert us(f"sdpa;fwd;{q};{k};{k};bf16;1;0;aten::_cudnn_attention_forward;[]") == pytest.approx(30.5, rel=0.15)
+
+
 def test_places_of_rolled_and_indexed_items_take_time() -> None:
     """A roll divides in 64 bits; an index waits for its item. They were priced at a third."""
     rolled = (
