@@ -42,9 +42,10 @@ def _cut(error: BaseException, first: TracebackType | None) -> TracebackType | N
     told = entries[-1]
     ours = [] if _is_ours(told) and _is_meant(error, told) else entries[last + 1 :]
     kept = [entries[place] for place in others] + ours
-    for entry, after in zip(kept, [*kept[1:], None], strict=True):
-        entry.tb_next = after
-    return kept[0] if kept else None
+    after = None
+    for entry in reversed(kept):
+        entry.tb_next, after = after, entry
+    return after
 
 
 def _entries(first: TracebackType | None) -> Iterator[TracebackType]:

@@ -25,6 +25,12 @@ def steps(self, value):
 def refuse():
     raise ValueError("no")
 
+def refuse_otherwise():
+    try:
+        refuse()
+    except ValueError:
+        raise KeyError("no")
+
 def wrong():
     return {}["key"]
 
@@ -59,6 +65,7 @@ def raised_by(text: str, **names: Any) -> BaseException:
         ("call('a')", ["step"]),  # C++ has raised it
         ("steps(self, 'a')", ["step"]),
         ("refuse()", ["step"]),
+        ("refuse_otherwise()", ["step"]),  # the first error has frames of ours alone
         ("wrong()", ["step", "wrong"]),
         ("unsure()", ["step", "unsure"]),
     ],
