@@ -106,14 +106,14 @@ BATCHED = {
 
 # Tensor cores take 32-bit operands with k innermost: where neither has it so, both are turned round in shared memory.
 # That costs multiplications and tiles, not what passes the memory.
-TURNED = 1.7
+TURNING = 1.7
 TURNED_TF32 = replace(
     TENSOR_TF32,
     name="tensor tf32, turned",
-    rate=TENSOR_TF32.rate / TURNED,
-    step_ns=TENSOR_TF32.step_ns * TURNED,
-    tile_ns=TENSOR_TF32.tile_ns * TURNED,
-    element_ns=TENSOR_TF32.element_ns * TURNED,
+    rate=TENSOR_TF32.rate / TURNING,
+    step_ns=TENSOR_TF32.step_ns * TURNING,
+    tile_ns=TENSOR_TF32.tile_ns * TURNING,
+    element_ns=TENSOR_TF32.element_ns * TURNING,
 )
 
 COUNTED = (TENSOR_16, TENSOR_8, TENSOR_TF32, TURNED_TF32)
