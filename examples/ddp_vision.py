@@ -46,8 +46,11 @@ class Block(nn.Module):
 def network() -> nn.Sequential:
     """As ResNet-34."""
     layers: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
-    ]  # fmt: skip
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     width = 64
     for outputs, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for place in range(blocks):

@@ -26,8 +26,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[16, 32, 64])
     batches = parser.parse_args().batches
     tuner = tune.Tuner(
-        tune.with_resources(trial, {"cpu": 2}), param_space={"batch": tune.grid_search(batches)},
-    )  # fmt: skip
+        tune.with_resources(trial, {"cpu": 2}),
+        param_space={"batch": tune.grid_search(batches)},
+    )
     best = tuner.fit().get_best_result("image_s", "min")
     assert best.config is not None, "a trial that has reported"
     print(f"best: batch {best.config['batch']}, {best.metrics['memory'] / 2**30:.2f} GiB")

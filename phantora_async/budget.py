@@ -19,9 +19,16 @@ from phantora_async.wording import UNITS_NS, gib, seconds
 
 Report = Mapping[str, Any]
 UNITS_NBYTES = {
-    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 WHOLE_RUN = "the whole run"
 """How the source of a step begins if no steps were found."""

@@ -89,262 +89,455 @@ class RunOptions:
     """The script's own."""
     _: KW_ONLY
     world_size: int | None = _option(
-        None, JOB, "-n", kind=Kind.COUNT, metavar="WORLD",
+        None,
+        JOB,
+        "-n",
+        kind=Kind.COUNT,
+        metavar="WORLD",
         help="number of ranks, each with a GPU of its own; 12 ranks need two servers of 8 GPUs (default: 1)",
-    )  # fmt: skip
+    )
     nnodes: int | None = _option(
-        None, JOB, "--nnodes", kind=Kind.COUNT, metavar="N",
+        None,
+        JOB,
+        "--nnodes",
+        kind=Kind.COUNT,
+        metavar="N",
         help="number of servers, each with --nproc-per-node GPUs",
-    )  # fmt: skip
+    )
     nproc_per_node: int | None = _option(
-        None, JOB, "--nproc-per-node", "--nproc_per_node", kind=Kind.COUNT, metavar="GPUS",
+        None,
+        JOB,
+        "--nproc-per-node",
+        "--nproc_per_node",
+        kind=Kind.COUNT,
+        metavar="GPUS",
         help="GPUs per server (default: as many as the cluster's servers have)",
-    )  # fmt: skip
+    )
     fold: str | None = _option(
-        None, JOB, "--fold", metavar="MESH|auto",
+        None,
+        JOB,
+        "--fold",
+        metavar="MESH|auto",
         help="start only the ranks that differ, which play the others: dp=128,pp=16,tp=8 names the axes of the mesh of "
         "ranks, the slowest first; data-parallel ones are folded, or those that are marked: replica*=4; dp=100+28: "
         "parts of an axis, in each of which ranks are alike; auto: as the script's options or its text say",
-    )  # fmt: skip
+    )
     fold_apart: str = _option(
-        "0,-1", JOB, "--fold-apart", metavar="RANKS|none",
+        "0,-1",
+        JOB,
+        "--fold-apart",
+        metavar="RANKS|none",
         help="with --fold: ranks that play nobody, because scripts log and save there (default: %(default)s, the first "
         "and the last, and those whose numbers the script compares with its rank)",
-    )  # fmt: skip
+    )
     witnesses: int | None = _option(
-        None, JOB, "--witnesses", kind=Kind.COUNT, metavar="N",
+        None,
+        JOB,
+        "--witnesses",
+        kind=Kind.COUNT,
+        metavar="N",
         help="with --fold: so many ranks that could be played have a process, and the run ends if they do something "
         "else than the rank that would play them (default: 1)",
-    )  # fmt: skip
+    )
     witness_seed: int = _option(
-        0, JOB, "--witness-seed", kind=Kind.COUNT, metavar="SEED",
+        0,
+        JOB,
+        "--witness-seed",
+        kind=Kind.COUNT,
+        metavar="SEED",
         help="with --witnesses: draws them (default: %(default)s)",
-    )  # fmt: skip
+    )
     roles: str | None = _option(
-        None, JOB, "--roles", choices=ROLES,
+        None,
+        JOB,
+        "--roles",
+        choices=ROLES,
         help="with --fold: ranks of one role launch the same work (alike, the default), or may launch other work "
         "between the same calls (similar), as with Megatron's distributed optimizer: the result is then approximate, "
         "and the report says by how much the work of witnesses differs",
-    )  # fmt: skip
+    )
     replicas: str | None = _option(
-        None, JOB, "--replicas", choices=REPLICAS,
+        None,
+        JOB,
+        "--replicas",
+        choices=REPLICAS,
         help="with --fold: simulate ranks to which the same happens once (shared, the usual default), or each",
-    )  # fmt: skip
+    )
     module: bool = _option(
-        False, JOB, "-m", "--module", kind=Kind.SWITCH,
+        False,
+        JOB,
+        "-m",
+        "--module",
+        kind=Kind.SWITCH,
         help="SCRIPT is the name of a module, as with python -m",
-    )  # fmt: skip
+    )
     launcher: bool = _option(
-        False, JOB, "--launcher", kind=Kind.SWITCH,
+        False,
+        JOB,
+        "--launcher",
+        kind=Kind.SWITCH,
         help="the rest of the line is a command that starts the ranks of one server; it is started once on each "
         "server: --launcher -- torchrun --nproc-per-node 8 train.py",
-    )  # fmt: skip
+    )
     python: PathText | None = _option(
-        None, JOB, "--python", kind=Kind.PATH, metavar="PATH",
+        None,
+        JOB,
+        "--python",
+        kind=Kind.PATH,
+        metavar="PATH",
         help="Python interpreter of the environment that has PyTorch (default: this one)",
-    )  # fmt: skip
+    )
     preload: Sequence[str] = _option(
-        (), JOB, "--preload", kind=Kind.TEXTS, metavar="MODULE",
+        (),
+        JOB,
+        "--preload",
+        kind=Kind.TEXTS,
+        metavar="MODULE",
         help="import MODULE once for all ranks, which saves memory and time; may be repeated",
-    )  # fmt: skip
+    )
     auto_preload: bool = _option(
-        True, JOB, "--no-auto-preload", kind=Kind.SWITCH,
+        True,
+        JOB,
+        "--no-auto-preload",
+        kind=Kind.SWITCH,
         help="import for all ranks at once only what --preload names (default: also the installed packages that the "
         "script imports, if importing them does the same in each rank)",
-    )  # fmt: skip
+    )
     compile_cache: PathText | None = _option(
-        None, JOB, "--compile-cache", kind=Kind.PATH, metavar="DIR|off",
+        None,
+        JOB,
+        "--compile-cache",
+        kind=Kind.PATH,
+        metavar="DIR|off",
         help="directory for what later runs can use: compiled code (torch.compile, Triton) and which modules the "
         "script imports; off: keep nothing (default: ~/.cache/phantora-async)",
-    )  # fmt: skip
+    )
     steps: int | None = _option(
-        None, JOB, "--steps", kind=Kind.COUNT, metavar="N",
+        None,
+        JOB,
+        "--steps",
+        kind=Kind.COUNT,
+        metavar="N",
         help="end the run, with a complete report, when every rank has done N optimizer steps",
-    )  # fmt: skip
+    )
     real_steps: int | None = _option(
-        None, JOB, "--real-steps", kind=Kind.COUNT, metavar="N",
+        None,
+        JOB,
+        "--real-steps",
+        kind=Kind.COUNT,
+        metavar="N",
         help="with --steps: do N steps, 3 at least, and play the others from the record, if the last two were the same",
-    )  # fmt: skip
+    )
     until: str | None = _option(
-        None, JOB, "--until", metavar="TIME",
+        None,
+        JOB,
+        "--until",
+        metavar="TIME",
         help="end the run, with a complete report, at this virtual time: 500ms, 10s, 2m, 1h",
-    )  # fmt: skip
+    )
     cluster: PathText = _option(
-        DEFAULT_CLUSTER, MACHINE, "--cluster", kind=Kind.PATH, metavar="NAME|FILE",
+        DEFAULT_CLUSTER,
+        MACHINE,
+        "--cluster",
+        kind=Kind.PATH,
+        metavar="NAME|FILE",
         help="servers and network (default: %(default)s)",
-    )  # fmt: skip
+    )
     gpu: PathText | None = _option(
-        None, MACHINE, "--gpu", kind=Kind.PATH, metavar="NAME|FILE",
+        None,
+        MACHINE,
+        "--gpu",
+        kind=Kind.PATH,
+        metavar="NAME|FILE",
         help="GPU in place of the cluster's own; names: phantora-async profiles list",
-    )  # fmt: skip
+    )
     kernel_times: Sequence[str] = _option(
-        (), MACHINE, "--kernel-times", kind=Kind.TEXTS, metavar="FILE|none",
+        (),
+        MACHINE,
+        "--kernel-times",
+        kind=Kind.TEXTS,
+        metavar="FILE|none",
         help="table of measured kernel times, made by `phantora-async profile`; the table shipped for the GPU is asked "
         "for kernels that it lacks; may be repeated; none: estimates only",
-    )  # fmt: skip
+    )
     measure: bool = _option(
-        False, MACHINE, "--measure", kind=Kind.SWITCH,
+        False,
+        MACHINE,
+        "--measure",
+        kind=Kind.SWITCH,
         help="measure kernels that have no measured time on this machine's GPU, for this run and later ones",
-    )  # fmt: skip
+    )
     host: str = _option(
-        HOST_MODES[0], MACHINE, "--host", choices=HOST_MODES,
+        HOST_MODES[0],
+        MACHINE,
+        "--host",
+        choices=HOST_MODES,
         help="cost of the script's Python code and CUDA calls: modelled (a calibrated cost per operation, default), "
         "measured (CPU time of this machine), or none",
-    )  # fmt: skip
+    )
     loaders: str = _option(
-        loading_policy.FREE, MACHINE, "--loaders", metavar="free|modelled|TIME",
+        loading_policy.FREE,
+        MACHINE,
+        "--loaders",
+        metavar="free|modelled|TIME",
         help="virtual time that loading data takes: free (none; the report says whether loading would limit the step), "
         "modelled (the time measured on this machine, with the CPUs of the described server), or the CPU time of a "
         "batch, such as 12ms (default: %(default)s)",
-    )  # fmt: skip
+    )
     clock: str = _option(
-        CLOCKS[0], MACHINE, "--clock", choices=CLOCKS,
+        CLOCKS[0],
+        MACHINE,
+        "--clock",
+        choices=CLOCKS,
         help="when a rank that reads the clock is answered: exact: when no other rank can change the answer any more "
         "(default); optimistic: at once, which is faster, but the time may be wrong",
-    )  # fmt: skip
+    )
     speculation: str = _option(
-        POLICIES[0], MACHINE, "--speculation", choices=tuple(POLICIES),
+        POLICIES[0],
+        MACHINE,
+        "--speculation",
+        choices=tuple(POLICIES),
         help="when the simulation runs ahead of the slowest rank; this changes how fast it is, not its results "
         "(default: %(default)s)",
-    )  # fmt: skip
+    )
     moe: str = _option(
-        DEFAULT_MOE, MACHINE, "--moe", metavar="POLICY",
+        DEFAULT_MOE,
+        MACHINE,
+        "--moe",
+        metavar="POLICY",
         help="which experts the tokens of a mixture of experts go to, since the routers' scores are not computed: "
         "balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' loads, a line for each layer "
         "(default: %(default)s)",
-    )  # fmt: skip
+    )
     data_shapes: str = _option(
-        shape_policy.MOST, MACHINE, "--data-shapes", metavar="POLICY",
+        shape_policy.MOST,
+        MACHINE,
+        "--data-shapes",
+        metavar="POLICY",
         help="how many elements there are where values that are not computed decide it (nonzero, masks, unique, NMS): "
         "most (as many as there can be), fraction:F of that, or trace:FILE with sizes by place, such as "
         "'roi_heads.py:712 128 96' or 'nonzero 25%%' (default: %(default)s)",
-    )  # fmt: skip
+    )
     value: Sequence[str] = _option(
-        (), MACHINE, "--value", kind=Kind.TEXTS, metavar="LINE=EXPR",
+        (),
+        MACHINE,
+        "--value",
+        kind=Kind.TEXTS,
+        metavar="LINE=EXPR",
         help="the value that the program reads at a line, if it is not computed, such as a loss: "
         "--value 'train.py:42=2.5*exp(-step/100)'. EXPR may use n (number of reads at this line so far), step (number "
         "of steps so far), rank, random() and mathematical functions; or it is MODULE:FUNCTION, which is called with "
         "n, step and rank. A line without a file is a line of SCRIPT. May be repeated",
-    )  # fmt: skip
+    )
     fault: Sequence[str] = _option(
-        (), MACHINE, "--fault", kind=Kind.TEXTS, metavar="TEXT",
+        (),
+        MACHINE,
+        "--fault",
+        kind=Kind.TEXTS,
+        metavar="TEXT",
         help="what goes wrong on the machine, and when: --fault 'gpu 17 at 0.7x from 3s'; may be repeated; "
         "docs/faults.md lists the forms",
-    )  # fmt: skip
+    )
     faults: PathText | None = _option(
-        None, MACHINE, "--faults", kind=Kind.PATH, metavar="FILE",
+        None,
+        MACHINE,
+        "--faults",
+        kind=Kind.PATH,
+        metavar="FILE",
         help="more of them, from a TOML file: faults = ['gpu 17 at 0.7x from 3s', ...]",
-    )  # fmt: skip
+    )
     shared_weights: bool = _option(
-        True, MACHINE, "--no-shared-weights", kind=Kind.SWITCH,
+        True,
+        MACHINE,
+        "--no-shared-weights",
+        kind=Kind.SWITCH,
         help="let each rank initialise its own CPU tensors and propagate DTensor's shardings itself (default: ranks "
         "that would compute the same share one result, and its memory until one of them writes to it)",
-    )  # fmt: skip
+    )
     isolation: str = _option(
-        ISOLATIONS[0], MACHINE, "--isolation", choices=tuple(ISOLATIONS),
+        ISOLATIONS[0],
+        MACHINE,
+        "--isolation",
+        choices=tuple(ISOLATIONS),
         help="full: each emulated server has its own processes, host name, network, /tmp and /dev/shm; none: servers "
         "share this machine's; auto: full where the kernel permits it, else none (default: %(default)s)",
-    )  # fmt: skip
+    )
     network: str | None = _option(
-        None, MACHINE, "--network", choices=tuple(NETWORKS),
+        None,
+        MACHINE,
+        "--network",
+        choices=tuple(NETWORKS),
         help="network of isolated servers: private: they reach only each other (default); host: that of this "
         "machine, for scripts that download",
-    )  # fmt: skip
+    )
     max_memory: str | None = _option(
-        None, LIMITS, "--max-memory", metavar="SIZE",
+        None,
+        LIMITS,
+        "--max-memory",
+        metavar="SIZE",
         help="fail, with exit code 79, if PyTorch's allocator reserves more on any GPU: 76GiB, 80GB",
-    )  # fmt: skip
+    )
     max_allocated: str | None = _option(
-        None, LIMITS, "--max-allocated", metavar="SIZE",
+        None,
+        LIMITS,
+        "--max-allocated",
+        metavar="SIZE",
         help="fail if tensors on any GPU ever take more, as torch.cuda.max_memory_allocated counts",
-    )  # fmt: skip
+    )
     max_step_time: str | None = _option(
-        None, LIMITS, "--max-step-time", metavar="TIME",
+        None,
+        LIMITS,
+        "--max-step-time",
+        metavar="TIME",
         help="fail if the median step takes longer: 450ms, 1.2s",
-    )  # fmt: skip
+    )
     min_mfu: str | None = _option(
-        None, LIMITS, "--min-mfu", metavar="SHARE",
+        None,
+        LIMITS,
+        "--min-mfu",
+        metavar="SHARE",
         help="fail if the model's FLOPs are a smaller share of the GPUs' peak: 0.4, 40%%",
-    )  # fmt: skip
+    )
     listen: str | None = _option(
-        None, SEVERAL, "--listen", metavar="HOST:PORT",
+        None,
+        SEVERAL,
+        "--listen",
+        metavar="HOST:PORT",
         help="run the servers on other machines, which join with `phantora-async join`; this machine only coordinates "
         "(port 0: any free port)",
-    )  # fmt: skip
+    )
     on: str | None = _option(
-        None, SEVERAL, "--on", metavar="ray[://HOST:PORT]",
+        None,
+        SEVERAL,
+        "--on",
+        metavar="ray[://HOST:PORT]",
         help="run the servers on the nodes of this machine's Ray cluster, or of the one whose client server is there; "
         "each machine is an actor",
-    )  # fmt: skip
+    )
     ray_env: PathText | None = _option(
-        None, SEVERAL, "--ray-env", kind=Kind.PATH, metavar="FILE",
+        None,
+        SEVERAL,
+        "--ray-env",
+        kind=Kind.PATH,
+        metavar="FILE",
         help="JSON with Ray's runtime environment for these actors: working_dir, pip, env_vars ... (default: the "
         "working directory, the script and the Python environment are at the same paths on all nodes)",
-    )  # fmt: skip
+    )
     machines: int | None = _option(
-        None, SEVERAL, "--machines", kind=Kind.COUNT, metavar="N",
+        None,
+        SEVERAL,
+        "--machines",
+        kind=Kind.COUNT,
+        metavar="N",
         help="number of machines that join (default: 1; with --on as many nodes as have room)",
-    )  # fmt: skip
+    )
     token_file: PathText | None = _option(
-        None, SEVERAL, "--token-file", kind=Kind.PATH, metavar="FILE",
+        None,
+        SEVERAL,
+        "--token-file",
+        kind=Kind.PATH,
+        metavar="FILE",
         help=f"file with the token that machines must know (default: the environment variable {TOKEN_VARIABLE}, else a "
         "new one, in the file `token` of the run directory)",
-    )  # fmt: skip
+    )
     run_dir: PathText | None = _option(
-        None, OUTPUT, "--run-dir", kind=Kind.PATH, metavar="DIR",
+        None,
+        OUTPUT,
+        "--run-dir",
+        kind=Kind.PATH,
+        metavar="DIR",
         help="directory for logs and the report (default: a new one in phantora-runs/)",
-    )  # fmt: skip
+    )
     report: PathText | None = _option(
-        None, OUTPUT, "--report", kind=Kind.PATH, metavar="FILE",
+        None,
+        OUTPUT,
+        "--report",
+        kind=Kind.PATH,
+        metavar="FILE",
         help="where to write the JSON report (default: report.json in the run directory)",
-    )  # fmt: skip
+    )
     reasons: bool = _option(
-        False, OUTPUT, "--reasons", kind=Kind.SWITCH,
+        False,
+        OUTPUT,
+        "--reasons",
+        kind=Kind.SWITCH,
         help="explain the step time: its critical path, what takes most of it, and how long the step would take with "
         "one resource twice as fast; see docs/seeing.md",
-    )  # fmt: skip
+    )
     record: PathText | None = _option(
-        None, OUTPUT, "--record", kind=Kind.PATH, metavar="DIR",
+        None,
+        OUTPUT,
+        "--record",
+        kind=Kind.PATH,
+        metavar="DIR",
         help="record what the ranks do, for `phantora-async replay DIR`: it simulates them again, on this or another "
         "described machine",
-    )  # fmt: skip
+    )
     trace: PathText | None = _option(
-        None, OUTPUT, "--trace", kind=Kind.PATH, metavar="FILE",
+        None,
+        OUTPUT,
+        "--trace",
+        kind=Kind.PATH,
+        metavar="FILE",
         help=f"write a trace of ranks, GPUs and links: {FORMS}; docs/seeing.md says which tools read it",
-    )  # fmt: skip
+    )
     trace_ranks: str | None = _option(
-        None, OUTPUT, "--trace-ranks", metavar="RANKS",
+        None,
+        OUTPUT,
+        "--trace-ranks",
+        metavar="RANKS",
         help="ranks that the trace shows, such as 0,8-15 (default: all)",
-    )  # fmt: skip
+    )
     trace_steps: str | None = _option(
-        None, OUTPUT, "--trace-steps", metavar="STEPS",
+        None,
+        OUTPUT,
+        "--trace-steps",
+        metavar="STEPS",
         help="steps that the trace shows, such as 3 or 3-5; the first is 1 (default: all)",
-    )  # fmt: skip
+    )
     show_ranks: str = _option(
-        "0", OUTPUT, "--show-ranks", metavar="RANKS",
+        "0",
+        OUTPUT,
+        "--show-ranks",
+        metavar="RANKS",
         help="ranks whose output is shown, such as 0,3, or all, or none (default: 0)",
-    )  # fmt: skip
+    )
     stall_timeout: float = _option(
-        STALL_TIMEOUT_S, OUTPUT, "--stall-timeout", kind=Kind.SECONDS, metavar="SECONDS",
+        STALL_TIMEOUT_S,
+        OUTPUT,
+        "--stall-timeout",
+        kind=Kind.SECONDS,
+        metavar="SECONDS",
         help="end the run when all ranks, or a rank that others wait for, have made no visible progress for this "
         "long in real time (default: %(default)g; 0: no limit)",
-    )  # fmt: skip
+    )
     loop_turns: int = _option(
-        LOOP_TURNS, OUTPUT, "--loop-turns", kind=Kind.COUNT, metavar="N",
+        LOOP_TURNS,
+        OUTPUT,
+        "--loop-turns",
+        kind=Kind.COUNT,
+        metavar="N",
         help="end the run when a loop, which only a value that is not computed (such as a loss) can end, has run N "
         "turns (default: %(default)s; 0: only --stall-timeout ends it)",
-    )  # fmt: skip
+    )
     progress: bool = _option(
-        True, OUTPUT, "--no-progress", kind=Kind.SWITCH,
+        True,
+        OUTPUT,
+        "--no-progress",
+        kind=Kind.SWITCH,
         help="show no status line",
-    )  # fmt: skip
+    )
     ui: int | None = _option(
-        None, OUTPUT, "--ui", kind=Kind.PORT, metavar="PORT",
+        None,
+        OUTPUT,
+        "--ui",
+        kind=Kind.PORT,
+        metavar="PORT",
         help="serve a live page of the run to browsers on this machine and print its address (default: any free port)",
-    )  # fmt: skip
+    )
     profile_simulator: bool = _option(
         False, OUTPUT, "--profile-simulator", kind=Kind.SWITCH, help="for bench", hidden=True
-    )  # fmt: skip
+    )
 
     def checked(self) -> RunOptions:
         """These options with paths as text and lists as tuples. Raises UsageError for a value of another type."""

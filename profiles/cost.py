@@ -160,9 +160,13 @@ class _Source:
 
 def _corrected(modelled: Cost, solo_ns: int, contended_ns: int, source: Source, error: float) -> Cost:
     return replace(
-        modelled, solo_ns=solo_ns, contended_ns=max(solo_ns, contended_ns), source=source, unknown="",
+        modelled,
+        solo_ns=solo_ns,
+        contended_ns=max(solo_ns, contended_ns),
+        source=source,
+        unknown="",
         error_share=error,
-    )  # fmt: skip
+    )
 
 
 def _modelled(gpu: Gpu, what: Signature) -> Cost:
@@ -179,9 +183,16 @@ def _modelled(gpu: Gpu, what: Signature) -> Cost:
     share = UNMEASURED if estimate.unknown else max(min(known * gpu.achieved.uncertainty, UNMEASURED), known)
     share = max(share, known)
     return Cost(
-        solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
-        bound_by(gpu, what, estimate), draw(gpu, what, estimate),
-    )  # fmt: skip
+        solo_ns,
+        contended_ns,
+        estimate.flops,
+        source,
+        estimate.unknown,
+        estimate.model,
+        share,
+        bound_by(gpu, what, estimate),
+        draw(gpu, what, estimate),
+    )
 
 
 def _as_measured(gpu: Gpu, what: Conv, found: Estimate, factor: float) -> Estimate:

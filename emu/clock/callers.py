@@ -10,17 +10,47 @@ from ..interpreter.code_owner import Owner, owner_of
 REAL_TIME_MODULES = frozenset(
     (
         # threads, processes and sockets, in the standard library
-        "asyncio", "concurrent", "http", "multiprocessing", "queue", "socketserver", "subprocess", "threading",
+        "asyncio",
+        "concurrent",
+        "http",
+        "multiprocessing",
+        "queue",
+        "socketserver",
+        "subprocess",
+        "threading",
         "urllib",
         # other machines
-        "aiohttp", "botocore", "fsspec", "grpc", "httpcore", "httpx", "huggingface_hub", "requests", "tornado",
-        "trio", "urllib3", "wandb", "zmq",
+        "aiohttp",
+        "botocore",
+        "fsspec",
+        "grpc",
+        "httpcore",
+        "httpx",
+        "huggingface_hub",
+        "requests",
+        "tornado",
+        "trio",
+        "urllib3",
+        "wandb",
+        "zmq",
         # other processes and their locks
-        "billiard", "filelock", "joblib", "multiprocess", "pexpect", "portalocker", "psutil", "ray",
+        "billiard",
+        "filelock",
+        "joblib",
+        "multiprocess",
+        "pexpect",
+        "portalocker",
+        "psutil",
+        "ray",
         # compiling, rendezvous and data loading of PyTorch's
-        "torch._dynamo", "torch._inductor", "torch.distributed", "torch.multiprocessing", "torchdata", "triton",
+        "torch._dynamo",
+        "torch._inductor",
+        "torch.distributed",
+        "torch.multiprocessing",
+        "torchdata",
+        "triton",
     )
-)  # fmt: skip
+)
 """Modules that wait for sockets, files, processes or threads, and ask the time to do so. A package stands for all of
 its modules.
 

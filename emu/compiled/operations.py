@@ -17,8 +17,17 @@ from .integer_stores import NotEvaluated
 if TYPE_CHECKING:
     from torch import Tensor, dtype
 
-_DTYPES = {"i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "f16": "float16",
-           "bf16": "bfloat16", "f32": "float32", "f64": "float64"}  # fmt: skip
+_DTYPES = {
+    "i1": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
 _HEX = {"f32": ("<I", "<f"), "f64": ("<Q", "<d"), "f16": ("<H", "<e")}
 
 

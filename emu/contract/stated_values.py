@@ -29,23 +29,47 @@ _LINE = re.compile(r"(?:(?P<file>.+):)?(?P<line>[0-9]{1,9})", re.DOTALL)
 Number = bool | int | float
 _CONSTANTS: Mapping[str, Number] = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
-    "abs": abs, "bool": bool, "ceil": math.ceil, "cos": math.cos, "exp": math.exp, "float": float, "floor": math.floor,
-    "int": int, "log": math.log, "log10": math.log10, "log2": math.log2, "max": max, "min": min, "round": round,
-    "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
-}  # fmt: skip
+    "abs": abs,
+    "bool": bool,
+    "ceil": math.ceil,
+    "cos": math.cos,
+    "exp": math.exp,
+    "float": float,
+    "floor": math.floor,
+    "int": int,
+    "log": math.log,
+    "log10": math.log10,
+    "log2": math.log2,
+    "max": max,
+    "min": min,
+    "round": round,
+    "sin": math.sin,
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+}
 RANDOM = "random"
 """`random()`: a number from 0 to 1 that depends on the line and n alone, so it is the same on all ranks."""
 _BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Number]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 _UNARY: Mapping[type[ast.AST], Callable[[Any], Number]] = {
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
-}  # fmt: skip
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+}
 _COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], Number]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-}  # fmt: skip
+}
 
 
 class ValueProblem(ValueError):

@@ -111,9 +111,16 @@ def _bags(name: str) -> Callable[..., Any]:
     """Of `EmbeddingBag`. The GPU's kernel always tells each index's bag and each bag's size, for the backward pass."""
 
     def bags(
-        weight: Tensor, indices: Tensor, offsets: Tensor, scaled: bool = False, mode: int = 0, sparse: bool = False,
-        weights: Tensor | None = None, last: bool = False, padding: int = -1,
-    ) -> Any:  # fmt: skip
+        weight: Tensor,
+        indices: Tensor,
+        offsets: Tensor,
+        scaled: bool = False,
+        mode: int = 0,
+        sparse: bool = False,
+        weights: Tensor | None = None,
+        last: bool = False,
+        padding: int = -1,
+    ) -> Any:
         import torch
 
         arguments = (weight, indices, offsets, scaled, mode, sparse, weights, last, padding)
@@ -196,9 +203,17 @@ def _efficient(
 
 
 def _cudnn(
-    q: Any, k: Any, v: Any, bias: Any, lse: bool, dropout: float = 0.0, causal: bool = False, debug: bool = False,
-    *, scale: Any = None,
-) -> Any:  # fmt: skip
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    lse: bool,
+    dropout: float = 0.0,
+    causal: bool = False,
+    debug: bool = False,
+    *,
+    scale: Any = None,
+) -> Any:
     _no_dropout(dropout)
     out, sums = _attention(q, k, v, bias, causal, scale)
     return (out, sums[..., None], *_rest(7))
@@ -219,17 +234,41 @@ def _attention_backward(grad: Any, q: Any, k: Any, v: Any, bias: Any, out: Any, 
 
 
 def _flash_backward(
-    grad: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, cq: Any, ck: Any, mq: Any, mk: Any, dropout: float,
-    causal: bool, *_: Any, scale: Any = None,
-) -> Any:  # fmt: skip
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    cq: Any,
+    ck: Any,
+    mq: Any,
+    mk: Any,
+    dropout: float,
+    causal: bool,
+    *_: Any,
+    scale: Any = None,
+) -> Any:
     _no_dropout(dropout)
     return _attention_backward(grad, q, k, v, None, out, causal, scale)
 
 
 def _efficient_backward(
-    grad: Any, q: Any, k: Any, v: Any, bias: Any, out: Any, lse: Any, seed: Any, offset: Any, dropout: float,
-    mask: Any, causal: bool = False, *, scale: Any = None,
-) -> Any:  # fmt: skip
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    out: Any,
+    lse: Any,
+    seed: Any,
+    offset: Any,
+    dropout: float,
+    mask: Any,
+    causal: bool = False,
+    *,
+    scale: Any = None,
+) -> Any:
     _no_dropout(dropout)
     if bias is not None and mask[3]:
         raise NotImplementedError("the gradient of a bias")

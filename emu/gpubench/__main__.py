@@ -24,8 +24,15 @@ from ..contract.process_setup import prctl
 
 _PR_SET_PDEATHSIG = 1
 _TROUBLE: tuple[type[Exception], ...] = (
-    RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError, AttributeError, AssertionError,
-)  # fmt: skip
+    RuntimeError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    NotImplementedError,
+    AttributeError,
+    AssertionError,
+)
 """What torch raises for arguments that do not fit. Running out of memory is a RuntimeError."""
 
 

@@ -22,19 +22,35 @@ MOST = 96
 _LOOKED_AT = 20_000
 _TYPES = (
     (r"c10::BFloat16|__nv_bfloat16|bfloat16_t|bfloat16_copy", "bf16"),
-    (r"c10::Half|__half\b|half_t|(?<!b)float16_copy", "f16"), (r"\bfloat\b", "f32"),
-    (r"\bdouble\b", "f64"), (r"Float8_e4m3fn", "f8e4m3"), (r"Float8_e5m2", "f8e5m2"), (r"\blong\b", "i64"),
-    (r"\bint\b", "i32"), (r"\bbool\b", "b8"), (r"\bunsigned char\b", "u8"), (r"\bshort\b", "i16"),
-)  # fmt: skip
+    (r"c10::Half|__half\b|half_t|(?<!b)float16_copy", "f16"),
+    (r"\bfloat\b", "f32"),
+    (r"\bdouble\b", "f64"),
+    (r"Float8_e4m3fn", "f8e4m3"),
+    (r"Float8_e5m2", "f8e5m2"),
+    (r"\blong\b", "i64"),
+    (r"\bint\b", "i32"),
+    (r"\bbool\b", "b8"),
+    (r"\bunsigned char\b", "u8"),
+    (r"\bshort\b", "i16"),
+)
 _USUAL = ("f32", "bf16", "f16", "i64", "b8", "i32")
 _OPAQUE = {"1": ("u8", "b8"), "2": ("bf16", "f16"), "4": ("f32", "i32"), "8": ("i64", "f64")}
 _MULTI_TENSOR = "multi_tensor_apply_kernel"
 _CHUNK = 65_536
 """Elements of a block of such a kernel."""
 _LAYOUTS: tuple[tuple[str, ...], ...] = (
-    ("dense",), ("heads",), ("turned",), ("part",), ("dense", "heads"), ("dense", "turned"), ("heads", "dense"),
-    ("turned", "dense"), ("dense", "part"), ("part", "dense"), ("channels_last",),
-)  # fmt: skip
+    ("dense",),
+    ("heads",),
+    ("turned",),
+    ("part",),
+    ("dense", "heads"),
+    ("dense", "turned"),
+    ("heads", "dense"),
+    ("turned", "dense"),
+    ("dense", "part"),
+    ("part", "dense"),
+    ("channels_last",),
+)
 """Of the tensors in their order; the last one stands for all that follow."""
 
 
@@ -150,7 +166,7 @@ def _layouts(name: str, shapes: list[list[int]]) -> list[tuple[str, ...]]:
     fewest = {"heads": 4, "turned": 2, "part": 1, "channels_last": 4}
     fitting = [
         one for one in _LAYOUTS if (several or len(one) == 1) and all(most >= fewest.get(each, 0) for each in one)
-    ]  # fmt: skip
+    ]
     if "nhwc" in name:
         fitting.sort(key=lambda one: "channels_last" not in one)
     return fitting

@@ -84,7 +84,7 @@ def _conv(what: Json) -> Prepared:
     return Prepared(
         lambda: aten.convolution_backward(y, x, w, None, *how, False, none, what["groups"], mask),
         y,
-    )  # fmt: skip
+    )
 
 
 def _placed(shape: list[int], dtype: torch.dtype, layout: str) -> Tensor:
@@ -210,6 +210,12 @@ def _memset(what: Json) -> Prepared:
 
 
 _KINDS: dict[str, Callable[[Json], Prepared]] = {
-    "gemm": _gemm, "conv": _conv, "sdpa": _sdpa, "norm": _norm, "rnn": _rnn, "grouped": _grouped, "copy": _copy,
+    "gemm": _gemm,
+    "conv": _conv,
+    "sdpa": _sdpa,
+    "norm": _norm,
+    "rnn": _rnn,
+    "grouped": _grouped,
+    "copy": _copy,
     "memset": _memset,
-}  # fmt: skip
+}

@@ -102,11 +102,13 @@ def layer_collectives() -> Run:
     """One a layer, of a size that takes all of NCCL's channels."""
     world = dist.get_world_size()
     sent, gathered = torch.zeros(1 << 20, device="cuda"), torch.zeros(world << 20, device="cuda")
-    kinds = itertools.cycle((
-        lambda: dist.all_reduce(sent, async_op=True),
-        lambda: dist.all_gather_into_tensor(gathered, sent, async_op=True),
-        lambda: dist.reduce_scatter_tensor(sent, gathered, async_op=True),
-    ))  # fmt: skip
+    kinds = itertools.cycle(
+        (
+            lambda: dist.all_reduce(sent, async_op=True),
+            lambda: dist.all_gather_into_tensor(gathered, sent, async_op=True),
+            lambda: dist.reduce_scatter_tensor(sent, gathered, async_op=True),
+        )
+    )
 
     def around(layer: nn.Module, x: Tensor) -> Any:
         work = next(kinds)()

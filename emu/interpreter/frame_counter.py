@@ -19,9 +19,16 @@ COUNTED, FREE, ASIDE, OURS, LIBRARY = 1, 2, 3, 4, 5
 """As in emu/hook/threads/frames.c."""
 
 _WAITING = (
-    "threading.py", "queue.py", "selectors.py", "socket.py", "ssl.py", "subprocess.py", "asyncio/", "concurrent/",
+    "threading.py",
+    "queue.py",
+    "selectors.py",
+    "socket.py",
+    "ssl.py",
+    "subprocess.py",
+    "asyncio/",
+    "concurrent/",
     "multiprocessing/",
-)  # fmt: skip
+)
 """Files of the standard library."""
 _LOOKING_UP = (
     ("posixpath.py", "_joinrealpath"),  # a turn for each folder of a path

@@ -14,8 +14,10 @@ from ..private.changes import Names, changes
 from .hook_library import Hook
 
 _POOLS = {
-    "_cuda_beginAllocateToPool": 1, "_cuda_beginAllocateCurrentThreadToPool": 1, "_cuda_endAllocateToPool": -1,
-}  # fmt: skip
+    "_cuda_beginAllocateToPool": 1,
+    "_cuda_beginAllocateCurrentThreadToPool": 1,
+    "_cuda_endAllocateToPool": -1,
+}
 Stats = dict[str, Any]
 """Torch's, nested: what is counted, where, and `current`, `peak` ..."""
 

@@ -18,8 +18,17 @@ from ..private.changes import changes
 from .hook_library import Hook
 
 _NAME = re.compile(r"%[\w.]+")
-_DECIDE = ("tt.addptr", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.advance", "tt.descriptor",
-           "arith.cmpi", "scf.if", "scf.while", "scf.condition")  # fmt: skip
+_DECIDE = (
+    "tt.addptr",
+    "tt.make_tensor_ptr",
+    "tt.make_tensor_descriptor",
+    "tt.advance",
+    "tt.descriptor",
+    "arith.cmpi",
+    "scf.if",
+    "scf.while",
+    "scf.condition",
+)
 """Operations whose operands decide what is loaded and stored, and how often."""
 _WIDTHS = {"i32": "4", "i64": "8"}
 
@@ -130,8 +139,15 @@ def _counting(lines: list[str]) -> set[str]:
     return addresses
 
 
-_STORES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_reduce",
-           "tt.descriptor_scatter", "tt.experimental_descriptor_store")  # fmt: skip
+_STORES = (
+    "tt.store",
+    "tt.atomic_rmw",
+    "tt.atomic_cas",
+    "tt.descriptor_store",
+    "tt.descriptor_reduce",
+    "tt.descriptor_scatter",
+    "tt.experimental_descriptor_store",
+)
 _VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
 
 

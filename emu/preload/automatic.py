@@ -16,8 +16,20 @@ from collections.abc import Sequence
 from ..contract.job import Job, Seat, torchrun_environment
 from . import memory, script_changes, script_imports, trial
 
-_LAUNCHERS_VARIABLES = ("ACCELERATE_*", "CROSS_*", "DEEPSPEED_*", "DS_*", "FSDP_*", "GPUS_PER_NODE", "LIGHTNING_*",
-                        "NNODES", "NODE_RANK", "PET_*", "PHANTORA_*", "TORCHELASTIC_*")  # fmt: skip
+_LAUNCHERS_VARIABLES = (
+    "ACCELERATE_*",
+    "CROSS_*",
+    "DEEPSPEED_*",
+    "DS_*",
+    "FSDP_*",
+    "GPUS_PER_NODE",
+    "LIGHTNING_*",
+    "NNODES",
+    "NODE_RANK",
+    "PET_*",
+    "PHANTORA_*",
+    "TORCHELASTIC_*",
+)
 """What launchers set for the ranks that they start."""
 
 

@@ -15,9 +15,7 @@ from ..contract.job import Job
 _MOST_FILES = 500
 """Of the user's that are read."""
 _MOST_NBYTES = 1 << 20
-_INSTALLED = tuple(
-    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")}
-)  # fmt: skip
+_INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
 _PACKAGES_FOLDERS = ("site-packages", "dist-packages")
 """Where pip installs packages, by name: an environment may see those of another one, of the system or of the user."""
 

@@ -365,9 +365,10 @@ ORDER: dict[str, tuple[str, ...]] = {
     _SAVE.full: ("shared backward graphs", "split graphs"),
     # The order of batches is chosen when the iterator is otherwise complete.
     "torch.utils.data.dataloader._MultiProcessingDataLoaderIter.__init__": (
-        "timeouts of data loaders", "data loading",
+        "timeouts of data loaders",
+        "data loading",
     ),
     # A store of a folded run waits for processes, whatever the number of its making.
     "torch.distributed.rendezvous._create_c10d_store": ("groups made again", "folded groups"),
-}  # fmt: skip
+}
 """Names that several purposes change: these, from the innermost to the outermost."""

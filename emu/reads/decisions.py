@@ -229,8 +229,11 @@ class Decisions:
         if not self._is_followed(code):
             return None
         places = [one + bound if isinstance(one, int) else one for one in passed.places]
-        names = {code.co_varnames[one] if isinstance(one, int) else one for one in places
-                 if isinstance(one, str) or one < code.co_argcount}  # fmt: skip
+        names = {
+            code.co_varnames[one] if isinstance(one, int) else one
+            for one in places
+            if isinstance(one, str) or one < code.co_argcount
+        }
         body = self._body(code)
         if not body or not names:
             return None

@@ -110,17 +110,25 @@ def _replace_object_calls() -> None:
         return dist.get_rank(group) == group_src if group_src is not None else dist.get_rank() == (src or 0)
 
     def broadcast_object_list(
-        object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: Any = None,
+        object_list: list[Any],
+        src: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_src: Any = None,
         **options: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Others say what this rank says: its list stays as it is."""
         if is_root(src, group, group_src):
             broadcast(object_list, src, group, device, group_src, **options)
 
     def scatter_object_list(
-        outputs: list[Any], inputs: list[Any] | None = None, src: int | None = None, group: Any = None,
-        group_src: int | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        outputs: list[Any],
+        inputs: list[Any] | None = None,
+        src: int | None = None,
+        group: Any = None,
+        group_src: int | None = None,
+        **options: Any,
+    ) -> None:
         if is_root(src, group, group_src):
             scatter(outputs, inputs, src, group, group_src, **options)
         elif inputs:

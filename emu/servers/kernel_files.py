@@ -19,10 +19,30 @@ from . import linux
 _GROUPS = "/sys/fs/cgroup"
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _GROUP_NAMESPACES = Path("/proc/sys/user/max_cgroup_namespaces")
-_CONTROL = frozenset({
-    "binder", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devtmpfs", "efivarfs", "fusectl",
-    "nfsd", "proc", "pstore", "resctrl", "rpc_pipefs", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
-})  # fmt: skip
+_CONTROL = frozenset(
+    {
+        "binder",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devtmpfs",
+        "efivarfs",
+        "fusectl",
+        "nfsd",
+        "proc",
+        "pstore",
+        "resctrl",
+        "rpc_pipefs",
+        "securityfs",
+        "selinuxfs",
+        "smackfs",
+        "sysfs",
+        "tracefs",
+    }
+)
 """File systems that have such files, wherever they are mounted."""
 
 

@@ -24,9 +24,12 @@ _READY, _GO = b"ready", b"go"
 _SETTINGS = (
     ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces is 0"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone is 0"),
-    ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
-     "kernel.apparmor_restrict_unprivileged_userns is 1"),
-)  # fmt: skip
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "kernel.apparmor_restrict_unprivileged_userns is 1",
+    ),
+)
 """Settings that forbid user namespaces to ordinary users: file, value, words."""
 
 

@@ -17,9 +17,16 @@ from typing import Any
 from . import supported
 
 PACKAGES = (
-    "numpy", "triton", "torchvision", "transformers", "accelerate", "lightning", "deepspeed", "megatron-core",
+    "numpy",
+    "triton",
+    "torchvision",
+    "transformers",
+    "accelerate",
+    "lightning",
+    "deepspeed",
+    "megatron-core",
     "torchtitan",
-)  # fmt: skip
+)
 """Of the ranks, whose versions matter."""
 
 

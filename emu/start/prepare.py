@@ -82,9 +82,17 @@ COMMON_MODULES = (
 
 
 USED_BY_RANKS = (
-    "memory peaks", "memory statistics of accelerators", "memory pools", "memory holders", "memory that was missing",
-    "waiting for threads", "exit handlers", "interpreters by their path", "daemon threads", "modules as scripts",
-)  # fmt: skip
+    "memory peaks",
+    "memory statistics of accelerators",
+    "memory pools",
+    "memory holders",
+    "memory that was missing",
+    "waiting for threads",
+    "exit handlers",
+    "interpreters by their path",
+    "daemon threads",
+    "modules as scripts",
+)
 """Private names that ranks use at their start and end: they are looked at here, where it takes no host time."""
 
 

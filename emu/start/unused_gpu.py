@@ -19,8 +19,12 @@ JAX = (
     "with PyTorch, or set JAX_PLATFORMS=cpu if what JAX computes belongs to the host"
 )
 OTHER_LIBRARIES = {
-    "jax": "JAX", "tensorflow": "TensorFlow", "cupy": "CuPy", "paddle": "PaddlePaddle", "mxnet": "MXNet",
-}  # fmt: skip
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
+    "cupy": "CuPy",
+    "paddle": "PaddlePaddle",
+    "mxnet": "MXNet",
+}
 _NO_GPU = ("", "-1", "none", "nodevfiles")
 _ASKS_FOR_CPU = re.compile(
     r"--?(no[-_](accel|accelerator|cuda|gpus?)|(use[-_]|force[-_])?cpu([-_]only)?)(=(1|true|yes))?$"

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 MOST_RANKS = 32
 """Shown if nobody chooses."""
 COLOURS = {
-    "compute": "#2f7ed8", "transfer": "#e69f00", "peers": "#d55e00", "host": "#a05fb5", "idle": "#c9d0d8",
+    "compute": "#2f7ed8",
+    "transfer": "#e69f00",
+    "peers": "#d55e00",
+    "host": "#a05fb5",
+    "idle": "#c9d0d8",
     "good": "#1c7c4a",
-}  # fmt: skip
+}
 """Those of the page's style sheet (pages/page.css), on a bright ground."""
 LANES = {"compute": COLOURS["compute"], "communication": COLOURS["transfer"], "copies": COLOURS["good"]}
 PARTS = {part: COLOURS[part.removesuffix("_bound")] for part in ("compute", "transfer", "peers", "host_bound", "idle")}

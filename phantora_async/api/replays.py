@@ -102,9 +102,16 @@ def replay(
     texts: dict[str, Any] = {"cluster": cluster, "gpu": gpu, "faults": faults}
     changes = Changes(
         **{name: None if value is None else os.fspath(value) for name, value in texts.items()},
-        host=host, kernel_times=tuple(kernel_times), nccl=tuple(nccl), network=tuple(network), slow=tuple(slow),
-        fault=tuple(fault), width=tuple(width), replicas=replicas, steps=steps,
-    )  # fmt: skip
+        host=host,
+        kernel_times=tuple(kernel_times),
+        nccl=tuple(nccl),
+        network=tuple(network),
+        slow=tuple(slow),
+        fault=tuple(fault),
+        width=tuple(width),
+        replicas=replicas,
+        steps=steps,
+    )
     places = [None if path is None else os.fspath(path) for path in (run_dir, report)]
     done = written(Path(recording), changes, tuple(allow), *places)
     return Run(done.replayed.report, done.path, done.run_dir)

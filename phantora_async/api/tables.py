@@ -204,11 +204,9 @@ def _explained(run: Run) -> Any:
 def _collectives(run: Run) -> list[Collective]:
     listed = {one["title"]: one for kind in ("gpu", "path") for one in _explained(run)["collectives"][kind]}
     return [
-        Collective(
-            one["title"], one["calls"], one["gpu_ns"] / 1e9, one["waiting_ns"] / 1e9, one["path_ns"] / 1e9
-        )
+        Collective(one["title"], one["calls"], one["gpu_ns"] / 1e9, one["waiting_ns"] / 1e9, one["path_ns"] / 1e9)
         for one in sorted(listed.values(), key=lambda one: -one["gpu_ns"])
-    ]  # fmt: skip
+    ]
 
 
 def _reasons(run: Run) -> list[Reason]:

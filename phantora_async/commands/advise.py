@@ -13,10 +13,14 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", type=Path, metavar="DIR", help="directory of `phantora-async run --record DIR`")
     parser.add_argument(
-        "--try", dest="arguments", action="append", default=[], metavar="ARGUMENTS",
+        "--try",
+        dest="arguments",
+        action="append",
+        default=[],
+        metavar="ARGUMENTS",
         help="run the script with these further arguments: --try '--batch 2'; may be repeated; auto: batch sizes, "
         "recomputation and compiling that its argparse options name",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help="print JSON in place of text")
 
 

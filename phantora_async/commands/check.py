@@ -34,9 +34,14 @@ def run(given: argparse.Namespace) -> int:
 
     check_writable(filter(None, (given.junit, given.markdown)))
     checked = check(
-        given.file, jobs=given.job, baseline=given.baseline, update=given.update, parallel=given.parallel,
-        run_dir=given.run_dir, told=partial(print, file=sys.stderr if given.json else sys.stdout, flush=True),
-    )  # fmt: skip
+        given.file,
+        jobs=given.job,
+        baseline=given.baseline,
+        update=given.update,
+        parallel=given.parallel,
+        run_dir=given.run_dir,
+        told=partial(print, file=sys.stderr if given.json else sys.stdout, flush=True),
+    )
     if given.junit is not None:
         checked.write_junit(given.junit)
     if given.markdown is not None:

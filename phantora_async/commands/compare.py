@@ -11,10 +11,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async compare RUN_A RUN_B [RUN_C ...] [--fail-if RULES] [--json]"
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories or JSON reports, two or more")
     parser.add_argument(
-        "--fail-if", metavar="RULES",
+        "--fail-if",
+        metavar="RULES",
         help="end with exit code 1 if a run breaks one of these rules against the first: 'step > +3%%, memory > +1%%, "
         "mfu < -2%%'; figures: memory, allocated, step, mfu",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, with all kernels")
 
 

@@ -29,9 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "[--checkpoint-every TIME] [--restart TIME] [--horizon TIME] [--json]"
     )
     parser.add_argument(
-        "report", nargs="?", type=Path, metavar="REPORT",
+        "report",
+        nargs="?",
+        type=Path,
+        metavar="REPORT",
         help="run directory or JSON report: its GPUs, its speed, and the restarts that it has simulated",
-    )  # fmt: skip
+    )
     parser.add_argument("--gpus", type=int, metavar="N", help="number of GPUs in place of the report's")
     parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes (default: one for 8 GPUs)")
     for part in PARTS:
@@ -44,14 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint-stall", metavar="TIME", help="how long training stands still for a checkpoint")
     parser.add_argument(
-        "--checkpoint-write", metavar="TIME",
+        "--checkpoint-write",
+        metavar="TIME",
         help="how long it takes until a checkpoint is durable (default: --checkpoint-stall; longer if it is written in "
         "the background)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--restart", metavar="TIME",
+        "--restart",
+        metavar="TIME",
         help="from a failure until training goes on: noticing it, starting, loading (default: as the report's run)",
-    )  # fmt: skip
+    )
     parser.add_argument("--horizon", default="30d", metavar="TIME", help="length of the run (default: %(default)s)")
     parser.add_argument(
         "--runs", type=int, default=300, metavar="N", help="horizons to simulate (default: %(default)s)"

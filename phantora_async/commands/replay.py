@@ -40,42 +40,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="table of measured kernel times, as in run",
     )
     parser.add_argument(
-        "--nccl", action="append", default=[], metavar="NAME=VALUE",
+        "--nccl",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
         help="a variable of NCCL's environment, NCCL_ALGO=Ring for example; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--set-network", action="append", default=[], metavar="KEY=NUMBER",
+        "--set-network",
+        action="append",
+        default=[],
+        metavar="KEY=NUMBER",
         help="another number in the cluster's [network] table, server.nic_gbps=800 for example; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--slow-gpu", action="append", default=[], metavar="RANK=SHARE",
+        "--slow-gpu",
+        action="append",
+        default=[],
+        metavar="RANK=SHARE",
         help="the GPU of this rank works at this share of its speed, 17=0.7 for example; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--fault", action="append", default=[], metavar="TEXT",
+        "--fault",
+        action="append",
+        default=[],
+        metavar="TEXT",
         help="what goes wrong, as in run, in place of what went wrong in the run; none: nothing; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--width", action="append", default=[], metavar="AXIS=SIZE",
+        "--width",
+        action="append",
+        default=[],
+        metavar="AXIS=SIZE",
         help="of a folded run: another number of replicas, dp=4096 for example; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--replicas",
         choices=("shared", "each"),
         help="of a folded run: replicas to which the same happens are simulated once, or each is",
     )
     parser.add_argument(
-        "--steps", type=int, metavar="N",
+        "--steps",
+        type=int,
+        metavar="N",
         help="execute so many steps: those that were not recorded are copies of the last one that did the same as the "
         "one before it",
-    )  # fmt: skip
+    )
     parser.add_argument("--faults", metavar="FILE", help="more of them, from a TOML file, as in run")
     parser.add_argument(
-        "--allow", action="append", default=[], choices=("queries", "memory", "width"),
+        "--allow",
+        action="append",
+        default=[],
+        choices=("queries", "memory", "width"),
         help="continue although the script would have got another answer: queries: to whether GPU work is complete; "
         "memory: to how much memory is free; width: each rank's part of what ranks along a changed axis share stays "
         "as large as it was; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--run-dir", metavar="DIR", help="directory for the report (default: a new one in phantora-runs/)"
     )
@@ -83,17 +103,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="FILE", help="where to write the JSON report (default: in the run directory)"
     )
     parser.add_argument(
-        "--variants", type=Path, metavar="FILE",
+        "--variants",
+        type=Path,
+        metavar="FILE",
         help="replay on each of the machines of this TOML file, and print what a step takes; see docs/replay.md",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="with --variants: write the figures, too, as .csv or .json"
     )
     parser.add_argument(
-        "--results", type=Path, metavar="FILE",
+        "--results",
+        type=Path,
+        metavar="FILE",
         help="with --variants: keep what each variant comes to, a line of JSON each; what the file has is not played "
         "again, so that an interrupted command goes on",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--jobs", type=int, default=0, metavar="N", help="with --variants: processes (default: one for each processor)"
     )
@@ -195,6 +219,16 @@ def _changes(given: argparse.Namespace) -> Changes:
     lists = (given.kernel_times, given.nccl, given.set_network, given.slow_gpu, given.fault, given.width)
     kernel_times, nccl, network, slow, fault, width = map(tuple, lists)
     return Changes(
-        given.cluster, given.gpu, given.host, kernel_times, nccl, network, slow, fault, given.faults, width,
-        given.replicas, given.steps,
-    )  # fmt: skip
+        given.cluster,
+        given.gpu,
+        given.host,
+        kernel_times,
+        nccl,
+        network,
+        slow,
+        fault,
+        given.faults,
+        width,
+        given.replicas,
+        given.steps,
+    )

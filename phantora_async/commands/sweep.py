@@ -21,13 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async sweep FILE [--dir DIR] [--jobs N|auto] [--on ray] [--table FILE] [--html FILE]"
     parser.add_argument("file", type=Path, metavar="FILE", help="what to try, in TOML; see docs/sweep.md")
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR",
+        "--dir",
+        type=Path,
+        metavar="DIR",
         help="directory for results, reports and recordings; what it has is not tried again (default: FILE.sweep)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--jobs", type=_jobs, default=1, metavar="N",
+        "--jobs",
+        type=_jobs,
+        default=1,
+        metavar="N",
         help="trials at a time; auto: as many as cores and memory allow (default: %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--on", choices=ON, default="here", help="where trials run: here, or as tasks of a Ray cluster (docs/sweep.md)"
     )
@@ -53,9 +58,14 @@ def run(given: argparse.Namespace) -> int:
 
     check_files(given.table, given.picture, given.html)
     swept = sweep(
-        given.file, folder=given.dir, jobs=given.jobs, on=given.on, prices=given.prices, keep_going=given.keep_going,
+        given.file,
+        folder=given.dir,
+        jobs=given.jobs,
+        on=given.on,
+        prices=given.prices,
+        keep_going=given.keep_going,
         told=_told,
-    )  # fmt: skip
+    )
     print(json.dumps(swept.document(), indent=1) if given.json else swept)
     if given.table is not None:
         swept.write_table(given.table)

@@ -126,8 +126,14 @@ def run(given: argparse.Namespace) -> int:
 def _everything(given: argparse.Namespace) -> int:
     from phantora_async.validation.everything import everything
 
-    others = {"--script": given.script, "--json": given.json, "--traces": given.traces, "--plot": given.plot,
-              "--docs": given.docs, "TRUTH": given.truth}  # fmt: skip
+    others = {
+        "--script": given.script,
+        "--json": given.json,
+        "--traces": given.traces,
+        "--plot": given.plot,
+        "--docs": given.docs,
+        "TRUTH": given.truth,
+    }
     if wrong := [name for name, value in others.items() if value]:
         raise UsageError(f"--all takes no {wrong[0]}", "the book says what is run and written")
     options = tuple(shlex.split(given.run_options))

@@ -15,9 +15,12 @@ Report = Mapping[str, Any]
 WHOLE_RUN = "the whole run"
 """How the source of a step begins that is none."""
 PARTS = {
-    "compute": "compute_ns", "transfer": "transfer_ns", "peers": "peers_ns", "host-bound": "host_bound_ns",
+    "compute": "compute_ns",
+    "transfer": "transfer_ns",
+    "peers": "peers_ns",
+    "host-bound": "host_bound_ns",
     "idle": "idle_ns",
-}  # fmt: skip
+}
 COPIES = ("copy", "memset")
 SAME, SIZES, NEW, GONE = "both", "other sizes", "new", "gone"
 

@@ -15,9 +15,14 @@ from phantora_async.options import RunOptions
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "fabric", "lightning", "colossalai", "horovodrun", "composer")
 """They start the ranks of a server."""
 LAUNCHER_MODULES = (
-    "torch.distributed.run", "torch.distributed.launch", "torch.distributed.launcher", "accelerate.commands.launch",
-    "accelerate.commands.accelerate_cli", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
-)  # fmt: skip
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "torch.distributed.launcher",
+    "accelerate.commands.launch",
+    "accelerate.commands.accelerate_cli",
+    "deepspeed.launcher.runner",
+    "deepspeed.launcher.launch",
+)
 OF_CLUSTERS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "jsrun", "flux")
 """They start processes on several machines."""
 MOST_HEAD = 256

@@ -23,23 +23,37 @@ _RESTARTS = _Option("a rank that fails ends the run; torchrun starts it again: -
 _KNOWN: dict[str, _Option] = {
     "--standalone": _Option(_ONE_NETWORK, values=0),
     **dict.fromkeys(
-        ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--master-addr", "--master-port",
-         "--local-addr", "--node-rank"),
+        (
+            "--rdzv-backend",
+            "--rdzv-endpoint",
+            "--rdzv-id",
+            "--rdzv-conf",
+            "--master-addr",
+            "--master-port",
+            "--local-addr",
+            "--node-rank",
+        ),
         _Option(_ONE_NETWORK),
     ),
     **dict.fromkeys(
         ("--log-dir", "-r", "--redirects", "-t", "--tee", "--local-ranks-filter", "--logs-specs"), _Option(_LOGS)
     ),
     **dict.fromkeys(
-        ("--start-method", "--monitor-interval", "--role", "--event-log-handler", "--signals-to-handle",
-         "--numa-binding"),
+        (
+            "--start-method",
+            "--monitor-interval",
+            "--role",
+            "--event-log-handler",
+            "--signals-to-handle",
+            "--numa-binding",
+        ),
         _Option(_ITSELF),
     ),
     "--virtual-local-rank": _Option(_ITSELF, values=0),
     "--max-restarts": _RESTARTS,
     "--no-python": _Option(_NOT_PYTHON, values=0, refused=True),
     "--run-path": _Option("the script is run as it is: name it without --run-path", values=0, refused=True),
-}  # fmt: skip
+}
 _ALL_GPUS = ("gpu", "auto")
 
 

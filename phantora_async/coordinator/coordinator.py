@@ -94,9 +94,12 @@ class Coordinator:
         )
         stacks, pids = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent)))), connections.pids
         blocked_ranks = BlockedRanks(
-            timeline, fact_builder, pids, processes or ProcFs(),
+            timeline,
+            fact_builder,
+            pids,
+            processes or ProcFs(),
             *((mirrored_ranks.played_by,) if mirrored_ranks is not None else ()),
-        )  # fmt: skip
+        )
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
         run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses, mirrored_ranks)
@@ -105,20 +108,47 @@ class Coordinator:
         reactions = Reactions(timeline, connections, spec.faults)
         failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, reactions, early_end, run_end)
         turns = Turns(
-            timeline, policy, fact_builder, connections, trace, blocked_ranks, restarts, early_end, run_end, failures,
-            spec.launcher, len(folding.live) if folding is not None else spec.world_size, spec.stall_timeout_s,
+            timeline,
+            policy,
+            fact_builder,
+            connections,
+            trace,
+            blocked_ranks,
+            restarts,
+            early_end,
+            run_end,
+            failures,
+            spec.launcher,
+            len(folding.live) if folding is not None else spec.world_size,
+            spec.stall_timeout_s,
             mirrored_ranks,
-        )  # fmt: skip
+        )
         usage = Usage()
         self._rank_processes = RankProcesses(
-            spec, timeline, fact_builder, connections, trace, blocked_ranks, stall_watch, restarts, reactions, run_end,
-            failures, turns, usage,
-        )  # fmt: skip
+            spec,
+            timeline,
+            fact_builder,
+            connections,
+            trace,
+            blocked_ranks,
+            stall_watch,
+            restarts,
+            reactions,
+            run_end,
+            failures,
+            turns,
+            usage,
+        )
         self._live_state = LiveState(spec, timeline, fact_builder)
         self._status_view = StatusView(
-            timeline, fact_builder, stall_watch, loop_watch, spec.stall_timeout_s, self._live_state,
+            timeline,
+            fact_builder,
+            stall_watch,
+            loop_watch,
+            spec.stall_timeout_s,
+            self._live_state,
             partial(compiling_ranks, spec.compile_locks, spec.kernel_locks, pids),
-        )  # fmt: skip
+        )
         self._spec = spec
         self._timeline = timeline
         self._fact_builder = fact_builder

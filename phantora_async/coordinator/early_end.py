@@ -88,9 +88,12 @@ class EarlyEnd:
         figures = {
             "memory": ("reserved", "--max-memory", most.reserved, {rank: of.reserved for rank, of in peaks.items()}),
             "allocated": (
-                "allocated", "--max-allocated", most.allocated, {rank: of.allocated for rank, of in peaks.items()},
+                "allocated",
+                "--max-allocated",
+                most.allocated,
+                {rank: of.allocated for rank, of in peaks.items()},
             ),
-        }  # fmt: skip
+        }
         for figure, (name, option, limit, of_ranks) in figures.items():
             rank = max(of_ranks, key=lambda one: (of_ranks[one], -one))
             if of_ranks[rank] > limit:

@@ -159,9 +159,18 @@ class RunEnd:
     ) -> Document:
         """As complete as the run is now."""
         return whole_report(
-            self._spec, self._timeline, self._fact_builder, self._network, usage, restarts, exit_code, failure,
-            self.stopped, reasons, self._folding(),
-        )  # fmt: skip
+            self._spec,
+            self._timeline,
+            self._fact_builder,
+            self._network,
+            usage,
+            restarts,
+            exit_code,
+            failure,
+            self.stopped,
+            reasons,
+            self._folding(),
+        )
 
     def _folding(self) -> Document | None:
         if self._witnesses is None or self._mirrored_ranks is None:

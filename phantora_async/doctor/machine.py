@@ -33,7 +33,7 @@ OPTIONAL = {
     "perfetto": "traces in Perfetto's form",
     "ray": "runs on a Ray cluster (run --on ray)",
     "cryptography": "runs over several machines (join, --listen)",
-}  # fmt: skip
+}
 """Packages, and what needs them."""
 _LIMITS = {
     "open files": resource.RLIMIT_NOFILE,

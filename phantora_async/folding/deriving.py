@@ -16,11 +16,25 @@ from phantora_async.folding.request import FOLDED_NAMES
 
 MAKES_GROUPS = frozenset(
     (
-        "DeviceMesh", "DistributedPipeline", "P2POp", "PipelineModule", "PipelineStage", "batch_isend_irecv",
-        "init_device_mesh", "initialize_model_parallel", "irecv", "isend", "new_group", "new_subgroups",
-        "new_subgroups_by_enumeration", "parallelize_module", "recv", "send", "split_group",
+        "DeviceMesh",
+        "DistributedPipeline",
+        "P2POp",
+        "PipelineModule",
+        "PipelineStage",
+        "batch_isend_irecv",
+        "init_device_mesh",
+        "initialize_model_parallel",
+        "irecv",
+        "isend",
+        "new_group",
+        "new_subgroups",
+        "new_subgroups_by_enumeration",
+        "parallelize_module",
+        "recv",
+        "send",
+        "split_group",
     )
-)  # fmt: skip
+)
 """Calls by which ranks get other tasks than those of replicas."""
 DATA_PARALLEL = frozenset(
     ("DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "fully_shard", "DataParallelStrategy")

@@ -23,10 +23,17 @@ from phantora_async.virtual_time.facts import PAIRWISE, Comm
 _OF_PROCESS = frozenset(
     (
         records.STALL_CLOCK,
-        records.USAGE, records.LOGGED, records.KEPT, records.HISTORY_LIST, records.HISTORY_WORK, records.LOOP,
-        records.CHECKPOINT, records.SEGMENT_CONTENT, records.SOURCES_OF,
+        records.USAGE,
+        records.LOGGED,
+        records.KEPT,
+        records.HISTORY_LIST,
+        records.HISTORY_WORK,
+        records.LOOP,
+        records.CHECKPOINT,
+        records.SEGMENT_CONTENT,
+        records.SOURCES_OF,
     )
-)  # fmt: skip
+)
 """Beside the op stream: what a process, its files and its place on this machine are like. Mirrored ranks have none."""
 _OP = records.NcclOp
 

@@ -33,10 +33,15 @@ SMALL_COPY_NBYTES = 4096
 They are not compared."""
 _OWN_AFFAIRS = frozenset(
     (
-        records.EVENT_RECORD, records.STREAM_WAIT, records.HOST_WAIT, records.ELAPSED, records.CLOCK_READ,
-        records.STREAM_DESTROY, records.HOST_ADVANCE,
+        records.EVENT_RECORD,
+        records.STREAM_WAIT,
+        records.HOST_WAIT,
+        records.ELAPSED,
+        records.CLOCK_READ,
+        records.STREAM_DESTROY,
+        records.HOST_ADVANCE,
     )
-)  # fmt: skip
+)
 """What no other rank is told. Ranks that are similar may differ in it: who updates more pieces waits more often."""
 SHOWN = 3
 """Kernels that are named."""

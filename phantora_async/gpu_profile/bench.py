@@ -96,10 +96,13 @@ class GpuBench:
             self._fresh = True
             with interrupts_held():
                 self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
                     start_new_session=True,  # Ctrl-C is for the parent; without it this one reads the end of its input
                     env={name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")},
-                )  # fmt: skip
+                )
         return self._process
 
     def _stop(self) -> None:

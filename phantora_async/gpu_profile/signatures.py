@@ -93,8 +93,12 @@ class SignatureBench:
             return NotMeasured("no operator is known that launches it")
         name = read_name(what.name)
         request = {
-            "do": "find", "op": what.op, "sizes": what.sizes, "name": name.text, "grid": what.grid,
-        }  # fmt: skip
+            "do": "find",
+            "op": what.op,
+            "sizes": what.sizes,
+            "name": name.text,
+            "grid": what.grid,
+        }
         place = self._places.get((what.op, name.function))
         waiting = [(0, TRIED_AT_ONCE)] if place is None else [(0, TRIED_AT_ONCE), (place, 1)]
         tried, reason, until_s = 0, "", time.monotonic() + FIND_LIMIT_S
@@ -156,9 +160,7 @@ class SignatureBench:
         if isinstance(what, (Kernel, Grouped)):
             return [kernel["us"] * 1e3 for kernel in kernels if _same(what, kernel)]
         cat = {Copy: "gpu_memcpy", Memset: "gpu_memset"}.get(type(what))
-        own = [
-            kernel for kernel in kernels if (kernel["cat"] == cat if cat else "at::native" not in kernel["name"])
-        ]  # fmt: skip
+        own = [kernel for kernel in kernels if (kernel["cat"] == cat if cat else "at::native" not in kernel["name"])]
         if not own:
             return []
         gap_ns = self.gpu.achieved.launch_gap_ns if self.gpu else 0

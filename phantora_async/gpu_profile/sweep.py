@@ -12,15 +12,42 @@ from profiles.signature import Conv, Copy, Gemm, Memset, Sdpa, format_signature
 
 Call = Json
 FAMILIES = (
-    "gemm", "attention", "grouped", "norm", "softmax", "elementwise", "optimizer", "embedding", "reduction", "copy",
+    "gemm",
+    "attention",
+    "grouped",
+    "norm",
+    "softmax",
+    "elementwise",
+    "optimizer",
+    "embedding",
+    "reduction",
+    "copy",
     "convolution",
-)  # fmt: skip
+)
 TOKENS = (512, 1024, 2048, 4096, 8192, 16384)
 MODELS = (
-    (768, 2304), (768, 768), (768, 3072), (3072, 768), (1024, 1024), (1024, 4096), (4096, 1024), (2048, 2048),
-    (2048, 512), (2048, 8192), (8192, 2048), (4096, 4096), (4096, 14336), (14336, 4096), (5120, 13824), (8192, 8192),
-    (8192, 28672), (768, 50304), (1024, 30522), (2048, 128256), (4096, 32000),
-)  # fmt: skip
+    (768, 2304),
+    (768, 768),
+    (768, 3072),
+    (3072, 768),
+    (1024, 1024),
+    (1024, 4096),
+    (4096, 1024),
+    (2048, 2048),
+    (2048, 512),
+    (2048, 8192),
+    (8192, 2048),
+    (4096, 4096),
+    (4096, 14336),
+    (14336, 4096),
+    (5120, 13824),
+    (8192, 8192),
+    (8192, 28672),
+    (768, 50304),
+    (1024, 30522),
+    (2048, 128256),
+    (4096, 32000),
+)
 """Inputs and outputs of linear layers: from GPT-2 to Llama 70B."""
 ROWS = ((2048, 768), (8192, 768), (2048, 2048), (8192, 2048), (4096, 4096), (16384, 4096), (8192, 8192))
 """Activations: tokens, width."""
@@ -62,9 +89,21 @@ def _gemm(
     stored = "f32" if dtype == "tf32" else dtype
     compute = {"tf32": "tf32", "f64": "f64"}.get(dtype, compute)
     what = Gemm(
-        "cublasGemmEx", trans[0], trans[1], m, n, k, batch, stored, stored, into or stored, compute, "default",
-        "aten::bmm" if batch > 1 else "aten::mm", (),
-    )  # fmt: skip
+        "cublasGemmEx",
+        trans[0],
+        trans[1],
+        m,
+        n,
+        k,
+        batch,
+        stored,
+        stored,
+        into or stored,
+        compute,
+        "default",
+        "aten::bmm" if batch > 1 else "aten::mm",
+        (),
+    )
     return Piece("gemm", format_signature(what))
 
 
@@ -95,10 +134,20 @@ def _gemms() -> Iterator[Piece]:
 
 def _attention() -> Iterator[Piece]:
     for batch, heads, shared, length, depth in (
-        (8, 12, 12, 512, 64), (8, 12, 12, 1024, 64), (4, 16, 16, 1024, 64), (4, 32, 32, 2048, 64), (4, 32, 8, 2048, 64),
-        (1, 32, 32, 4096, 128), (1, 32, 8, 4096, 128), (2, 32, 8, 2048, 128), (1, 32, 8, 8192, 128),
-        (2, 16, 16, 4096, 64), (1, 64, 8, 4096, 128), (16, 16, 16, 384, 64), (64, 12, 12, 256, 64),
-    ):  # fmt: skip
+        (8, 12, 12, 512, 64),
+        (8, 12, 12, 1024, 64),
+        (4, 16, 16, 1024, 64),
+        (4, 32, 32, 2048, 64),
+        (4, 32, 8, 2048, 64),
+        (1, 32, 32, 4096, 128),
+        (1, 32, 8, 4096, 128),
+        (2, 32, 8, 2048, 128),
+        (1, 32, 8, 8192, 128),
+        (2, 16, 16, 4096, 64),
+        (1, 64, 8, 4096, 128),
+        (16, 16, 16, 384, 64),
+        (64, 12, 12, 256, 64),
+    ):
         q, k = (batch, heads, length, depth), (batch, shared, length, depth)
         for causal in (True, False):
             for direction in ("fwd", "bwd"):
@@ -108,17 +157,21 @@ def _attention() -> Iterator[Piece]:
                     yield Piece("attention", format_signature(what))
         if heads == shared:
             x = _t((batch, length, heads, depth))
-            call = _call(
-                "_flash_attention_forward", "", [x, x, x, None, None, length, length, 0.0, True, False]
-            )  # fmt: skip
+            call = _call("_flash_attention_forward", "", [x, x, x, None, None, length, length, 0.0, True, False])
             yield Piece("attention", call=call)
 
 
 def _grouped() -> Iterator[Piece]:
     for groups, rows, inputs, outputs in (
-        (8, 8192, 4096, 14336), (8, 8192, 14336, 4096), (16, 8192, 2048, 1408), (16, 8192, 1408, 2048),
-        (64, 16384, 2048, 1408), (64, 16384, 1408, 2048), (128, 32768, 2048, 768), (128, 32768, 768, 2048),
-    ):  # fmt: skip
+        (8, 8192, 4096, 14336),
+        (8, 8192, 14336, 4096),
+        (16, 8192, 2048, 1408),
+        (16, 8192, 1408, 2048),
+        (64, 16384, 2048, 1408),
+        (64, 16384, 1408, 2048),
+        (128, 32768, 2048, 768),
+        (128, 32768, 768, 2048),
+    ):
         ends = [rows * (one + 1) // groups for one in range(groups)]
         offsets = {"shape": [groups], "dtype": "i32", "values": ends}
         by_row = {"shape": [groups, inputs, outputs], "dtype": "bf16", "layout": "turned"}
@@ -187,15 +240,22 @@ def _elementwise() -> Iterator[Piece]:
                 continue
             x = _t((elements // 2048, 2048), dtype)
             for op, overload, args in (
-                ("add", "Tensor", [x, x]), ("add_", "Tensor", [x, x]), ("mul", "Tensor", [x, x]),
+                ("add", "Tensor", [x, x]),
+                ("add_", "Tensor", [x, x]),
+                ("mul", "Tensor", [x, x]),
                 ("mul", "Tensor", [x, 2.0]),
-                ("mul_", "Tensor", [x, 2.0]), ("sub", "Tensor", [x, x]), ("div", "Tensor", [x, 2.0]),
-                ("copy_", "", [x, x]), ("fill_", "Scalar", [x, 1.0]), ("pow", "Tensor_Scalar", [x, 2.0]),
-                ("threshold_backward", "", [x, x, 0.0]), ("clamp_min", "", [x, 0.0]),
+                ("mul_", "Tensor", [x, 2.0]),
+                ("sub", "Tensor", [x, x]),
+                ("div", "Tensor", [x, 2.0]),
+                ("copy_", "", [x, x]),
+                ("fill_", "Scalar", [x, 1.0]),
+                ("pow", "Tensor_Scalar", [x, 2.0]),
+                ("threshold_backward", "", [x, x, 0.0]),
+                ("clamp_min", "", [x, 0.0]),
                 ("native_dropout", "", [x, 0.1, True]),
                 ("masked_fill_", "Scalar", [x, _t((elements // 2048, 2048), "b8"), 0.0]),
                 ("where", "self", [_t((elements // 2048, 2048), "b8"), x, x]),
-            ):  # fmt: skip
+            ):
                 yield Piece("elementwise", call=_call(op, overload, args))
             if elements <= 1 << 26:
                 yield from (
@@ -236,13 +296,19 @@ def _optimizers() -> Iterator[Piece]:
             call = _call("_fused_sgd_", "", [x, x, x], **sgd, maximize=False, is_first_step=False)
             yield Piece("optimizer", call=call)
             for op, overload, args in (
-                ("_foreach_mul_", "Scalar", [x, 0.9]), ("_foreach_mul_", "Tensor", [x, _t((), "f32")]),
-                ("_foreach_add_", "Scalar", [x, 1.0]), ("_foreach_add_", "List", [x, x]),
-                ("_foreach_lerp_", "Scalar", [x, x, 0.1]), ("_foreach_addcmul_", "Scalar", [x, x, x, 0.1]),
-                ("_foreach_addcdiv_", "ScalarList", [x, x, x, [0.1]]), ("_foreach_div_", "ScalarList", [x, [0.9]]),
-                ("_foreach_sqrt", "", [x]), ("_foreach_norm", "Scalar", [x, 2]), ("_foreach_copy_", "", [x, x]),
+                ("_foreach_mul_", "Scalar", [x, 0.9]),
+                ("_foreach_mul_", "Tensor", [x, _t((), "f32")]),
+                ("_foreach_add_", "Scalar", [x, 1.0]),
+                ("_foreach_add_", "List", [x, x]),
+                ("_foreach_lerp_", "Scalar", [x, x, 0.1]),
+                ("_foreach_addcmul_", "Scalar", [x, x, x, 0.1]),
+                ("_foreach_addcdiv_", "ScalarList", [x, x, x, [0.1]]),
+                ("_foreach_div_", "ScalarList", [x, [0.9]]),
+                ("_foreach_sqrt", "", [x]),
+                ("_foreach_norm", "Scalar", [x, 2]),
+                ("_foreach_copy_", "", [x, x]),
                 ("_foreach_zero_", "", [x]),
-            ):  # fmt: skip
+            ):
                 yield Piece("optimizer", call=_call(op, overload, args))
 
 
@@ -284,10 +350,22 @@ def _copies() -> Iterator[Piece]:
 
 def _convolutions() -> Iterator[Piece]:
     layers = [
-        (3, 64, 7, 2, 224), (64, 64, 1, 1, 56), (64, 64, 3, 1, 56), (64, 256, 1, 1, 56), (256, 64, 1, 1, 56),
-        (256, 128, 1, 1, 56), (128, 128, 3, 2, 56), (128, 512, 1, 1, 28), (128, 128, 3, 1, 28), (256, 256, 3, 1, 14),
-        (256, 1024, 1, 1, 14), (512, 512, 3, 1, 7), (512, 2048, 1, 1, 7), (3, 768, 16, 16, 224), (320, 320, 3, 1, 64),
-    ]  # fmt: skip
+        (3, 64, 7, 2, 224),
+        (64, 64, 1, 1, 56),
+        (64, 64, 3, 1, 56),
+        (64, 256, 1, 1, 56),
+        (256, 64, 1, 1, 56),
+        (256, 128, 1, 1, 56),
+        (128, 128, 3, 2, 56),
+        (128, 512, 1, 1, 28),
+        (128, 128, 3, 1, 28),
+        (256, 256, 3, 1, 14),
+        (256, 1024, 1, 1, 14),
+        (512, 512, 3, 1, 7),
+        (512, 2048, 1, 1, 7),
+        (3, 768, 16, 16, 224),
+        (320, 320, 3, 1, 64),
+    ]
     for batch in (64, 256):
         for inputs, outputs, kernel, stride, side in layers:
             padding = 0 if kernel == 16 else kernel // 2
@@ -300,14 +378,32 @@ def _convolutions() -> Iterator[Piece]:
                     continue
                 for direction in ("fwd", "dgrad", "wgrad"):
                     what = Conv(
-                        direction, x, w, y, (padding,) * 2, (stride,) * 2, (1, 1), 1, dtype, layout,
-                        "aten::cudnn_convolution" if direction == "fwd" else "aten::convolution_backward", (),
-                    )  # fmt: skip
+                        direction,
+                        x,
+                        w,
+                        y,
+                        (padding,) * 2,
+                        (stride,) * 2,
+                        (1, 1),
+                        1,
+                        dtype,
+                        layout,
+                        "aten::cudnn_convolution" if direction == "fwd" else "aten::convolution_backward",
+                        (),
+                    )
                     yield Piece("convolution", format_signature(what))
 
 
 _GRIDS = {
-    "gemm": _gemms, "attention": _attention, "grouped": _grouped, "norm": _norms, "softmax": _softmaxes,
-    "elementwise": _elementwise, "optimizer": _optimizers, "embedding": _embeddings, "reduction": _reductions,
-    "copy": _copies, "convolution": _convolutions,
-}  # fmt: skip
+    "gemm": _gemms,
+    "attention": _attention,
+    "grouped": _grouped,
+    "norm": _norms,
+    "softmax": _softmaxes,
+    "elementwise": _elementwise,
+    "optimizer": _optimizers,
+    "embedding": _embeddings,
+    "reduction": _reductions,
+    "copy": _copies,
+    "convolution": _convolutions,
+}

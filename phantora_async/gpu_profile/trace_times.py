@@ -50,7 +50,7 @@ def times_in(gpu: Gpu, trace: Path, sampled_mhz: Sequence[int], full_mhz: int) -
     by = total_us or 1.0
     return Times(
         measured, len(found), total_us, repeated_us / by, without_us / by, _mean_share(found, clocked), sampled
-    )  # fmt: skip
+    )
 
 
 def _mean_share(found: Sequence[TracedWork], clocked: Sequence[Clocked]) -> float:

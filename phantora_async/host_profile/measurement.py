@@ -93,8 +93,13 @@ def measure(
     times = (real or detached)[0]
     return Measurement(
         MeasuredMachine(
-            _cpu(), os.cpu_count() or 1, platform.release(), times["python"], times["torch"],
-            times["gpu"] if real else "", gpus,
+            _cpu(),
+            os.cpu_count() or 1,
+            platform.release(),
+            times["python"],
+            times["torch"],
+            times["gpu"] if real else "",
+            gpus,
         ),
         by_run(counted),
         _of_mean_rank(real) if real else None,
@@ -102,7 +107,7 @@ def measure(
         *_steadiness(by_run(times)),
         failed=counted["failed"] | times["failed"],
         no_calls=tuple(counted["no_calls"]),
-    )  # fmt: skip
+    )
 
 
 def by_run(answer: dict[str, Any]) -> dict[str, Any]:

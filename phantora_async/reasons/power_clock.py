@@ -61,9 +61,13 @@ class Loads:
                 continue
             solo, contended, draw = count * cost.solo_ns, count * cost.contended_ns, cost.draw
             terms = (
-                solo, contended, solo * draw.power, solo * draw.clocked, solo * draw.power * draw.clocked,
+                solo,
+                contended,
+                solo * draw.power,
+                solo * draw.clocked,
+                solo * draw.power * draw.clocked,
                 contended * draw.clocked,
-            )  # fmt: skip
+            )
             sums = [total + term for total, term in zip(sums, terms, strict=True)]
         return Load(*sums)
 

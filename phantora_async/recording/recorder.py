@@ -25,21 +25,47 @@ MOST_ROWS = 1 << 14
 begin, so that ranks that do the same have the same pieces, however their records arrive."""
 SIDE = frozenset(
     {
-        records.HELLO, records.BYE, records.SITE, records.MARKER, records.MEMORY, records.MEMORY_HELD,
-        records.LAUNCH_COUNTS, records.LOOKED, records.ROUTING, records.DATA_SIZE, records.STATED_VALUE,
+        records.HELLO,
+        records.BYE,
+        records.SITE,
+        records.MARKER,
+        records.MEMORY,
+        records.MEMORY_HELD,
+        records.LAUNCH_COUNTS,
+        records.LOOKED,
+        records.ROUTING,
+        records.DATA_SIZE,
+        records.STATED_VALUE,
         records.DECIDED,
-        records.CHECKPOINT, records.UNUSED_GPU, records.LOADER,
+        records.CHECKPOINT,
+        records.UNUSED_GPU,
+        records.LOADER,
     }
-)  # fmt: skip
+)
 """Records that the report needs beside what virtual time finds."""
 LEFT_OUT = frozenset(
     {
-        records.STALL_CLOCK, records.FLUSHED,
-        records.WARNING, records.COST, records.LOOP, records.KEPT, records.USAGE, records.LOGGED, records.TRACE,
-        records.TRACE_NAME, records.SEGMENT_CONTENT, records.NCCL_DATA, records.NCCL_SOURCES, records.SOURCES_OF,
-        records.RECORDING_DROP, records.HOST_ADVANCE, records.HISTORY, records.HISTORY_LIST, records.HISTORY_WORK,
+        records.STALL_CLOCK,
+        records.FLUSHED,
+        records.WARNING,
+        records.COST,
+        records.LOOP,
+        records.KEPT,
+        records.USAGE,
+        records.LOGGED,
+        records.TRACE,
+        records.TRACE_NAME,
+        records.SEGMENT_CONTENT,
+        records.NCCL_DATA,
+        records.NCCL_SOURCES,
+        records.SOURCES_OF,
+        records.RECORDING_DROP,
+        records.HOST_ADVANCE,
+        records.HISTORY,
+        records.HISTORY_LIST,
+        records.HISTORY_WORK,
     }
-)  # fmt: skip
+)
 """Records of which the host time before them has a row, if there is any, and that are kept elsewhere if at all."""
 HISTORY_NBYTES = records.HistoryEntry.size()
 
@@ -174,7 +200,18 @@ def _encoded(record: Any) -> bytes:
 
 def _description(spec: RunSpec) -> dict[str, Any]:
     names = (
-        "servers", "gpu", "cluster", "host", "host_mode", "nccl", "steps", "until_ns", "routing", "data_shapes",
-        "values", "folding", "share_timelines",
-    )  # fmt: skip
+        "servers",
+        "gpu",
+        "cluster",
+        "host",
+        "host_mode",
+        "nccl",
+        "steps",
+        "until_ns",
+        "routing",
+        "data_shapes",
+        "values",
+        "folding",
+        "share_timelines",
+    )
     return {name: to_plain(getattr(spec, name)) for name in names} | {"faults": list(map(str, spec.faults))}

@@ -46,12 +46,26 @@ _PACK = struct.Struct("<HHIQ6Q").pack
 COUNTERS = struct.Struct("<QdQQQQQ")
 WITH_ROW = frozenset(
     {
-        records.SEGMENT, records.EVENT_RECORD, records.STREAM_WAIT, records.HOST_WAIT, records.QUERY, records.ELAPSED,
-        records.CLOCK_READ, records.NCCL_LAUNCH, records.COMM_INIT, records.COMM_SPLIT, records.COMM_DESTROY,
-        records.STREAM_CREATE, records.STREAM_DESTROY, records.MEMORY, records.MARKER, records.COUNTERS, records.BYE,
+        records.SEGMENT,
+        records.EVENT_RECORD,
+        records.STREAM_WAIT,
+        records.HOST_WAIT,
+        records.QUERY,
+        records.ELAPSED,
+        records.CLOCK_READ,
+        records.NCCL_LAUNCH,
+        records.COMM_INIT,
+        records.COMM_SPLIT,
+        records.COMM_DESTROY,
+        records.STREAM_CREATE,
+        records.STREAM_DESTROY,
+        records.MEMORY,
+        records.MARKER,
+        records.COUNTERS,
+        records.BYE,
         records.STEPS_DONE,
     }
-)  # fmt: skip
+)
 """Records that always have one. Others have one, a HOST_ADVANCE, if host time passed before them."""
 MASK = (1 << 64) - 1
 NO_COMM = MASK
@@ -157,9 +171,17 @@ class RankRows:
 
     def _segment(self, fact: Any) -> bytes:
         return _PACK(
-            fact.kind, 0, fact.stream, fact.host_ns, fact.launches, fact.solo_ns, fact.contended_ns, fact.tail_ns,
-            fact.tail_work_ns, fact.content,
-        )  # fmt: skip
+            fact.kind,
+            0,
+            fact.stream,
+            fact.host_ns,
+            fact.launches,
+            fact.solo_ns,
+            fact.contended_ns,
+            fact.tail_ns,
+            fact.tail_work_ns,
+            fact.content,
+        )
 
     def _event_record(self, fact: Any) -> bytes:
         further = (fact.recording - self._last_recording) & MASK
@@ -210,9 +232,15 @@ class RankRows:
             raise Irregular(f"calls of rank {self.rank} on the {comm.label} are not numbered in order")
         self._called[called] += 1
         return Call(
-            number, collective.op, collective.dtype, collective.redop, collective.count, collective.root, sender,
+            number,
+            collective.op,
+            collective.dtype,
+            collective.redop,
+            collective.count,
+            collective.root,
+            sender,
             receiver,
-        )  # fmt: skip
+        )
 
     def _creation(self, fact: Any) -> bytes:
         creations = self._tables.creations
@@ -238,7 +266,12 @@ class RankRows:
 
     def _counters(self, fact: Any) -> bytes:
         self.counters += COUNTERS.pack(
-            fact.launches, fact.flops, fact.host_work_ns, fact.api_calls, fact.ops, fact.unmodelled_reads,
+            fact.launches,
+            fact.flops,
+            fact.host_work_ns,
+            fact.api_calls,
+            fact.ops,
+            fact.unmodelled_reads,
             fact.refused_calls,
-        )  # fmt: skip
+        )
         return self._site_only(fact)

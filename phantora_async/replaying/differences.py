@@ -27,9 +27,13 @@ def check_memory(recording: Recording, spec: RunSpec, allowed: Allowed) -> None:
         asked = recording.memory(rank)
         if asked.peak_nbytes > usable:
             raise _changed(
-                recording, rank, 0, "memory (cudaMalloc)", f"{asked.peak_nbytes:,} bytes in all, given",
+                recording,
+                rank,
+                0,
+                "memory (cudaMalloc)",
+                f"{asked.peak_nbytes:,} bytes in all, given",
                 f"{usable:,} bytes at most",
-            )  # fmt: skip
+            )
         if asked.failures:
             raise _changed(recording, rank, asked.failed_site, "memory (cudaMalloc)", "refused", "perhaps given")
         if asked.looked_site is not None:

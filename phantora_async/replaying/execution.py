@@ -84,9 +84,15 @@ def execute(
     programs = programs_of(recording, streams)
     parts = parts_for(recording.world_size)
     engine = Engine(
-        programs, tables_of(recording), depth, timeline.limit_ns, parts, carrying.begin, carrying.complete,
+        programs,
+        tables_of(recording),
+        depth,
+        timeline.limit_ns,
+        parts,
+        carrying.begin,
+        carrying.complete,
         table_of(paces, recording.own),
-    )  # fmt: skip
+    )
     why = engine.run()
     result = engine.result()
     if why not in _STOPS:

@@ -31,8 +31,12 @@ from phantora_async.replaying.site_lines import line_of
 MOST_NBYTES = 2 << 30
 """Of the rows of all ranks that differ."""
 MADE_ONCE = (
-    records.COMM_INIT, records.COMM_SPLIT, records.COMM_DESTROY, records.STREAM_CREATE, records.STREAM_DESTROY,
-)  # fmt: skip
+    records.COMM_INIT,
+    records.COMM_SPLIT,
+    records.COMM_DESTROY,
+    records.STREAM_CREATE,
+    records.STREAM_DESTROY,
+)
 """What has a number of its own cannot be done again."""
 COUNTED = (records.LAUNCH_COUNTS, records.MARKER)
 """Records beside the op stream that each step adds."""

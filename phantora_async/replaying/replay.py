@@ -65,9 +65,7 @@ def replay(
     fact_builder = _known(recording, spec, pricing, repetition)
     if text := executed.network.alike.differing():
         fact_builder.warn(0, text)
-    report = whole_report(
-        spec, executed.timeline, fact_builder, executed.network, usage, stopped=executed.stopped
-    )  # fmt: skip
+    report = whole_report(spec, executed.timeline, fact_builder, executed.network, usage, stopped=executed.stopped)
     same_times = not any(one.other for one in executed.compared.values())
     if spec.gpu == recording.setup.gpu and not spec.kernel_times:
         report["simulated"]["kernel_times"] = recording.report["kernel_times"]

@@ -126,9 +126,18 @@ def interval(parts: StepParts, kernel_error: float, host: HostModel | None, rank
     scale = CALIBRATION[bound]
     below_ns, above_ns = scale * max(parts.step_ns - low_ns, 0.0), scale * (high_ns - parts.step_ns)
     return Interval(
-        round(max(parts.step_ns - below_ns, 0.0)), round(parts.step_ns + above_ns), 0.9, bound, of_kernels, fast, slow,
-        1.0 if host is None else host.slowest, round(parts.host_ns * fast), round(parts.host_ns * slow), scale,
-    )  # fmt: skip
+        round(max(parts.step_ns - below_ns, 0.0)),
+        round(parts.step_ns + above_ns),
+        0.9,
+        bound,
+        of_kernels,
+        fast,
+        slow,
+        1.0 if host is None else host.slowest,
+        round(parts.host_ns * fast),
+        round(parts.host_ns * slow),
+        scale,
+    )
 
 
 def _changed_ns(parts: StepParts, factor: float) -> float:

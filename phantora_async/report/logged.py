@@ -50,7 +50,7 @@ _FORMS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
         ("TFLOP/s", rf"{_NUMBER}\s?TFLOPS?(?:/s)?(?:/gpu)?\b"),
         ("MFU", rf"\bmfu\)?[:=]? *{_NUMBER} ?%"),
     )
-)  # fmt: skip
+)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _SUMMARY = re.compile(r"train_\w+_per_second")
 """Of the whole training, printed at its end."""

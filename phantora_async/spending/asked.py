@@ -19,9 +19,10 @@ MOST_STEPS = 10**12
 def add_arguments(parser: argparse.ArgumentParser, *, goodput: bool = True) -> None:
     """`goodput`: it may be stated; else the command says itself what it is."""
     parser.add_argument(
-        "--prices", metavar="NAME|FILE",
+        "--prices",
+        metavar="NAME|FILE",
         help="what an hour of a GPU costs (default: listed, of public pages; phantora-async profiles show listed)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--tokens", metavar="N", help="money and energy of a job that trains on so many tokens: 15T, 300B"
     )
@@ -32,9 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, goodput: bool = True) -> N
     if not goodput:
         return
     parser.add_argument(
-        "--goodput", metavar="SHARE",
+        "--goodput",
+        metavar="SHARE",
         help="share of its time that the job keeps when parts fail, 0.93 or 93%%: see `phantora-async goodput`",
-    )  # fmt: skip
+    )
 
 
 def is_asked(given: argparse.Namespace) -> bool:

@@ -58,9 +58,12 @@ class Sampler:
             chosen: Any
             if search.sampler == TPE:
                 chosen = samplers.TPESampler(
-                    seed=seed, multivariate=True, constant_liar=True, constraints_func=_constraints,
+                    seed=seed,
+                    multivariate=True,
+                    constant_liar=True,
+                    constraints_func=_constraints,
                     n_startup_trials=min(10, max(2, search.trials // 4)),
-                )  # fmt: skip
+                )
             elif search.sampler == NSGA2:
                 population = min(POPULATION, max(4, search.trials // 4))
                 chosen = samplers.NSGAIISampler(seed=seed, population_size=population, constraints_func=_constraints)

@@ -378,7 +378,13 @@ class RankTrace:
         """What the former process left undone has no end."""
         self.close()
         for of_former in (
-            self._ranges, self._launched, self._segments, self._nccl_entries, self._nccl, self._blocked, self._devices
-        ):  # fmt: skip
+            self._ranges,
+            self._launched,
+            self._segments,
+            self._nccl_entries,
+            self._nccl,
+            self._blocked,
+            self._devices,
+        ):
             of_former.clear()
         self._host_blocked_ns = -1

@@ -114,9 +114,12 @@ def read(path: Path) -> Book:
         gpu = one.text("gpu")
         jobs_of = taken(one, gpu)
         command = JobCommand(
-            folder / one.text("script"), one.text("arguments", ARGUMENTS), steps, warm,
+            folder / one.text("script"),
+            one.text("arguments", ARGUMENTS),
+            steps,
+            warm,
             (*options[gpu], *shlex.split(one.text("options", " "))),
-        )  # fmt: skip
+        )
         families.append(Family(one.text("name"), gpu, one.flag("fitted"), command, jobs_of))
     not_run = []
     for one in fields.tables("not_run"):

@@ -67,9 +67,20 @@ class Collective:
     """
 
     __slots__ = (
-        "callers", "comm", "count", "dtype", "exchange", "joined", "offsets", "op", "ranks", "redop", "root", "seq",
+        "callers",
+        "comm",
+        "count",
+        "dtype",
+        "exchange",
+        "joined",
+        "offsets",
+        "op",
+        "ranks",
+        "redop",
+        "root",
+        "seq",
         "sites",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

@@ -15,8 +15,11 @@ Kind = Literal["gpu", "cluster", "host", "price"]
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS: dict[Kind, Path] = {
-    "gpu": ROOT / "gpus", "cluster": ROOT / "clusters", "host": ROOT / "hosts", "price": ROOT / "prices",
-}  # fmt: skip
+    "gpu": ROOT / "gpus",
+    "cluster": ROOT / "clusters",
+    "host": ROOT / "hosts",
+    "price": ROOT / "prices",
+}
 
 
 def names(kind: Kind) -> list[str]:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 BUILTIN = {
-    "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
-    "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
-    "y": "unsigned long long", "n": "__int128", "o": "unsigned __int128", "f": "float", "d": "double",
+    "v": "void",
+    "w": "wchar_t",
+    "b": "bool",
+    "c": "char",
+    "a": "signed char",
+    "h": "unsigned char",
+    "s": "short",
+    "t": "unsigned short",
+    "i": "int",
+    "j": "unsigned int",
+    "l": "long",
+    "m": "unsigned long",
+    "x": "long long",
+    "y": "unsigned long long",
+    "n": "__int128",
+    "o": "unsigned __int128",
+    "f": "float",
+    "d": "double",
     "e": "long double",
-    "g": "__float128", "z": "...",
-}  # fmt: skip
+    "g": "__float128",
+    "z": "...",
+}
 BUILTIN_D = {
     "Dh": "_Float16",
     "Di": "char32_t",
@@ -18,16 +34,48 @@ BUILTIN_D = {
     "Dc": "decltype(auto)",
 }
 STANDARD = {
-    "St": "std", "Sa": "std::allocator", "Sb": "std::basic_string", "Ss": "std::string", "Si": "std::istream",
-    "So": "std::ostream", "Sd": "std::iostream",
-}  # fmt: skip
+    "St": "std",
+    "Sa": "std::allocator",
+    "Sb": "std::basic_string",
+    "Ss": "std::string",
+    "Si": "std::istream",
+    "So": "std::ostream",
+    "Sd": "std::iostream",
+}
 OPERATORS = {
-    "cl": "()", "ix": "[]", "pl": "+", "mi": "-", "ml": "*", "dv": "/", "rm": "%", "eq": "==", "ne": "!=",
-    "lt": "<", "gt": ">",
-    "le": "<=", "ge": ">=", "an": "&", "or": "|", "eo": "^", "co": "~", "ls": "<<", "rs": ">>", "nt": "!",
-    "aa": "&&", "oo": "||",
-    "pp": "++", "mm": "--", "aS": "=", "pL": "+=", "mI": "-=", "mL": "*=", "dV": "/=", "pt": "->", "ng": "-", "ps": "+",
-}  # fmt: skip
+    "cl": "()",
+    "ix": "[]",
+    "pl": "+",
+    "mi": "-",
+    "ml": "*",
+    "dv": "/",
+    "rm": "%",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "gt": ">",
+    "le": "<=",
+    "ge": ">=",
+    "an": "&",
+    "or": "|",
+    "eo": "^",
+    "co": "~",
+    "ls": "<<",
+    "rs": ">>",
+    "nt": "!",
+    "aa": "&&",
+    "oo": "||",
+    "pp": "++",
+    "mm": "--",
+    "aS": "=",
+    "pL": "+=",
+    "mI": "-=",
+    "mL": "*=",
+    "dV": "/=",
+    "pt": "->",
+    "ng": "-",
+    "ps": "+",
+}
 SUFFIX = {"j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull", "i": ""}
 
 

@@ -172,7 +172,18 @@ Signature = (
 )
 
 CLASSES: dict[str, type[Signature]] = {
-    "kernel": Kernel, "strided": Strided, "scaled": Scaled, "triton": Triton, "grouped": Grouped,
-    "sequences": Sequences, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library,
-    "copy": Copy, "memset": Memset,
-}  # fmt: skip
+    "kernel": Kernel,
+    "strided": Strided,
+    "scaled": Scaled,
+    "triton": Triton,
+    "grouped": Grouped,
+    "sequences": Sequences,
+    "gemm": Gemm,
+    "conv": Conv,
+    "norm": Norm,
+    "sdpa": Sdpa,
+    "rnn": Rnn,
+    "library": Library,
+    "copy": Copy,
+    "memset": Memset,
+}

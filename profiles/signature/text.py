@@ -169,9 +169,17 @@ def _clean(text: str) -> str:
 
 
 _READ: dict[str, Callable[[str], Any]] = {
-    "text": _name, "op": str, "sizes": _sizes, "u64": _number, "bool": _bool, "grid": _grid, "dims": _dims,
-    "dims3": _positive_dims(3), "dims4": _positive_dims(4), "dtype": _word,
-}  # fmt: skip
+    "text": _name,
+    "op": str,
+    "sizes": _sizes,
+    "u64": _number,
+    "bool": _bool,
+    "grid": _grid,
+    "dims": _dims,
+    "dims3": _positive_dims(3),
+    "dims4": _positive_dims(4),
+    "dtype": _word,
+}
 
 
 def _format_dims(shape: Shape) -> str:
@@ -179,7 +187,12 @@ def _format_dims(shape: Shape) -> str:
 
 
 _FORMAT: dict[str, Callable[[Any], str]] = {
-    "text": _clean, "op": _clean, "bool": lambda value: str(int(value)), "grid": lambda grid: ",".join(map(str, grid)),
-    "dims": _format_dims, "dims3": _format_dims, "dims4": _format_dims,
+    "text": _clean,
+    "op": _clean,
+    "bool": lambda value: str(int(value)),
+    "grid": lambda grid: ",".join(map(str, grid)),
+    "dims": _format_dims,
+    "dims3": _format_dims,
+    "dims4": _format_dims,
     "sizes": lambda sizes: str([list(shape) for shape in sizes]) if sizes else "",
-}  # fmt: skip
+}

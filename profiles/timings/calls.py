@@ -18,9 +18,16 @@ def attention(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Sdpa
     q, k, v = map(tuple, dims[:3] if forward else dims[1:4])
     dropout, causal = (concrete[9], concrete[10]) if forward else (concrete[13], concrete[14])
     return Sdpa(
-        direction="fwd" if forward else "bwd", q=q, k=k, v=v, dtype=DTYPES[args["Input type"][0]],
-        causal=causal == "True", dropout=float(dropout or 0) > 0, op=name, sizes=sizes,
-    )  # fmt: skip
+        direction="fwd" if forward else "bwd",
+        q=q,
+        k=k,
+        v=v,
+        dtype=DTYPES[args["Input type"][0]],
+        causal=causal == "True",
+        dropout=float(dropout or 0) > 0,
+        op=name,
+        sizes=sizes,
+    )
 
 
 def recurrent(args: dict[str, Any], name: str, direction: str, sizes: tuple[Shape, ...]) -> Rnn:
@@ -31,10 +38,20 @@ def recurrent(args: dict[str, Any], name: str, direction: str, sizes: tuple[Shap
         steps, batch = batch, steps
     dtype = DTYPES[args["Input type"][0]]
     return Rnn(
-        direction=direction, mode=RECURRENT_MODES[int(mode)], algorithm="standard", steps=steps, batch=batch,
-        input=width, hidden=int(hidden), projection=int(projection) or int(hidden), layers=int(layers),
-        bidirectional=bidirectional == "True", dtype="tf32" if dtype == "f32" else dtype, op=name, sizes=sizes,
-    )  # fmt: skip
+        direction=direction,
+        mode=RECURRENT_MODES[int(mode)],
+        algorithm="standard",
+        steps=steps,
+        batch=batch,
+        input=width,
+        hidden=int(hidden),
+        projection=int(projection) or int(hidden),
+        layers=int(layers),
+        bidirectional=bidirectional == "True",
+        dtype="tf32" if dtype == "f32" else dtype,
+        op=name,
+        sizes=sizes,
+    )
 
 
 def batch_norm(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Norm:
@@ -42,6 +59,11 @@ def batch_norm(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Nor
     strides = args.get("Input Strides") or [[]]
     last = channels_last(args["Input Dims"][0], strides[0])
     return Norm(
-        direction="bwd" if name.endswith("backward") else "fwd", mode="spatial_persistent" if last else "spatial",
-        x=sizes[0], dtype=DTYPES[args["Input type"][0]], layout="nhwc" if last else "nchw", op=name, sizes=sizes,
-    )  # fmt: skip
+        direction="bwd" if name.endswith("backward") else "fwd",
+        mode="spatial_persistent" if last else "spatial",
+        x=sizes[0],
+        dtype=DTYPES[args["Input type"][0]],
+        layout="nhwc" if last else "nchw",
+        op=name,
+        sizes=sizes,
+    )

@@ -221,7 +221,7 @@ def _work(
     by = total or 1.0
     return TracedWork(
         format_signature(what), category_of(what), members[0]["ts"], total, beside / by, shared / by, kernels
-    )  # fmt: skip
+    )
 
 
 def _covered(members: list[Event]) -> float:
@@ -287,10 +287,21 @@ def _gemm(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
     compute = "tf32" if dtype == "f32" and tensor_cores else "f64" if dtype == "f64" else "f32"
     # cuBLAS thinks in columns: the product of rows a b is its product b a, and what PyTorch has as rows is not turned.
     return Gemm(
-        call="cublasGemmEx", transa=_turned(b, b_strides), transb=_turned(a, a_strides), m=b[-1], n=a[-2], k=a[-1],
-        batch=a[0] if len(a) == 3 else 1, a=dtype, b=dtype, c=dtype, compute=compute, epilogue="default", op=name,
+        call="cublasGemmEx",
+        transa=_turned(b, b_strides),
+        transb=_turned(a, a_strides),
+        m=b[-1],
+        n=a[-2],
+        k=a[-1],
+        batch=a[0] if len(a) == 3 else 1,
+        a=dtype,
+        b=dtype,
+        c=dtype,
+        compute=compute,
+        epilogue="default",
+        op=name,
         sizes=sizes,
-    )  # fmt: skip
+    )
 
 
 def _turned(dims: list[int], strides: list[int]) -> str:
@@ -325,10 +336,19 @@ def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:
             ]
     x, y = (out, given) if transposed else (given, out)
     return Conv(
-        direction=_conv_direction(op, kernel), x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding),
-        stride=tuple(stride), dilation=tuple(dilation), groups=groups, dtype=_conv_dtype(name, args, kernel),
-        layout=_layout(args, w, name), op=name, sizes=sizes,
-    )  # fmt: skip
+        direction=_conv_direction(op, kernel),
+        x=tuple(x),
+        w=tuple(w),
+        y=tuple(y),
+        padding=tuple(padding),
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+        groups=groups,
+        dtype=_conv_dtype(name, args, kernel),
+        layout=_layout(args, w, name),
+        op=name,
+        sizes=sizes,
+    )
 
 
 def _tell_gradients(events: list[Event]) -> None:

@@ -64,11 +64,9 @@ class _Marking(ast.NodeTransformer):
             return node
         self._figures.append(Figure(self._file, node.lineno, node.value))
         return ast.copy_location(
-            ast.Subscript(
-                ast.Name(_NAME, ast.Load()), ast.Constant(len(self._figures) - 1), ast.Load()
-            ),
+            ast.Subscript(ast.Name(_NAME, ast.Load()), ast.Constant(len(self._figures) - 1), ast.Load()),
             node,
-        )  # fmt: skip
+        )
 
     def _is_figure(self, value: float) -> bool:
         if not value or value == 1.0:

@@ -69,8 +69,11 @@ def conv_of(line: Mapping[str, Any], direction: str) -> Conv:
     """PyTorch convolves lines as images one pixel high; a transposed convolution is the data's gradient of another."""
     x, w = tuple(line["x"]), tuple(line["w"])
     stride, padding, dilation, groups = (
-        tuple(line["stride"]), tuple(line["padding"]), tuple(line["dilation"]), line["groups"],
-    )  # fmt: skip
+        tuple(line["stride"]),
+        tuple(line["padding"]),
+        tuple(line["dilation"]),
+        line["groups"],
+    )
     around = list(zip(x[2:], w[2:], stride, padding, dilation, strict=True))
     if line.get("transposed"):
         more = line.get("more", (0,) * len(around))

@@ -101,18 +101,41 @@ class Convolution:
         flat = int(taps > 1 and min(self.w[2:]) == 1)
         image = prod(self.y[2:])
         return (
-            self.x[0], self.x[1], self.w[0], taps, image, self.groups, self.stride, self.dilation, flat, extents,
+            self.x[0],
+            self.x[1],
+            self.w[0],
+            taps,
+            image,
+            self.groups,
+            self.stride,
+            self.dilation,
+            flat,
+            extents,
             int(self.kind == "bf16"),
-        )  # fmt: skip
+        )
 
     @cached_property
     def features(self) -> list[float]:
         images, c, k, taps, image, groups, stride, dilation, flat, extents, bf16 = self.row
         return [
-            log2(images), log2(c), log2(k), log2(taps), log2(image), log2(images) + log2(image), log2(stride),
-            log2(dilation), log2(groups), aligned(c), aligned(k), extents, aligned(image), min(log2(c), log2(k)), flat,
-            taps == 1, bf16,
-        ]  # fmt: skip
+            log2(images),
+            log2(c),
+            log2(k),
+            log2(taps),
+            log2(image),
+            log2(images) + log2(image),
+            log2(stride),
+            log2(dilation),
+            log2(groups),
+            aligned(c),
+            aligned(k),
+            extents,
+            aligned(image),
+            min(log2(c), log2(k)),
+            flat,
+            taps == 1,
+            bf16,
+        ]
 
     @cached_property
     def operands(self) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
@@ -250,9 +273,18 @@ def _call(line: dict[str, Any], direction: str, x: Sequence[int], y: Sequence[in
         return tuple(sizes) if len(sizes) > 3 else (*sizes[:2], 1, sizes[2])
 
     return Convolution(
-        line["of"], line["kind"], line["last"], direction, dims(x), dims(line["w"]), dims(y), max(line["stride"]),
-        max(line["dilation"]), line["groups"], nbytes,
-    )  # fmt: skip
+        line["of"],
+        line["kind"],
+        line["last"],
+        direction,
+        dims(x),
+        dims(line["w"]),
+        dims(y),
+        max(line["stride"]),
+        max(line["dilation"]),
+        line["groups"],
+        nbytes,
+    )
 
 
 def _output(line: dict[str, Any]) -> list[int]:

@@ -41,19 +41,60 @@ ADVANCED = 0.15  # of the integer instructions in the loop of a product are left
 # Times as many instructions, by the root of the number of a loop's products: each waits for what lies before it.
 BETWEEN = 1.13
 
-_ITEMS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
-          "f8E5M2": 1}  # fmt: skip
+_ITEMS = {
+    "i1": 1,
+    "i8": 1,
+    "i16": 2,
+    "i32": 4,
+    "i64": 8,
+    "f16": 2,
+    "bf16": 2,
+    "f32": 4,
+    "f64": 8,
+    "f8E4M3FN": 1,
+    "f8E5M2": 1,
+}
 # Instructions per element of what takes more than one.
 _COSTS = {
-    "arith.divf": 8.0, "math.exp": 8.0, "math.exp2": 3.0, "math.log": 5.0, "math.log2": 4.0, "math.sqrt": 6.0,
-    "math.rsqrt": 4.0, "math.erf": 34.0, "math.sin": 16.0, "math.cos": 16.0, "math.tanh": 15.0, "tt.precise_sqrt": 8.0,
-    "tt.precise_divf": 10.0, "arith.divsi": 2.0, "arith.remsi": 2.0, "arith.divui": 2.0, "arith.remui": 2.0,
-    "tt.mulhiui": 2.5, "arith.extf": 0.5, "arith.truncf": 0.5,
-}  # fmt: skip
+    "arith.divf": 8.0,
+    "math.exp": 8.0,
+    "math.exp2": 3.0,
+    "math.log": 5.0,
+    "math.log2": 4.0,
+    "math.sqrt": 6.0,
+    "math.rsqrt": 4.0,
+    "math.erf": 34.0,
+    "math.sin": 16.0,
+    "math.cos": 16.0,
+    "math.tanh": 15.0,
+    "tt.precise_sqrt": 8.0,
+    "tt.precise_divf": 10.0,
+    "arith.divsi": 2.0,
+    "arith.remsi": 2.0,
+    "arith.divui": 2.0,
+    "arith.remui": 2.0,
+    "tt.mulhiui": 2.5,
+    "arith.extf": 0.5,
+    "arith.truncf": 0.5,
+}
 _LIBRARY = (("erf", 34.0), ("tanh", 15.0), ("sin|cos|tan", 16.0), ("pow", 40.0), ("exp|log", 10.0), ("sqrt", 5.0))
-_FREE = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.make_range", "arith.constant", "tt.trans", "tt.reshape",
-         "tt.get_program_id", "tt.get_num_programs", "tt.addptr", "tt.assert", "tt.bitcast", "arith.bitcast",
-         "arith.index_cast", "tt.return")  # fmt: skip
+_FREE = (
+    "tt.splat",
+    "tt.expand_dims",
+    "tt.broadcast",
+    "tt.make_range",
+    "arith.constant",
+    "tt.trans",
+    "tt.reshape",
+    "tt.get_program_id",
+    "tt.get_num_programs",
+    "tt.addptr",
+    "tt.assert",
+    "tt.bitcast",
+    "arith.bitcast",
+    "arith.index_cast",
+    "tt.return",
+)
 
 
 Integers = Mapping[str, int | tuple[int, ...]]

@@ -40,9 +40,11 @@ _Binary = Callable[[Any, Any], Any]
 
 
 def _divide(a: Any, b: Any) -> Any:
-    return np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b))).astype(np.int64) if _is_array(a, b) else (
-        int(a / b) if b else 0
-    )  # fmt: skip
+    return (
+        np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b))).astype(np.int64)
+        if _is_array(a, b)
+        else (int(a / b) if b else 0)
+    )
 
 
 def _is_array(*values: Any) -> bool:
@@ -50,19 +52,38 @@ def _is_array(*values: Any) -> bool:
 
 
 BINARY: dict[str, _Binary] = {
-    "addi": lambda a, b: a + b, "subi": lambda a, b: a - b, "muli": lambda a, b: a * b, "divsi": _divide,
-    "divui": _divide, "floordivsi": lambda a, b: a // b if not _is_array(a, b) and b else _divide(a, b),
+    "addi": lambda a, b: a + b,
+    "subi": lambda a, b: a - b,
+    "muli": lambda a, b: a * b,
+    "divsi": _divide,
+    "divui": _divide,
+    "floordivsi": lambda a, b: a // b if not _is_array(a, b) and b else _divide(a, b),
     "ceildivsi": lambda a, b: -(-a // b) if not _is_array(a, b) and b else _divide(a + b - 1, b),
-    "remsi": lambda a, b: a - _divide(a, b) * b, "remui": lambda a, b: a - _divide(a, b) * b,
-    "andi": lambda a, b: a & b, "ori": lambda a, b: a | b, "xori": lambda a, b: a ^ b,
-    "shli": lambda a, b: a << b, "shrsi": lambda a, b: a >> b, "shrui": lambda a, b: a >> b,
-    "minsi": np.minimum, "maxsi": np.maximum, "minui": np.minimum, "maxui": np.maximum,
-}  # fmt: skip
+    "remsi": lambda a, b: a - _divide(a, b) * b,
+    "remui": lambda a, b: a - _divide(a, b) * b,
+    "andi": lambda a, b: a & b,
+    "ori": lambda a, b: a | b,
+    "xori": lambda a, b: a ^ b,
+    "shli": lambda a, b: a << b,
+    "shrsi": lambda a, b: a >> b,
+    "shrui": lambda a, b: a >> b,
+    "minsi": np.minimum,
+    "maxsi": np.maximum,
+    "minui": np.minimum,
+    "maxui": np.maximum,
+}
 COMPARE: dict[str, _Binary] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "slt": lambda a, b: a < b, "ult": lambda a, b: a < b,
-    "sle": lambda a, b: a <= b, "ule": lambda a, b: a <= b, "sgt": lambda a, b: a > b, "ugt": lambda a, b: a > b,
-    "sge": lambda a, b: a >= b, "uge": lambda a, b: a >= b,
-}  # fmt: skip
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "slt": lambda a, b: a < b,
+    "ult": lambda a, b: a < b,
+    "sle": lambda a, b: a <= b,
+    "ule": lambda a, b: a <= b,
+    "sgt": lambda a, b: a > b,
+    "ugt": lambda a, b: a > b,
+    "sge": lambda a, b: a >= b,
+    "uge": lambda a, b: a >= b,
+}
 
 
 def combined(operator: _Binary | None, a: Value, b: Value) -> Value:

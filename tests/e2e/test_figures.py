@@ -61,8 +61,9 @@ def test_steps_windows_and_the_script_s_own_figures_agree(run: Run, tmp_path: Pa
     lines = [line for line in done.log(0).splitlines() if line.startswith("step ")]
     rate = float(lines[-1].split()[2])
     assert [(one["rate"], one["value"], one["window"]) for one in simulated["logged"]] == [
-        ("tokens/s", rate, "steps"), ("MFU", 1.5, "steps"),
-    ]  # fmt: skip
+        ("tokens/s", rate, "steps"),
+        ("MFU", 1.5, "steps"),
+    ]
     assert f"; the script logged {simulated['logged'][0]['text']}" in done.output
     # Half of the square of attention: forward 2, backward 4 products of BATCH x HEADS x LENGTH x LENGTH x DEPTH x 2.
     whole = {"fwd": 2, "bwd": 4}

@@ -47,9 +47,13 @@ def test_updated_parameters_are_reported_once(run: Run, tmp_path: Path) -> None:
     (checkpoint,) = done.simulated["checkpoints"]
     size = (tmp_path / "saved.pt").stat().st_size
     assert checkpoint == {
-        "path": str(tmp_path / "saved.pt"), "files": 1, "ranks": [0], "times": 1,
-        "written_nbytes": size, "uncomputed_nbytes": 2_880_000 + 900 * 4,
-    }  # fmt: skip
+        "path": str(tmp_path / "saved.pt"),
+        "files": 1,
+        "ranks": [0],
+        "times": 1,
+        "written_nbytes": size,
+        "uncomputed_nbytes": 2_880_000 + 900 * 4,
+    }
     assert saved.startswith(f"checkpoint saved.pt: {2_883_600 / size:.1%} of its {size:,} bytes")
 
 

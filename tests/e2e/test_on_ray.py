@@ -84,8 +84,11 @@ def test_trials_of_a_sweep_are_tasks(cluster: Any, tmp_path: Path) -> None:
     """)
     done = subprocess.run(
         [sys.executable, "-m", "phantora_async", "sweep", str(study), "--on", "ray", "--json"],
-        capture_output=True, text=True, check=False, env=os.environ | {"RAY_ADDRESS": cluster.address},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"RAY_ADDRESS": cluster.address},
+    )
     assert done.returncode == 0, done.stderr
     told = {one["trial"]: (one["how"], one["state"]) for one in json.loads(done.stdout)["trials"]}
     assert told["fill-gib=0"] == ("run", "done")

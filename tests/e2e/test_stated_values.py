@@ -53,8 +53,14 @@ def test_every_kind_of_read(run: Run, tmp_path: Path) -> None:
             assert " ".join(map(str, expected)) in done.log(rank)
     reads = {one["text"].rpartition("=")[2]: one for one in done.simulated["stated_values"]}
     assert [(one["reads"], one["computed"], one["ranks"]) for one in reads.values()] == [
-        (24, 0, 2), (18, 0, 2), (6, 0, 2), (0, 6, 0), (6, 0, 2), (6, 0, 2), (0, 0, 0),
-    ]  # fmt: skip
+        (24, 0, 2),
+        (18, 0, 2),
+        (6, 0, 2),
+        (0, 6, 0),
+        (6, 0, 2),
+        (6, 0, 2),
+        (0, 0, 0),
+    ]
     assert "values stated by the user (--value), not computed:" in done.output
     assert "common.py:1=1: nothing was read there that was not computed" in done.output
 

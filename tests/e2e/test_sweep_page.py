@@ -12,14 +12,23 @@ from .test_pages import Tab, browser_path
 
 def trial(batch: int, gpu: str, time: float, memory: float, **more: Any) -> dict[str, Any]:
     told = {
-        "trial": f"batch={batch} gpu={gpu}", "chosen": {"--batch": batch, "gpu": gpu}, "how": "run", "state": "done",
-        "compared": True, "reason": "", "front": False, "values": {"time": time, "memory": memory},
-    }  # fmt: skip
+        "trial": f"batch={batch} gpu={gpu}",
+        "chosen": {"--batch": batch, "gpu": gpu},
+        "how": "run",
+        "state": "done",
+        "compared": True,
+        "reason": "",
+        "front": False,
+        "values": {"time": time, "memory": memory},
+    }
     return told | more
 
 
 DOCUMENT = {
-    "objectives": ["time", "memory"], "by": "million_tokens", "currency": "$", "includes": "",
+    "objectives": ["time", "memory"],
+    "by": "million_tokens",
+    "currency": "$",
+    "includes": "",
     "trials": [
         trial(1, "h100", 3.0, 10e9, front=True),
         trial(2, "h100", 2.0, 20e9, front=True),
@@ -27,7 +36,7 @@ DOCUMENT = {
         trial(4, "h100", 0, 0, compared=False, reason="out of memory", values={"time": None, "memory": None}),
     ],
     "best": {"time": {"trial": "<script>hacked = 1</script>", "command": "phantora-async run"}},
-}  # fmt: skip
+}
 
 
 def rows(tab: Tab) -> list[str]:

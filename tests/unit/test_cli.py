@@ -69,7 +69,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["run", "--moe", "balancd", __file__], "did you mean balanced?"),
         (["run", "--data-shapes", "fration:0.5", __file__], "did you mean fraction?"),
     ],
-)  # fmt: skip
+)
 def test_what_was_probably_meant(arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(arguments) == ExitCode.USAGE
     assert meant in capsys.readouterr().err

@@ -23,10 +23,15 @@ RANKS: dict[str, Any] = {
     "packages": {"numpy": "2.4"},
     "private": [
         {"purpose": "a", "use": "u", "lost": "nothing is shared", "files": ["f"], "names": [NAME, NAME]},
-        {"purpose": "b", "use": "u", "lost": "sums are slow", "files": ["f"],
-         "names": [NAME | {"name": "torch.z", "state": "changed", "detail": "it takes (a)"}]},
+        {
+            "purpose": "b",
+            "use": "u",
+            "lost": "sums are slow",
+            "files": ["f"],
+            "names": [NAME | {"name": "torch.z", "state": "changed", "detail": "it takes (a)"}],
+        },
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

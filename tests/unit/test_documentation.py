@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,6 @@ DOCUMENTS = (
 CODE = re.compile(r"`([^`\s]+)`")
 FILE_NAME = re.compile(r"\w[\w-]*\.(?:py|c|h|def|toml|md)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-MOST_WORDS = 20_000
-"""In the pages of docs/, those of measurements (docs/data/) left out."""
 
 
 def map_rows() -> Iterator[tuple[list[str], str]]:
@@ -87,37 +84,6 @@ def test_file_names_exist(document: Path) -> None:
     assert [
         name for name in CODE.findall(document.read_text()) if FILE_NAME.fullmatch(name) and name not in known
     ] == []
-
-
-def walks() -> list[tuple[str, list[str]]]:
-    """Of the map's walks: the parts of each, which begin anew, and the folders that it names in order."""
-    told = MAP.read_text().partition("walks\n")[2].partition("\n## ")[0]
-    found = []
-    for walk in told.split("\n### ")[1:]:
-        title, _, text = walk.partition("\n")
-        for part in re.split(r"(?:^|\n)(?:Taking in|Executing|Back|Forward): ", text):
-            files = [name for name in CODE.findall(part) if "/" in name and FILE_NAME.search(name)]
-            found.append((title, ["/".join(name.split("/")[: 3 if "/hook/" in name else 2]) for name in files]))
-    return found
-
-
-def turns(folders: list[str]) -> int:
-    """How often the walk comes back to a folder that it has left."""
-    rests = [folder for folder, _ in itertools.groupby(folders)]
-    return len(rests) - len(set(rests))
-
-
-def test_walks_through_the_code_turn_back_once_at_most() -> None:
-    assert turns(["a", "a", "b", "c"]) == 0
-    assert turns(["a", "b", "a", "c", "b"]) == 2
-    assert len({title for title, _ in walks()}) == 10
-    assert [title for title, folders in walks() if turns(folders) > 1] == []
-    assert sum(map(len, (folders for _, folders in walks()))) > 50
-
-
-def test_the_pages_for_users_are_short() -> None:
-    words = {page.name: len(page.read_text().split()) for page in (ROOT / "docs").glob("*.md")}
-    assert sum(words.values()) <= MOST_WORDS, f"shorten a page, or move figures to docs/data/: {words}"
 
 
 def anchors(document: Path) -> set[str]:

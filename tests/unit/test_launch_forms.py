@@ -19,20 +19,36 @@ from phantora_async.options import RunOptions
 @pytest.mark.parametrize(
     ("script", "arguments", "module", "hint"),
     [
-        ("torchrun", ["--nproc-per-node", "2", "train.py"], False,
-         "phantora-async run -n 2 --launcher -- torchrun --nproc-per-node 2 train.py"),
-        ("/opt/env/bin/accelerate", ["launch", "t.py"], False,
-         "phantora-async run -n 2 --launcher -- /opt/env/bin/accelerate launch t.py"),
-        ("torch.distributed.run", ["t.py"], True,
-         "phantora-async run -n 2 --launcher -- python -m torch.distributed.run t.py"),
-        ("python", ["-m", "torch.distributed.launch", "t.py"], False,
-         "phantora-async run -n 2 --launcher -- python -m torch.distributed.launch t.py"),
+        (
+            "torchrun",
+            ["--nproc-per-node", "2", "train.py"],
+            False,
+            "phantora-async run -n 2 --launcher -- torchrun --nproc-per-node 2 train.py",
+        ),
+        (
+            "/opt/env/bin/accelerate",
+            ["launch", "t.py"],
+            False,
+            "phantora-async run -n 2 --launcher -- /opt/env/bin/accelerate launch t.py",
+        ),
+        (
+            "torch.distributed.run",
+            ["t.py"],
+            True,
+            "phantora-async run -n 2 --launcher -- python -m torch.distributed.run t.py",
+        ),
+        (
+            "python",
+            ["-m", "torch.distributed.launch", "t.py"],
+            False,
+            "phantora-async run -n 2 --launcher -- python -m torch.distributed.launch t.py",
+        ),
         ("python3", ["-u", "t.py", "--lr", "1"], False, "phantora-async run -n 2 t.py --lr 1"),
         ("mpirun", ["-np", "4", "python", "t.py"], False, "phantora-async run -n 2 t.py"),
         ("srun", ["-N2", "./job.sh"], False, "phantora-async run -n 2 train.py"),
         ("env", ["A=1", "trains"], False, "phantora-async run -n 2 --launcher -- env A=1 trains"),
     ],
-)  # fmt: skip
+)
 def test_the_right_command_is_named(script: str, arguments: list[str], module: bool, hint: str) -> None:
     with pytest.raises(UsageError) as raised:
         resolve(RunOptions(script, arguments, world_size=2, module=module))
@@ -72,9 +88,13 @@ def test_a_launcher_of_another_environment_is_refused(tmp_path: Path) -> None:
             (tmp_path / name / program).write_text(f"#!{tmp_path / name}/python\n")
             (tmp_path / name / program).chmod(0o700)
     options = RunOptions(
-        tmp_path / "other" / "torchrun", ["t.py"], launcher=True, python=tmp_path / "one" / "python", world_size=2,
+        tmp_path / "other" / "torchrun",
+        ["t.py"],
+        launcher=True,
+        python=tmp_path / "one" / "python",
+        world_size=2,
         run_dir=tmp_path / "run",
-    )  # fmt: skip
+    )
     with pytest.raises(UsageError) as raised:
         resolve(options)
     assert f"{tmp_path}/one/torchrun" in raised.value.hint

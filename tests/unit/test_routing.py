@@ -22,9 +22,22 @@ def test_a_policy_keeps_its_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "even", "balanced:1", "zipf", "zipf:", "zipf:-1", "zipf:nan", "zipf:11", "random:", "random:-1", "random:1.5",
-     "random:4294967296", "trace:"],
-)  # fmt: skip
+    [
+        "",
+        "even",
+        "balanced:1",
+        "zipf",
+        "zipf:",
+        "zipf:-1",
+        "zipf:nan",
+        "zipf:11",
+        "random:",
+        "random:-1",
+        "random:1.5",
+        "random:4294967296",
+        "trace:",
+    ],
+)
 def test_a_wrong_policy_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|number"):
         parse(text)

@@ -32,15 +32,17 @@ def test_folders_of_killed_runs_are_removed_and_no_others(tmp_path: Path, monkey
     monkeypatch.setattr(runtime, "MAX_TMPDIR", 1000)
     killed = subprocess.run(
         [
-            sys.executable, "-c",
+            sys.executable,
+            "-c",
             "import os, signal\n"
             "from phantora_async.launch import runtime\n"
             "runtime.MAX_TMPDIR = 1000\n"
             "print(runtime.make_runtime().folder, flush=True)\n"
             "os.kill(os.getpid(), signal.SIGKILL)",
         ],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     left = Path(killed.stdout.strip())
     assert (left / "ranks").is_dir()
     for other in ("phantora-mine", "phantora-test-1"):

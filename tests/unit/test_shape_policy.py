@@ -50,8 +50,20 @@ def test_what_a_trace_leaves_out_is_as_most(tmp_path: Path) -> None:
     assert policy.size(LINES, "nonzero", 0, 300, of_classes=True) == 150
 
 
-@pytest.mark.parametrize("content", ["", "# nothing\n", "nonzero\n", "a.py:1 x\n", "a.py:1 -1\n", "a.py:1 101%\n",
-                                     "a.py:1 1.5\n", "a.py:1 2\na.py:1 3\n", "a.py:1 %\n"])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "# nothing\n",
+        "nonzero\n",
+        "a.py:1 x\n",
+        "a.py:1 -1\n",
+        "a.py:1 101%\n",
+        "a.py:1 1.5\n",
+        "a.py:1 2\na.py:1 3\n",
+        "a.py:1 %\n",
+    ],
+)
 def test_a_wrong_trace_is_rejected(tmp_path: Path, content: str) -> None:
     trace = tmp_path / "sizes.txt"
     trace.write_text(content)

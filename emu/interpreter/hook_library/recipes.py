@@ -15,11 +15,16 @@ from typing import Any
 _PACKAGE = __name__.partition(".")[0]
 _NAMES = frozenset(
     {
-        ("builtins", "complex"), ("builtins", "range"), ("builtins", "slice"), ("collections", "OrderedDict"),
-        ("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout"),
+        ("builtins", "complex"),
+        ("builtins", "range"),
+        ("builtins", "slice"),
+        ("collections", "OrderedDict"),
+        ("torch", "Size"),
+        ("torch", "device"),
+        ("torch.serialization", "_get_layout"),
         ("torch._utils", "_rebuild_tensor_v2"),
     }
-)  # fmt: skip
+)
 
 
 class _Reader(pickle.Unpickler):

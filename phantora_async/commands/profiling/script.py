@@ -103,7 +103,7 @@ def run(given: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     job = ProfiledJob(
         script, given.module, tuple(given.arguments), given.rank, given.world_size, per_server, given.steps, given.whole
-    )  # fmt: skip
+    )
     times, traced = _measured(python, job, gpu, given.trace)
     if not times.measured:
         raise UsageError("the script did no work on the GPU: there is nothing to write")
@@ -220,13 +220,18 @@ def _text(figures: dict[str, Any], traced: Traced) -> str:
     per_step = " per step" if figures["steps"] else ""
     lines = [
         f"rank {figures['rank']} of {figures['world_size']} on {figures['gpu']}; traced: "
-        + (f"step {_steps(traced)}" if figures["steps"] == 1 else f"steps {_steps(traced)}" if figures["steps"] else
-           _steps(traced)),
+        + (
+            f"step {_steps(traced)}"
+            if figures["steps"] == 1
+            else f"steps {_steps(traced)}"
+            if figures["steps"]
+            else _steps(traced)
+        ),
         f"{figures['kernels']:,} kernels, copies and library calls of {figures['signatures']:,} signatures; GPU time "
         f"{figures['gpu_ms_per_step']:.2f} ms{per_step}",
         f"{figures['repeated_share']:.1%} of the GPU time is within 5 % of the time written for its signature",
         f"clock: {figures['clock']}",
-    ]  # fmt: skip
+    ]
     if figures["not_covered_share"] > 0.001:
         share = f"{figures['not_covered_share']:.1%}"
         lines.append(f"{share} of the GPU time ran beside other work and is not in the table")

@@ -36,28 +36,53 @@ def _structure(name: str, *fields: tuple[str, Any]) -> Any:
 
 
 _Program = _structure(
-    "Program", ("rows", _pointer), ("nrows", _i64), ("comms", _pointer), ("places", _pointer), ("ncomms", _i32),
-    ("nrecordings", _i32), ("creations", _pointer), ("ncreations", _i64),
-)  # fmt: skip
+    "Program",
+    ("rows", _pointer),
+    ("nrows", _i64),
+    ("comms", _pointer),
+    ("places", _pointer),
+    ("ncomms", _i32),
+    ("nrecordings", _i32),
+    ("creations", _pointer),
+    ("ncreations", _i64),
+)
 _Input = _structure(
-    "Input", ("nranks", _i64), ("depth", _i64), ("limit_ns", _i64), ("parts", _i64), ("programs", _pointer),
-    ("kernels", _pointer), ("calls", _pointer), ("members", _pointer), ("sizes", _pointer), ("ncreations", _i64),
-    ("ngates", _i64), ("npaces", _i64), ("host_paces", _pointer), ("ndevice_paces", _i64), ("device_paces", _pointer),
-)  # fmt: skip
+    "Input",
+    ("nranks", _i64),
+    ("depth", _i64),
+    ("limit_ns", _i64),
+    ("parts", _i64),
+    ("programs", _pointer),
+    ("kernels", _pointer),
+    ("calls", _pointer),
+    ("members", _pointer),
+    ("sizes", _pointer),
+    ("ncreations", _i64),
+    ("ngates", _i64),
+    ("npaces", _i64),
+    ("host_paces", _pointer),
+    ("ndevice_paces", _i64),
+    ("device_paces", _pointer),
+)
 _Result = _structure(
-    "Result", *((name, _i64) for name in ("now_ns", "begun", "nsteps", "executed", "bad_rank", "bad_row")),
+    "Result",
+    *((name, _i64) for name in ("now_ns", "begun", "nsteps", "executed", "bad_rank", "bad_row")),
     ("bad", ctypes.c_char_p),
-)  # fmt: skip
+)
 _Rank = _structure(
     "Rank",
-    *((name, _i64) for name in ("state", "clock_ns", "steps", "counters", "nmemory", "nqueries", "nelapsed", "nclocks",
-                                "ndevices")),
+    *(
+        (name, _i64)
+        for name in ("state", "clock_ns", "steps", "counters", "nmemory", "nqueries", "nelapsed", "nclocks", "ndevices")
+    ),
     *((name, _pointer) for name in ("memory", "queries", "elapsed", "clocks")),
-)  # fmt: skip
+)
 _Device = _structure(
-    "Device", *((name, _i64) for name in ("number", "used", "width_ns", "nsamples")), ("shares", _i64 * 6),
+    "Device",
+    *((name, _i64) for name in ("number", "used", "width_ns", "nsamples")),
+    ("shares", _i64 * 6),
     ("samples", _pointer),
-)  # fmt: skip
+)
 _Step = _structure(
     "Step", *((name, _i64) for name in ("rank", "number", "host_ns", "device_ns", "counters")), ("shares", _i64 * 6)
 )
@@ -154,10 +179,22 @@ class Engine:
         self._callbacks = _BEGIN(self._on_begin), _COMPLETE(self._on_complete), _MORE(self._on_more)
         made = (_Program * len(programs))(*(self._program(one) for one in programs))
         given = _Input(
-            len(programs), depth, limit_ns, parts, ctypes.addressof(made), tables.kernels.ctypes.data,
-            tables.calls.ctypes.data, tables.members.ctypes.data, tables.sizes.ctypes.data, len(tables.sizes),
-            tables.gates, len(paces.paces), paces.hosts.ctypes.data, len(paces.devices), paces.devices.ctypes.data,
-        )  # fmt: skip
+            len(programs),
+            depth,
+            limit_ns,
+            parts,
+            ctypes.addressof(made),
+            tables.kernels.ctypes.data,
+            tables.calls.ctypes.data,
+            tables.members.ctypes.data,
+            tables.sizes.ctypes.data,
+            len(tables.sizes),
+            tables.gates,
+            len(paces.paces),
+            paces.hosts.ctypes.data,
+            len(paces.devices),
+            paces.devices.ctypes.data,
+        )
         self._kept += [made, given]
         self._lib.rp_new.restype = _pointer
         self._engine = _pointer(self._lib.rp_new(ctypes.byref(given), *self._callbacks))
@@ -166,9 +203,15 @@ class Engine:
 
     def _program(self, one: Program) -> Any:
         return _Program(
-            one.rows.ctypes.data, len(one.rows), one.comms.ctypes.data, one.places.ctypes.data, len(one.comms),
-            one.recordings, one.creations.ctypes.data, len(one.creations),
-        )  # fmt: skip
+            one.rows.ctypes.data,
+            len(one.rows),
+            one.comms.ctypes.data,
+            one.places.ctypes.data,
+            len(one.comms),
+            one.recordings,
+            one.creations.ctypes.data,
+            len(one.creations),
+        )
 
     def __del__(self) -> None:
         if getattr(self, "_engine", None):
@@ -205,9 +248,13 @@ class Engine:
         pace = self._paces.paces[number]
         starts, paces = np.array(pace.starts, np.int64), np.array(pace.paces, np.int64)
         self._lib.rp_pace(
-            self._engine, number, _pointer(starts.ctypes.data), _pointer(paces.ctypes.data), _i64(len(starts)),
+            self._engine,
+            number,
+            _pointer(starts.ctypes.data),
+            _pointer(paces.ctypes.data),
+            _i64(len(starts)),
             _i64(pace.known_ns),
-        )  # fmt: skip
+        )
 
     def run(self) -> Why:
         """To the end. Raises what `begin` or `complete` has raised."""

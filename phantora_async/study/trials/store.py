@@ -94,9 +94,16 @@ class Store:
         assert self._database is not None, "results are added within `with`"
         job = None if result.job is None else {name: getattr(result.job, name) for name in Job.__slots__}
         values = (
-            result.key, result.name, result.how, result.state, _text(result.reason), json.dumps(dict(result.figures)),
-            json.dumps(job), result.report, result.wall_s,
-        )  # fmt: skip
+            result.key,
+            result.name,
+            result.how,
+            result.state,
+            _text(result.reason),
+            json.dumps(dict(result.figures)),
+            json.dumps(job),
+            result.report,
+            result.wall_s,
+        )
         try:
             marks = ", ".join("?" * len(COLUMNS))
             self._database.execute(f"INSERT OR REPLACE INTO trials ({', '.join(COLUMNS)}) VALUES ({marks})", values)

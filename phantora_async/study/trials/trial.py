@@ -69,10 +69,14 @@ class Trial:
         given = {name: value for name, value in self.options.given().items() if name not in OF_MACHINE}
         return _digest(
             [
-                self._what, given, sorted(self.environment.items()), self.servers, self.recordable,
+                self._what,
+                given,
+                sorted(self.environment.items()),
+                self.servers,
+                self.recordable,
                 (self.gpu.cc_major, self.gpu.cc_minor),
             ]
-        )  # fmt: skip
+        )
 
     @cached_property
     def key(self) -> str:

@@ -29,19 +29,27 @@ START_NS, STRIDED_START_NS, START_ADD_UP = 200.0, 750.0, 1.65
 CAST_ADD_UP, ADD_UP = 1.65, 6.0  # exponents that join the times, with casts at run time and dense ones without
 # Arithmetic of the costly functions, instructions per element.
 ARITHMETIC = (
-    ("GeluBackward", 42.0), ("Gelu", 33.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 22.0),
+    ("GeluBackward", 42.0),
+    ("Gelu", 33.0),
+    ("silu_backward", 30.0),
+    ("silu|sigmoid|logit", 22.0),
     ("tanh|mish|softplus|elu|lerp", 18.5),
     (r"pow_tensor_scalar.*\)#[12]\}$", 4.0),  # squares and cubes
-    ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div|Div", 12.0),
-)  # fmt: skip
+    ("pow|lgamma|digamma|erf", 50.0),
+    ("sin|cos|exp|log|sqrt|reciprocal|div|Div", 12.0),
+)
 PLAIN_ARITHMETIC = 4.0
 PREDICATES = r"is(neg|pos)inf_kernel|logical_(not|and|or|xor)_kernel|isnan_kernel|signbit_kernel"  # they write bools
 STRIDED_BASE = "elementwise_kernel"
 BASES = (
-    "vectorized_elementwise_kernel", "vectorized_templated_elementwise_kernel", "unrolled_elementwise_kernel",
+    "vectorized_elementwise_kernel",
+    "vectorized_templated_elementwise_kernel",
+    "unrolled_elementwise_kernel",
     STRIDED_BASE,
-    "legacy_elementwise_kernel", "elementwise_kernel_with_index", "unrolled_elementwise_kernel_for_multi_outputs",
-)  # fmt: skip
+    "legacy_elementwise_kernel",
+    "elementwise_kernel_with_index",
+    "unrolled_elementwise_kernel_for_multi_outputs",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,13 @@ GATHER_START_NS, GATHER_BLOCK_NS, COUNT_BLOCK_NS = 4_000.0, 1.4, 0.75
 SUMMED_BLOCK_NS, WITHIN_BLOCK_NS = 1.05, 1.75
 # CUB's kernels over few elements: look-back through the blocks before.
 PASSES_NS = (
-    ("Init", 0.0), ("ExclusiveSum", -100.0), ("Histogram", -2_300.0), ("DeviceScan", 1_000.0),
-    ("UniqueByKey", 3_700.0), ("", 4_900.0),
-)  # fmt: skip
+    ("Init", 0.0),
+    ("ExclusiveSum", -100.0),
+    ("Histogram", -2_300.0),
+    ("DeviceScan", 1_000.0),
+    ("UniqueByKey", 3_700.0),
+    ("", 4_900.0),
+)
 """By a part of the name. Zero and less: of fixed size, whatever the grid."""
 PAIR_NBYTES, SWEPT_ITEMS = 32.0, 16  # a key and a value, read and written; of a thread
 BLOCK_SORT, BLOCK_SORT_16, BITONIC = 900.0, 590.0, 1_200.0  # instructions per element

@@ -121,7 +121,7 @@ def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
     mask = _masked(what.direction, what.sizes)
     problem = Problem(
         what.direction, heads, what.k[-3], depth, what.v[-1], what.dtype, what.dropout, mask, what.causal, False, extent
-    )  # fmt: skip
+    )
     backward = what.direction == "bwd"
 
     def ns(machine: Machine) -> float:
@@ -269,7 +269,7 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     nbytes = item * (
         what.heads * extent.queries * what.depth * reads
         + what.key_heads * extent.keys * (what.depth + what.value_depth) * (reads / 2)
-    )  # fmt: skip
+    )
     if extent.queries <= FEW_QUERIES * extent.sequences and what.direction == "fwd":
         return figures.block_ns + machine.memory_ns(nbytes)
     start = max(blocks / machine.sms, 1.0) * (figures.block_ns + (figures.window_ns if what.window else 0.0))

@@ -102,7 +102,7 @@ BATCHED = {
     SINGLE_ITEMS.name: Engine(
         "small products single items", SMALL, 0.0578, 10.2, 40.0, 0.35, 8.5, 128.0, 0.0262, 661.0, NEVER_NS
     ),
-}  # fmt: skip
+}
 
 # Tensor cores take 32-bit operands with k innermost: where neither has it so, both are turned round in shared memory.
 # That costs multiplications and tiles, not what passes the memory.

@@ -27,16 +27,37 @@ told: dict[str, Any] = {}
 # ---- integers ---------------------------------------------------------------------------------------------------
 def arithmetic(a: Tensor, b: Tensor) -> list[Tensor]:
     small = a % 128
-    return [a * 2 + 1, a // 3, (a - 90) % 7, (a - 40).abs().clamp(max=33), (a - 50) // 8 * b, a.short() << 2, a >> 1,
-            (a & 12) | (b ^ 5), (a % 5 == 2) & (b > 3), torch.where(a > b, a, -b), small.to(torch.int8),
-            torch.maximum(a, b).int(), (a > 100).sum(dim=-1), a.flip(0) + 1]  # fmt: skip
+    return [
+        a * 2 + 1,
+        a // 3,
+        (a - 90) % 7,
+        (a - 40).abs().clamp(max=33),
+        (a - 50) // 8 * b,
+        a.short() << 2,
+        a >> 1,
+        (a & 12) | (b ^ 5),
+        (a % 5 == 2) & (b > 3),
+        torch.where(a > b, a, -b),
+        small.to(torch.int8),
+        torch.maximum(a, b).int(),
+        (a > 100).sum(dim=-1),
+        a.flip(0) + 1,
+    ]
 
 
 def counting(indices: Tensor, b: Tensor) -> list[Tensor]:
     of_each = F.one_hot(indices, EXPERTS).sum(dim=(0, 1))
     same = (indices[:, :1] == indices[:, 1:]).any()
-    return [of_each, of_each.view(4, -1).sum(1), of_each.cumsum(0) - of_each, of_each.argmax(), of_each.amin(),
-            indices.amax(dim=1), torch.arange(40, device="cuda") * 3, same]  # fmt: skip
+    return [
+        of_each,
+        of_each.view(4, -1).sum(1),
+        of_each.cumsum(0) - of_each,
+        of_each.argmax(),
+        of_each.amin(),
+        indices.amax(dim=1),
+        torch.arange(40, device="cuda") * 3,
+        same,
+    ]
 
 
 def ordering(indices: Tensor, b: Tensor) -> list[Tensor]:
@@ -48,11 +69,14 @@ choices = torch.randint(EXPERTS, (TOKENS, CHOSEN), device="cuda")
 numbers = torch.arange(12 * 30, device="cuda").view(12, 30)
 told["wrong"] = [
     f"{function.__name__} {n}"
-    for function, inputs in ((arithmetic, (numbers, numbers.flip(1) % 11)), (counting, (choices, numbers)),
-                             (ordering, (choices, numbers)))
+    for function, inputs in (
+        (arithmetic, (numbers, numbers.flip(1) % 11)),
+        (counting, (choices, numbers)),
+        (ordering, (choices, numbers)),
+    )
     for n, (one, other) in enumerate(zip(function(*inputs), torch.compile(function)(*inputs), strict=True))
     if one.tolist() != other.tolist() or one.dtype != other.dtype
-]  # fmt: skip
+]
 
 
 # ---- a compiled router with its exchange ------------------------------------------------------------------------

@@ -13,9 +13,14 @@ from emu.hostbench import collectives, distributed, python_work  # noqa: F401  #
 from emu.hostbench.workload import WORKLOADS
 
 PROGRAMS = (
-    "small_reductions", "collectives_in_flight", "messages", "exchanges", "layer_collectives",
-    "functional_collectives", "tensor_parallel",
-)  # fmt: skip
+    "small_reductions",
+    "collectives_in_flight",
+    "messages",
+    "exchanges",
+    "layer_collectives",
+    "functional_collectives",
+    "tensor_parallel",
+)
 LAG_S = 0.05
 
 rank = int(os.environ["RANK"])

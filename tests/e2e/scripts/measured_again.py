@@ -12,9 +12,19 @@ ADD = (
     "at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >"
 )
 GEMM = {
-    "call": "cublasGemmEx", "transa": "t", "transb": "n", "m": 1024, "n": 2048, "k": 512, "batch": 1, "a": "bf16",
-    "b": "bf16", "c": "bf16", "compute": "f32", "epilogue": "default",
-}  # fmt: skip
+    "call": "cublasGemmEx",
+    "transa": "t",
+    "transb": "n",
+    "m": 1024,
+    "n": 2048,
+    "k": 512,
+    "batch": 1,
+    "a": "bf16",
+    "b": "bf16",
+    "c": "bf16",
+    "compute": "f32",
+    "epilogue": "default",
+}
 SDPA = {
     "q": [2, 4, 256, 64],
     "k": [2, 4, 256, 64],
@@ -24,9 +34,17 @@ SDPA = {
     "dropout": False,
 }
 CONV = {
-    "direction": "wgrad", "x": [8, 64, 28, 28], "w": [64, 64, 3, 3], "y": [8, 64, 28, 28], "padding": [1, 1],
-    "stride": [1, 1], "dilation": [1, 1], "groups": 1, "dtype": "bf16", "layout": "nhwc",
-}  # fmt: skip
+    "direction": "wgrad",
+    "x": [8, 64, 28, 28],
+    "w": [64, 64, 3, 3],
+    "y": [8, 64, 28, 28],
+    "padding": [1, 1],
+    "stride": [1, 1],
+    "dilation": [1, 1],
+    "groups": 1,
+    "dtype": "bf16",
+    "layout": "nhwc",
+}
 
 server = Server()
 find = {"do": "find", "op": "aten::add", "sizes": [[512, 1024], [512, 1024], []], "name": ADD, "grid": [512, 1, 1]}

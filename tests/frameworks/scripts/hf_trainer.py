@@ -11,8 +11,10 @@ from transformers import HfArgumentParser, Trainer, TrainerCallback, TrainingArg
 
 resume = "--resume" in sys.argv
 flags = [flag for flag in sys.argv[1:] if flag != "--resume"]
-DEFAULTS = ("--output_dir out --max_steps 4 --per_device_train_batch_size 4 --logging_steps 1 --report_to none"
-            " --save_strategy no")  # fmt: skip
+DEFAULTS = (
+    "--output_dir out --max_steps 4 --per_device_train_batch_size 4 --logging_steps 1 --report_to none"
+    " --save_strategy no"
+)
 parser = HfArgumentParser(TrainingArguments)
 (arguments,) = parser.parse_args_into_dataclasses([*DEFAULTS.split(), *flags])
 

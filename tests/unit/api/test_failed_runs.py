@@ -34,9 +34,11 @@ def test_missing_memory_comes_before_the_steps() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     missing = {"fits": False, "rank": 1, "needed_nbytes": 85 << 30, "missing_nbytes": 5 << 30, "asked_nbytes": 8 << 30}
     report["simulated"]["memory"] |= {
-        "max_allocated_nbytes": 77 << 30, "total_nbytes": 80 << 30, "verdict": missing,
+        "max_allocated_nbytes": 77 << 30,
+        "total_nbytes": 80 << 30,
+        "verdict": missing,
         "fullest": {"rank": 1, "parts": {"activations": 77 << 30}, "holders": []},
-    }  # fmt: skip
+    }
     memory, step, bound, parts, _ = details_of(RankDied(1, "rank 1 ended", 1), report)
     assert memory.startswith("memory: does not fit: rank 1 asked for 8.00 GiB")
     assert step.startswith("until then: a step takes")

@@ -21,9 +21,13 @@ from phantora_async.options import OPTIONS, Kind, Option, RunOptions
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES: dict[Kind, Any] = {
-    Kind.COUNT: 3, Kind.SECONDS: 2.5, Kind.TEXT: "text", Kind.PATH: "some/path", Kind.TEXTS: ("one", "two"),
+    Kind.COUNT: 3,
+    Kind.SECONDS: 2.5,
+    Kind.TEXT: "text",
+    Kind.PATH: "some/path",
+    Kind.TEXTS: ("one", "two"),
     Kind.PORT: 8080,
-}  # fmt: skip
+}
 
 
 def example(name: str, option: Option) -> Any:

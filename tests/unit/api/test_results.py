@@ -76,10 +76,20 @@ def test_ranks_have_shares_that_fill_their_time(tmp_path: Path) -> None:
 def test_kernels(tmp_path: Path) -> None:
     content = report()
     content["simulated"]["kernels"]["signatures"] = [
-        {"title": "gemm", "signature": "gemm;x", "launches": 4, "total_ns": 4000, "mean_ns": 1000, "share": 0.8,
-         "source": "measured", "model": "gemm bf16", "bound": "compute", "flops": 1e9},
+        {
+            "title": "gemm",
+            "signature": "gemm;x",
+            "launches": 4,
+            "total_ns": 4000,
+            "mean_ns": 1000,
+            "share": 0.8,
+            "source": "measured",
+            "model": "gemm bf16",
+            "bound": "compute",
+            "flops": 1e9,
+        },
         {"title": "copy", "launches": 1, "mean_ns": 1000, "source": "roofline"},
-    ]  # fmt: skip
+    ]
     content["simulated"]["kernels"]["ranks"] = []
     new, old = run_of(content, tmp_path).kernels
     assert (new.time, new.mean_time, new.model, new.share) == (4e-6, 1e-6, "gemm bf16", 0.8)
@@ -206,8 +216,10 @@ def test_a_picture_of_a_trace_shows_the_work_of_one_step(drawing: Any, tmp_path:
     (axes,) = run.plot_timeline().axes
     widths = {lane.get_label(): [path.get_extents().width for path in lane.get_paths()] for lane in axes.collections}
     assert widths == {
-        "compute": [pytest.approx(0.06)], "communication": [pytest.approx(0.07)], "copies": [pytest.approx(0.02)]
-    }  # fmt: skip
+        "compute": [pytest.approx(0.06)],
+        "communication": [pytest.approx(0.07)],
+        "copies": [pytest.approx(0.02)],
+    }
     assert axes.get_xlim() == (0, pytest.approx(0.5))
     (axes,) = run.plot_timeline(step=1).axes
     assert axes.get_title() == "GPU work of step 1"

@@ -41,9 +41,16 @@ RUN = {
 def signature(text: str, launches: int, mean_ns: int, model: str) -> dict[str, Any]:
     title = f"{text.split(';')[0]} m={text.split(';')[2]} ({text.split(';')[-2]})"
     return {
-        "title": title, "signature": text, "launches": launches, "total_ns": launches * mean_ns, "mean_ns": mean_ns,
-        "source": "measured", "model": model, "share": 0.1, "flops": 1.0,
-    }  # fmt: skip
+        "title": title,
+        "signature": text,
+        "launches": launches,
+        "total_ns": launches * mean_ns,
+        "mean_ns": mean_ns,
+        "source": "measured",
+        "model": model,
+        "share": 0.1,
+        "flops": 1.0,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +120,12 @@ def test_options_that_change_no_figure_are_not_compared(report: dict[str, Any]) 
 
 def test_versions_environment_and_script(report: dict[str, Any]) -> None:
     other = changed(
-        report, script="other.py", script_sha256="b" * 64, versions=RUN["versions"] | {"torch": "2.15.0"},
+        report,
+        script="other.py",
+        script_sha256="b" * 64,
+        versions=RUN["versions"] | {"torch": "2.15.0"},
         environment={"NCCL_PROTO": "LL"},
-    )  # fmt: skip
+    )
     assert differing(report, other) == {
         "script": ("train.py", "other.py"),
         "script's contents (SHA-256)": ("a" * 12, "b" * 12),
@@ -182,9 +192,12 @@ def test_the_parts_of_a_step_add_up_to_it(report: dict[str, Any]) -> None:
     found = compared(report, other)
     assert sum(part.ms[0] for part in found.parts) == pytest.approx(0.0016)
     assert {part.name: part.ms[1] for part in found.parts} == {
-        "compute": pytest.approx(3.0), "transfer": pytest.approx(0.6), "peers": pytest.approx(0.2),
-        "host-bound": pytest.approx(0.2), "idle": 0.0,
-    }  # fmt: skip
+        "compute": pytest.approx(3.0),
+        "transfer": pytest.approx(0.6),
+        "peers": pytest.approx(0.2),
+        "host-bound": pytest.approx(0.2),
+        "idle": 0.0,
+    }
     assert "B's step is 3.998 ms longer than A's: compute +2.999, transfer +0.599, peers +0.200" in str(found)
 
 

@@ -98,11 +98,20 @@ def test_operations(operation: str, expected: list[int]) -> None:
 
 def test_sums_and_running_sums() -> None:
     combine = ["^bb0(%a: i64, %b: i64):", "%c = arith.addi %a, %b : i64"]
-    scan = ['%y = "tt.scan"(%x) <{axis = 0 : i32, reverse = false}> ({', *combine, "tt.scan.return %c : i64",
-            "}) : (tensor<4xi64>) -> tensor<4xi64>"]  # fmt: skip
+    scan = [
+        '%y = "tt.scan"(%x) <{axis = 0 : i32, reverse = false}> ({',
+        *combine,
+        "tt.scan.return %c : i64",
+        "}) : (tensor<4xi64>) -> tensor<4xi64>",
+    ]
     assert stored([5, 1, 2, 4], [*BLOCK_OF_4, *scan, STORE], n=4) == {0: 5, 1: 6, 2: 8, 3: 12}
-    reduce = ['%all = "tt.reduce"(%x) <{axis = 0 : i32}> ({', *combine, "tt.reduce.return %c : i64",
-              "}) : (tensor<4xi64>) -> i64", "%y = tt.splat %all : i64 -> tensor<4xi64>"]  # fmt: skip
+    reduce = [
+        '%all = "tt.reduce"(%x) <{axis = 0 : i32}> ({',
+        *combine,
+        "tt.reduce.return %c : i64",
+        "}) : (tensor<4xi64>) -> i64",
+        "%y = tt.splat %all : i64 -> tensor<4xi64>",
+    ]
     assert stored([5, 1, 2, 4], [*BLOCK_OF_4, *reduce, STORE], n=4) == dict.fromkeys(range(4), 12)
 
 

@@ -40,20 +40,30 @@ def changes(*texts: str, since_ns: int = 0, most: int = 20) -> list[tuple[int, s
 
 def test_both_directions_change_and_come_back() -> None:
     assert changes("link a-s at 0.5x from 1s until 3s") == [
-        (S, "a->s", 4.0), (S, "s->a", 4.0), (3 * S, "a->s", 8.0), (3 * S, "s->a", 8.0),
-    ]  # fmt: skip
+        (S, "a->s", 4.0),
+        (S, "s->a", 4.0),
+        (3 * S, "a->s", 8.0),
+        (3 * S, "s->a", 8.0),
+    ]
 
 
 def test_a_flap_repeats() -> None:
     assert [one[::2] for one in changes("link a->s flaps every 10s down 2s from 5s", most=5)] == [
-        (5 * S, 0.0), (7 * S, 8.0), (15 * S, 0.0), (17 * S, 8.0), (25 * S, 0.0),
-    ]  # fmt: skip
+        (5 * S, 0.0),
+        (7 * S, 8.0),
+        (15 * S, 0.0),
+        (17 * S, 8.0),
+        (25 * S, 0.0),
+    ]
 
 
 def test_a_flap_ends_in_its_middle() -> None:
     assert [one[::2] for one in changes("link a->s flaps every 10s down 2s until 11s")] == [
-        (0, 0.0), (2 * S, 8.0), (10 * S, 0.0), (11 * S, 8.0),
-    ]  # fmt: skip
+        (0, 0.0),
+        (2 * S, 8.0),
+        (10 * S, 0.0),
+        (11 * S, 8.0),
+    ]
 
 
 def test_faults_of_one_link_are_multiplied() -> None:

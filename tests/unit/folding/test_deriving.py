@@ -18,15 +18,17 @@ DDP = "model = DistributedDataParallel(model)\n"
         ("--pipeline-model-parallel-size 4 --use-tp-pp-dp-mapping --lr 3e-4", 16, "dp=4,pp=4"),
         ("--tensor-model-parallel-size 1", 16, "dp=16"),
         (
-            "--parallelism.data_parallel_replicate_degree 4 --parallelism.tensor_parallel_degree=8", 256,
+            "--parallelism.data_parallel_replicate_degree 4 --parallelism.tensor_parallel_degree=8",
+            256,
             "dp_replicate=4,dp_shard=8,tp=8",
         ),
         (
-            "--parallelism.data_parallel_shard_degree -1 --parallelism.pipeline_parallel_degree 2", 16,
+            "--parallelism.data_parallel_shard_degree -1 --parallelism.pipeline_parallel_degree 2",
+            16,
             "pp=2,dp_shard=8",
         ),
     ],
-)  # fmt: skip
+)
 def test_options_of_megatron_and_torchtitan(options: str, world_size: int, mesh: str) -> None:
     assert derived(options.split(), "", world_size).mesh == mesh
 

@@ -255,10 +255,19 @@ def test_similar_ranks_differ_by_numbers(similar: Run) -> None:
     similar.witnesses.check()
     (difference, _) = similar.witnesses.document()["differences"]
     assert difference == {
-        "rank": WITNESS, "played_by": REPRESENTATIVE, "launches": 7, "played_launches": 6, "gpu_ns": 70,
-        "played_gpu_ns": 60, "differing_launches": 3, "differing_gpu_ns": 30, "host_waits": 1, "played_host_waits": 0,
-        "host_ns": 30, "memory_nbytes": 0,
-    }  # fmt: skip
+        "rank": WITNESS,
+        "played_by": REPRESENTATIVE,
+        "launches": 7,
+        "played_launches": 6,
+        "gpu_ns": 70,
+        "played_gpu_ns": 60,
+        "differing_launches": 3,
+        "differing_gpu_ns": 30,
+        "host_waits": 1,
+        "played_host_waits": 0,
+        "host_ns": 30,
+        "memory_nbytes": 0,
+    }
 
 
 def test_of_similar_ranks_one_may_launch_nothing_on_a_stream(similar: Run) -> None:

@@ -86,9 +86,19 @@ def test_what_is_no_operator_says_so() -> None:
 @pytest.mark.parametrize("trans", ["nn", "tn", "nt"])
 def test_a_product_has_the_layout_that_cublas_was_told(trans: str) -> None:
     fields = {
-        "call": "cublasGemmEx", "transa": trans[0], "transb": trans[1], "m": 6, "n": 4, "k": 8, "batch": 1, "a": "f32",
-        "b": "f32", "c": "f32", "compute": "f32", "epilogue": "default",
-    }  # fmt: skip
+        "call": "cublasGemmEx",
+        "transa": trans[0],
+        "transb": trans[1],
+        "m": 6,
+        "n": 4,
+        "k": 8,
+        "batch": 1,
+        "a": "f32",
+        "b": "f32",
+        "c": "f32",
+        "compute": "f32",
+        "epilogue": "default",
+    }
     prepared = library_calls.prepare_library("gemm", fields)
     out: Any = prepared.run()
     assert out.shape == (4, 6)  # by rows: transposed
@@ -99,8 +109,20 @@ def test_a_product_has_the_layout_that_cublas_was_told(trans: str) -> None:
 
 
 def test_epilogues_that_pytorch_has_not_are_refused() -> None:
-    fields = {"transa": "n", "transb": "n", "m": 6, "n": 4, "k": 8, "batch": 1, "a": "f32", "b": "f32", "c": "f32",
-              "compute": "f32", "epilogue": "dgelu_bgrad", "call": "cublasLtMatmul"}  # fmt: skip
+    fields = {
+        "transa": "n",
+        "transb": "n",
+        "m": 6,
+        "n": 4,
+        "k": 8,
+        "batch": 1,
+        "a": "f32",
+        "b": "f32",
+        "c": "f32",
+        "compute": "f32",
+        "epilogue": "dgelu_bgrad",
+        "call": "cublasLtMatmul",
+    }
     with pytest.raises(Unmeasurable, match="epilogue"):
         library_calls.prepare_library("gemm", fields)
     with pytest.raises(Unmeasurable, match="more than one GPU"):
@@ -144,8 +166,9 @@ def test_launches_belong_to_the_execution_around_them_whichever_thread_made_them
 
 def test_overloads_without_tensors_are_no_candidates() -> None:
     assert {call["overload"] for call in candidates("aten::mul", [[4], [4]], "k<float>", [1, 1, 1])} <= {
-        "Tensor", "Scalar",
-    }  # fmt: skip
+        "Tensor",
+        "Scalar",
+    }
     assert operators.overloads("aten::mul")
 
 

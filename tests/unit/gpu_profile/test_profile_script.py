@@ -18,9 +18,18 @@ from phantora_async.gpu_profile.trace_times import STAND_IN, times_in
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
 ABOUT = {
-    "gpu": "NVIDIA H200", "driver": "580.1", "power_limit_w": 700.0, "full_mhz": 1980, "sm_mhz": [1980] * 5,
-    "power_w": [400.0, 500.0], "torch": "2.11.0", "cuda": "13.0", "cudnn": "91900", "nccl": "2.28.9", "python": "3.12",
-}  # fmt: skip
+    "gpu": "NVIDIA H200",
+    "driver": "580.1",
+    "power_limit_w": 700.0,
+    "full_mhz": 1980,
+    "sm_mhz": [1980] * 5,
+    "power_w": [400.0, 500.0],
+    "torch": "2.11.0",
+    "cuda": "13.0",
+    "cudnn": "91900",
+    "nccl": "2.28.9",
+    "python": "3.12",
+}
 
 
 def event(category: str, name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:

@@ -96,8 +96,10 @@ def test_the_same_candidate_is_tried_first_for_other_sizes() -> None:
     bench = FakeBench()
     measured(bench, KERNEL, KERNEL.replace("8192", "8000"))
     assert [(request["from"], request["count"]) for request in bench.asked if request["do"] == "find"] == [
-        (0, 12), (12, 12), (14, 1),
-    ]  # fmt: skip
+        (0, 12),
+        (12, 12),
+        (14, 1),
+    ]
 
 
 def test_what_no_candidate_launches_is_not_measured() -> None:

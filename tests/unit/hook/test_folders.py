@@ -51,10 +51,24 @@ MAY_INCLUDE = {
     "nccl": [*WORK, "holders"],
     "nvml": WORK,
     # What puts all together.
-    "calls": [*OP_STREAM, "kernels", "nvtx", "cublas", "cudart", "cudnn", "cufft", "cufile", "cupti", "cusolver",
-              "cusparse", "driver", "nccl", "nvml"],
+    "calls": [
+        *OP_STREAM,
+        "kernels",
+        "nvtx",
+        "cublas",
+        "cudart",
+        "cudnn",
+        "cufft",
+        "cufile",
+        "cupti",
+        "cusolver",
+        "cusparse",
+        "driver",
+        "nccl",
+        "nvml",
+    ],
     "process": [*WORK, "cupti", "nccl"],
-}  # fmt: skip
+}
 """Folder -> folders whose headers it may include and whose functions it may call, besides its own. A folder that must
 call one above it does so through a pointer, which the upper one sets (PH_CONNECT in core/run.h)."""
 

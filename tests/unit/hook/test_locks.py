@@ -38,11 +38,13 @@ def test_threads_use_the_library_while_others_fork(sanitize, library, tmp_path, 
         ("ph_lock(PH_LOCK_SEND); ph_lock(PH_LOCK_SEND);", "the lock SEND is taken by a thread that has SEND"),
         ("ph_unlock(PH_LOCK_MEMORY);", "the lock MEMORY is given back by a thread that does not have it"),
         ("ph_lock(PH_LOCK_SEND); ph_lock_needed(PH_LOCK_RECORDS);", "what the lock RECORDS guards"),
-        ("ph_lock(PH_LOCK_VMM); ph_lock(PH_LOCK_WATCH); ph_wait(PH_CONDITION_RELEASED, NULL);",
-         "a thread waits while it has the lock VMM"),
+        (
+            "ph_lock(PH_LOCK_VMM); ph_lock(PH_LOCK_WATCH); ph_wait(PH_CONDITION_RELEASED, NULL);",
+            "a thread waits while it has the lock VMM",
+        ),
         ("ph_lock(PH_LOCK_KNOWN); ph_locks_before_fork();", "the lock CUPTI is taken by a thread that has KNOWN"),
     ],
-)  # fmt: skip
+)
 def test_a_debug_build_asserts_the_order(calls, complaint, tmp_path):
     source, program = tmp_path / "order.c", tmp_path / "order"
     source.write_text(f'#include "core/lock.h"\nint main(void) {{ {calls} return 0; }}\n')

@@ -141,8 +141,10 @@ def test_the_blocks_of_the_peak(held) -> None:
     (told,) = held(program)
     assert (told.allocated, told.reserved, told.missing) == (15 * MIB, 100 * MIB, None)
     assert summed(told) == {
-        ("activations", "aten::mm"): (10, 2), ("activations", ""): (4, 1), ("activations", "aten::add"): (1, 1),
-    }  # fmt: skip
+        ("activations", "aten::mm"): (10, 2),
+        ("activations", ""): (4, 1),
+        ("activations", "aten::add"): (1, 1),
+    }
 
 
 def test_what_was_taken_back_before_the_peak_is_not_part_of_it(held) -> None:
@@ -178,8 +180,10 @@ def test_temporaries_end_with_their_operation_or_belong_to_no_forward_pass(held)
     (told,) = held(program)
     assert told.allocated == 14 * MIB
     assert summed(told) == {
-        ("temporaries", "aten::mm"): (8, 1), ("temporaries", "aten::add"): (4, 1), ("activations", "aten::mm"): (2, 1)
-    }  # fmt: skip
+        ("temporaries", "aten::mm"): (8, 1),
+        ("temporaries", "aten::add"): (4, 1),
+        ("activations", "aten::mm"): (2, 1),
+    }
 
 
 def test_a_temporary_at_the_peak_is_one(held) -> None:
@@ -208,9 +212,12 @@ def test_python_tells_what_is_held_for_long(held) -> None:
 
     first, second = held(program)
     known = {
-        ("parameters", "aten::mm"): (1, 1), ("optimizer_state", "aten::mm"): (2, 1), ("gradients", "aten::mm"): (3, 1),
-        ("activations", "aten::mm"): (4, 1), ("temporaries", "aten::mm"): (5, 1),
-    }  # fmt: skip
+        ("parameters", "aten::mm"): (1, 1),
+        ("optimizer_state", "aten::mm"): (2, 1),
+        ("gradients", "aten::mm"): (3, 1),
+        ("activations", "aten::mm"): (4, 1),
+        ("temporaries", "aten::mm"): (5, 1),
+    }
     assert summed(first) == known
     assert summed(second) == known | {("activations", "aten::add"): (16, 1)}
 
@@ -298,9 +305,12 @@ def test_the_step_that_has_the_peak_by_purpose(held) -> None:
     assert over_step(first) == {"parameters": [0, 4], "most": [0, 4]}
     assert second.over_step.allocations == 3
     assert over_step(second) == {
-        "parameters": [4, 4, 4, 4], "activations": [0, 8, 0, 0], "gradients": [0, 0, 4, 4], "temporaries": [0, 0, 0, 2],
+        "parameters": [4, 4, 4, 4],
+        "activations": [0, 8, 0, 0],
+        "gradients": [0, 0, 4, 4],
+        "temporaries": [0, 0, 0, 2],
         "most": [4, 12, 16, 10],
-    }  # fmt: skip
+    }
 
 
 def test_a_step_of_many_allocations_has_fewer_points(held) -> None:

@@ -105,9 +105,21 @@ def test_workspaces_of_cufft(running, kinds, sizes, batch, measured):
         n, wide = (ctypes.c_longlong * len(sizes))(*sizes), ctypes.c_longlong
         assert not c.cufftCreate(ctypes.byref(plan))
         assert not c.cufftXtMakePlanMany(
-            plan, len(sizes), n, None, wide(1), wide(1), kinds[0], None, wide(1), wide(1), kinds[1], wide(batch),
-            ctypes.byref(nbytes), kinds[1],
-        )  # fmt: skip
+            plan,
+            len(sizes),
+            n,
+            None,
+            wide(1),
+            wide(1),
+            kinds[0],
+            None,
+            wide(1),
+            wide(1),
+            kinds[1],
+            wide(batch),
+            ctypes.byref(nbytes),
+            kinds[1],
+        )
         assert nbytes.value == pytest.approx(measured, rel=3e-3)
 
     running(program)

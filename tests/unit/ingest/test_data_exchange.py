@@ -194,9 +194,7 @@ def test_bytes_that_a_member_does_not_know_are_unknown_in_the_outputs() -> None:
         return 2, bytes([bits]) + bytes(7) + data
 
     assert [one[:2] for one in partly(NcclKind.ALL_GATHER)] == [masked(0b11110101, b"a\0c\0wxyz")] * 2
-    assert [(a, d[:12]) for a, d in partly(NcclKind.ALL_TO_ALL)] == [
-        masked(0b1101, b"a\0wx"), masked(0b1101, b"c\0yz")
-    ]  # fmt: skip
+    assert [(a, d[:12]) for a, d in partly(NcclKind.ALL_TO_ALL)] == [masked(0b1101, b"a\0wx"), masked(0b1101, b"c\0yz")]
     assert [(a, d[:12]) for a, d in partly(NcclKind.ALL_REDUCE, MAX)] == [masked(0b0101, b"wxyz")] * 2
     assert [(a, d[:10]) for a, d in partly(NcclKind.REDUCE_SCATTER, MAX)] == [masked(1, b"wx"), masked(1, b"yz")]
 
@@ -252,10 +250,17 @@ LARGEST_BF16 = 2.0**127 * (2 - 2**-7)
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (1.0, 1.0), (1 + 2**-8, 1.0), (1 + 3 * 2**-8, 1 + 2**-6), (1 + 2**-8 + 2**-20, 1 + 2**-7),
-        (-(1 + 2**-8), -1.0), (2**-133, 2**-133), (2**-134, 0.0), (LARGEST_BF16, LARGEST_BF16), (3.4e38, math.inf),
+        (1.0, 1.0),
+        (1 + 2**-8, 1.0),
+        (1 + 3 * 2**-8, 1 + 2**-6),
+        (1 + 2**-8 + 2**-20, 1 + 2**-7),
+        (-(1 + 2**-8), -1.0),
+        (2**-133, 2**-133),
+        (2**-134, 0.0),
+        (LARGEST_BF16, LARGEST_BF16),
+        (3.4e38, math.inf),
     ],
-)  # fmt: skip
+)
 def test_bf16_ties_go_to_even(value: float, expected: float) -> None:
     assert small_floats.load(small_floats.store(np.array([value], "<f4"), BF16), BF16)[0] == expected
 
@@ -273,10 +278,19 @@ def test_every_code_of_the_small_formats_survives(dtype: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "value", "expected"),
     [
-        (E4M3, 449.0, 448.0), (E4M3, 1e9, 448.0), (E4M3, 17.0, 16.0), (E4M3, 19.0, 20.0), (E4M3, 2**-10, 0.0),
-        (E4M3, 2**-10 * 1.5, 2**-9), (E4M3, -3.3, -3.25), (E5M2, 57344.0, 57344.0), (E5M2, 61440.0, math.inf),
-        (E5M2, 61439.0, 57344.0), (E5M2, 1.125, 1.0), (E5M2, 1.375, 1.5),
+        (E4M3, 449.0, 448.0),
+        (E4M3, 1e9, 448.0),
+        (E4M3, 17.0, 16.0),
+        (E4M3, 19.0, 20.0),
+        (E4M3, 2**-10, 0.0),
+        (E4M3, 2**-10 * 1.5, 2**-9),
+        (E4M3, -3.3, -3.25),
+        (E5M2, 57344.0, 57344.0),
+        (E5M2, 61440.0, math.inf),
+        (E5M2, 61439.0, 57344.0),
+        (E5M2, 1.125, 1.0),
+        (E5M2, 1.375, 1.5),
     ],
-)  # fmt: skip
+)
 def test_small_formats_round_to_nearest_even(dtype: int, value: float, expected: float) -> None:
     assert small_floats.load(small_floats.store(np.array([value], "<f4"), dtype), dtype)[0] == expected

@@ -77,8 +77,10 @@ def test_frames_of_ours_are_left_out(text: str, shown: list[str]) -> None:
 
 def test_frames_of_ours_between_others_are_left_out_and_those_of_causes_too() -> None:
     names = made("def inner(x):\n    return 1 // x\n", "/x/model.py", {})
-    error = raised_by("try:\n        call(0)\n    except ZeroDivisionError as e:\n        raise KeyError from e",
-                      _real_wait=names["inner"])  # fmt: skip
+    error = raised_by(
+        "try:\n        call(0)\n    except ZeroDivisionError as e:\n        raise KeyError from e",
+        _real_wait=names["inner"],
+    )
     assert functions(error) == ["step"]
     assert error.__cause__ is not None
     assert [frame.name for frame in traceback.extract_tb(error.__cause__.__traceback__)] == ["step", "inner"]

@@ -161,10 +161,13 @@ _LINKS = st.sampled_from(
 _TRAFFIC = st.lists(
     st.builds(
         lambda links, nbytes, start_ns, for_ns: carried(links, nbytes, start_ns, start_ns + for_ns),
-        _LINKS, st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**8),
+        _LINKS,
+        st.integers(1, 10**9),
+        st.integers(0, 10**9),
+        st.integers(0, 10**8),
     ),
     max_size=30,
-)  # fmt: skip
+)
 
 
 @settings(deadline=None)

@@ -184,9 +184,11 @@ def test_memory_is_the_first_tile_and_a_bar(tmp_path: Path) -> None:
     content["simulated"]["ranks"][1]["memory"]["reserved_peak_nbytes"] = 3 << 29
     verdict = {"fits": False, "rank": 1, "needed_nbytes": 85 << 30, "missing_nbytes": 5 << 30, "asked_nbytes": 8 << 30}
     content["simulated"]["memory"] |= {
-        "max_allocated_nbytes": 1 << 30, "total_nbytes": 80 << 30, "verdict": verdict,
+        "max_allocated_nbytes": 1 << 30,
+        "total_nbytes": 80 << 30,
+        "verdict": verdict,
         "fullest": {"rank": 1, "parts": {"parameters": 1 << 30, "gradients": 20 << 20}, "holders": []},
-    }  # fmt: skip
+    }
     sections = shown(content, tmp_path)
     (tiles,) = (line for line in sections if "A step takes" in line and "GPUs" in line)
     assert tiles.index("Does not fit") < tiles.index("A step takes")
@@ -201,9 +203,10 @@ def test_memory_over_the_step_that_has_the_peak(tmp_path: Path) -> None:
     content = report()
     content["simulated"]["ranks"][0]["memory"]["reserved_peak_nbytes"] = 3 << 30
     over_step = {
-        "allocations": 900, "parts": {"parameters": [1 << 30] * 3, "activations": [0, 1 << 30, 0]},
+        "allocations": 900,
+        "parts": {"parameters": [1 << 30] * 3, "activations": [0, 1 << 30, 0]},
         "most_nbytes": [1 << 30, 3 << 30, 1 << 30],
-    }  # fmt: skip
+    }
     fullest = {"rank": 0, "parts": {"parameters": 1 << 30}, "holders": [], "over_step": over_step}
     content["simulated"]["memory"] |= {"max_allocated_nbytes": 3 << 30, "fullest": fullest}
     (memory,) = (line for line in shown(content, tmp_path) if "over the step that has its peak" in line)

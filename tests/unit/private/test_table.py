@@ -65,8 +65,9 @@ def test_each_key_and_each_order_names_something() -> None:
 
 def test_names_that_several_purposes_change_have_an_order() -> None:
     """A name that two purposes of the table have, and that both change."""
-    sources = {purpose.key: [(EMU.parent / file).read_text() for file in purpose.files] for purpose in
-               table.PURPOSES.values()}  # fmt: skip
+    sources = {
+        purpose.key: [(EMU.parent / file).read_text() for file in purpose.files] for purpose in table.PURPOSES.values()
+    }
     by_name: dict[str, list[str]] = {}
     for purpose in table.PURPOSES.values():
         for name in purpose.names:

@@ -53,10 +53,15 @@ def test_a_frame_of_ctc_waits_for_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("dtype", "after", "measured"),
     [
-        ("float", 98, 23.1), ("float", 196, 138.0), ("float", 392, 1255.4), ("float", 784, 19659.8),
-        ("c10::BFloat16", 196, 357.6), ("c10::BFloat16", 392, 5206.6), ("c10::BFloat16", 784, 75623.9),
+        ("float", 98, 23.1),
+        ("float", 196, 138.0),
+        ("float", 392, 1255.4),
+        ("float", 784, 19659.8),
+        ("c10::BFloat16", 196, 357.6),
+        ("c10::BFloat16", 392, 5206.6),
+        ("c10::BFloat16", 784, 75623.9),
     ],
-)  # fmt: skip
+)
 def test_additions_to_the_same_pixel_wait_for_each_other(dtype: str, after: int, measured: float) -> None:
     sizes = ((8, 21, after, after), (), (), (), (), ())
     blocks = -(-8 * 21 * after * after // 1024)

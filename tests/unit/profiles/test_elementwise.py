@@ -68,7 +68,7 @@ def test_blocks_are_handed_out_one_after_another() -> None:
         # Three dimensions, three operands.
         (f"BinaryFunctor<{BF16}, {BF16}, {BF16}, MulFunctor<float> >", 24576, "[[64, 256, 768], [64, 1, 768]]", 38.5),
     ],
-)  # fmt: skip
+)
 def test_an_address_is_divided_once_for_each_dimension(functor: str, grid: int, sizes: str, measured_us: float) -> None:
     assert strided(functor, grid, sizes) == pytest.approx(measured_us, rel=0.25)
 

@@ -162,8 +162,10 @@ def test_the_error_is_that_of_programs_left_out() -> None:
 
 def test_one_factor_for_all_costs_is_the_mean_of_the_programs() -> None:
     counts = programs(2)
-    times = {name: f * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items())
-             for f, (name, units) in zip((0.5, 2.0), counts.items(), strict=True)}  # fmt: skip
+    times = {
+        name: f * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items())
+        for f, (name, units) in zip((0.5, 2.0), counts.items(), strict=True)
+    }
     found = scale(counts, KNOWN.cost_ns, times, None)
     assert found.cost_ns == pytest.approx(KNOWN.cost_ns)
     assert found.errors == pytest.approx({"p0": 3.0, "p1": -0.75})

@@ -31,7 +31,11 @@ PAIRS = [
         "_ZN2at6native52_GLOBAL__N__c815dac0_19_fused_adamw_impl_cu_8b44fa2325multi_tensor_apply_kernelINS1_32FusedOptimizerTe"
         "nsorListMetadataILi4EEENS1_20FusedAdamMathFunctorIN3c108BFloat16ELi4ELNS0_9ADAM_MODEE1ELb0EEEJPKfdddddbSB_SB_EEEvT_T0_"
         "DpT1_",
-        ANONYMOUS + "multi_tensor_apply_kernel<" + ANONYMOUS + "FusedOptimizerTensorListMetadata<4>, " + ANONYMOUS
+        ANONYMOUS
+        + "multi_tensor_apply_kernel<"
+        + ANONYMOUS
+        + "FusedOptimizerTensorListMetadata<4>, "
+        + ANONYMOUS
         + "FusedAdamMathFunctor<c10::BFloat16, 4, (at::native::ADAM_MODE)1, false>, float const*, "
         "double, double, double, "
         "double, double, bool, float const*, float const*>",
@@ -41,7 +45,7 @@ PAIRS = [
         "28ELi1ELi16ELi8EEEvPcNS1_25CatArrInputTensorMetadataIT_T0_XT2_EXT3_EEENS1_16TensorSizeStrideIS8_Lj4EEEiS8_",
         ANONYMOUS + "CatArrayBatchedCopy_vectorized<" + ANONYMOUS + "OpaqueType<2u>, unsigned int, 4, 128, 1, 16, 8>",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("mangled", "readable"), PAIRS)

@@ -26,9 +26,15 @@ VIDEO = (
     "[[16, 3, 16, 112, 112], [64, 3, 3, 7, 7], [], [], [], [], [], [], []]"
 )
 LINE = {
-    "x": [2, 8, 10], "w": [8, 4, 3], "stride": [2], "padding": [1], "dilation": [1], "groups": 2, "kind": "f16",
+    "x": [2, 8, 10],
+    "w": [8, 4, 3],
+    "stride": [2],
+    "padding": [1],
+    "dilation": [1],
+    "groups": 2,
+    "kind": "f16",
     "last": True,
-}  # fmt: skip
+}
 
 
 def conv(text: str) -> Conv:

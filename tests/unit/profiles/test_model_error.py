@@ -17,11 +17,28 @@ from profiles.tools.together import FEWEST, mean_of, together
 
 GPU = profiles.load_gpu("h200")
 COMMON = (
-    "gemm bf16", "gemm f16", "gemm f8", "gemm f32", "grouped product", "convolution bf16", "convolution f16",
-    "attention of cuDNN, fwd", "attention of cuDNN, bwd", "attention, flash", "batch norm", "element-wise",
-    "element-wise, cast", "element-wise, turned", "gather and scatter", "gather of rows", "optimizer", "softmax",
-    "Triton", "rnn lstm", "concatenation",
-)  # fmt: skip
+    "gemm bf16",
+    "gemm f16",
+    "gemm f8",
+    "gemm f32",
+    "grouped product",
+    "convolution bf16",
+    "convolution f16",
+    "attention of cuDNN, fwd",
+    "attention of cuDNN, bwd",
+    "attention, flash",
+    "batch norm",
+    "element-wise",
+    "element-wise, cast",
+    "element-wise, turned",
+    "gather and scatter",
+    "gather of rows",
+    "optimizer",
+    "softmax",
+    "Triton",
+    "rnn lstm",
+    "concatenation",
+)
 
 
 @pytest.fixture(scope="module")

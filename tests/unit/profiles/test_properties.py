@@ -132,10 +132,15 @@ def test_any_kernel_name_is_priced(start: str, rest: str) -> None:
     check(MODELS["h200"], f"kernel;{start}{rest}k;3,2,1;64,2,1;0;;")
 
 
-@pytest.mark.parametrize("signature", ["gemm;cublasSgemm;n;n;0;5;5;1;f32;f32;f32;f32;default;;",
-    "conv;fwd;0x1x1;1x1x1;0x1x1;;;;1;f32;nchw;;",
-                                       "sdpa;fwd;0x1x1x1;0x1x1x1;0x1x1x1;f16;1;1;;",
-                                       "norm;fwd;m;0x4;f32;nchw;;"])  # fmt: skip
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "gemm;cublasSgemm;n;n;0;5;5;1;f32;f32;f32;f32;default;;",
+        "conv;fwd;0x1x1;1x1x1;0x1x1;;;;1;f32;nchw;;",
+        "sdpa;fwd;0x1x1x1;0x1x1x1;0x1x1x1;f16;1;1;;",
+        "norm;fwd;m;0x4;f32;nchw;;",
+    ],
+)
 def test_empty_work_is_never_free(signature: str) -> None:
     check(MODELS["h200"], signature)
 

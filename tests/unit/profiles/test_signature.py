@@ -33,13 +33,29 @@ from profiles.signature.kinds import CLASSES
 
 MODEL = profiles.CostModel(profiles.load_gpu("h200"))
 ANNOTATIONS = {
-    "text": "str", "op": "str", "sizes": "tuple[Shape, ...]", "u64": "int", "bool": "bool",
-    "grid": "tuple[int, int, int]", "dims": "Shape", "dims3": "Shape", "dims4": "Shape", "dtype": "str",
-}  # fmt: skip
+    "text": "str",
+    "op": "str",
+    "sizes": "tuple[Shape, ...]",
+    "u64": "int",
+    "bool": "bool",
+    "grid": "tuple[int, int, int]",
+    "dims": "Shape",
+    "dims3": "Shape",
+    "dims4": "Shape",
+    "dtype": "str",
+}
 VALUES = {
-    "text": "name", "op": "aten::op", "sizes": "[[8, 64], [64], []]", "u64": "7", "bool": "1", "grid": "2,3,1",
-    "dims": "0x1", "dims3": "8x3x32x32", "dims4": "1x2x3x4", "dtype": "bf16",
-}  # fmt: skip
+    "text": "name",
+    "op": "aten::op",
+    "sizes": "[[8, 64], [64], []]",
+    "u64": "7",
+    "bool": "1",
+    "grid": "2,3,1",
+    "dims": "0x1",
+    "dims3": "8x3x32x32",
+    "dims4": "1x2x3x4",
+    "dtype": "bf16",
+}
 
 
 def sample(kind: str, **changed: str) -> str:
@@ -140,8 +156,10 @@ def test_sizes(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
 def test_a_family_differs_in_sizes_alone() -> None:
     for kind, definition in DEFINITION.kinds.items():
         base = family_of(parse(sample(kind)))
-        assert base == (kind, *(sample(kind).split(";")[1:][at] for at, one in enumerate(definition.fields)
-                                if one.names_family))  # fmt: skip
+        assert base == (
+            kind,
+            *(sample(kind).split(";")[1:][at] for at, one in enumerate(definition.fields) if one.names_family),
+        )
     assert family_of(parse(sample("gemm", m="8"))) == family_of(parse(sample("gemm", m="9")))
     assert family_of(parse(sample("gemm", a="f16"))) != family_of(parse(sample("gemm", a="bf16")))
     assert family_of(parse(sample("copy", memory="pinned"))) != family_of(parse(sample("copy", memory="pageable")))

@@ -64,22 +64,43 @@ def test_every_number_has_a_dtype_that_python_knows(written: dict[str, list[str]
     [
         ("kernel", Kernel("_Z3foov", (2, 3, 1), (128, 1, 1), 4096, "aten::op", SIZES)),
         ("odd", Kernel("a,b c", (1, 1, 1), (1, 1, 1), 0, "layer 1, forward", ())),
-        ("conv", Conv("wgrad", (8, 3, 32, 30), (8, 3, 32), (8, 3, 32, 30), (1, 0), (1,), (), 2, "tf32", "nhwc",
-                      "aten::op", SIZES)),
+        (
+            "conv",
+            Conv(
+                "wgrad",
+                (8, 3, 32, 30),
+                (8, 3, 32),
+                (8, 3, 32, 30),
+                (1, 0),
+                (1,),
+                (),
+                2,
+                "tf32",
+                "nhwc",
+                "aten::op",
+                SIZES,
+            ),
+        ),
         ("sdpa", Sdpa("bwd", *[(2, 4, 128, 64)] * 3, "f16", True, False, "aten::op", SIZES)),
-        ("triton", Triton("add_kernel", (64, 1, 1), (128, 1, 1), 0, "-,-,4096", "module {|tt.return|}",
-                          "aten::op", SIZES)),
-        ("grouped", Grouped("device_kernel", (132, 1, 1), (384, 1, 1), 200000, 64, 60, 4096, 512, 90, 70,
-                            "aten::op", SIZES)),
-        ("sequences", Sequences("_Z3foov", (2, 3, 1), (128, 1, 1), 0, "aten::op", SIZES, 3, 1000, 990, 9, 8, 22, 5,
-                                230000)),
+        (
+            "triton",
+            Triton("add_kernel", (64, 1, 1), (128, 1, 1), 0, "-,-,4096", "module {|tt.return|}", "aten::op", SIZES),
+        ),
+        (
+            "grouped",
+            Grouped("device_kernel", (132, 1, 1), (384, 1, 1), 200000, 64, 60, 4096, 512, 90, 70, "aten::op", SIZES),
+        ),
+        (
+            "sequences",
+            Sequences("_Z3foov", (2, 3, 1), (128, 1, 1), 0, "aten::op", SIZES, 3, 1000, 990, 9, 8, 22, 5, 230000),
+        ),
         ("strided", Strided("_Z3foov", (2, 3, 1), (128, 1, 1), 0, "aten::op", SIZES, (8, 3), "2x16384,16384x2")),
         ("scaled", Scaled("_Z3foov", (2, 3, 1), (128, 1, 1), 0, "aten::op", SIZES, (8, 3), (8, 3))),
         ("rnn", Rnn("dgrad", "lstm", "standard", 35, 20, 1500, 1500, 1500, 2, True, "f16", "aten::op", SIZES)),
         ("library", Library("cudnnRNN", 2**63 - 1, "aten::op", SIZES)),
         ("memset", Memset(4096)),
     ],
-)  # fmt: skip
+)
 def test_fields_come_over_in_order(written: dict[str, list[str]], name: str, expected: Signature) -> None:
     (text,) = written[name]
     assert parse(text) == expected

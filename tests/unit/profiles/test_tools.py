@@ -311,7 +311,12 @@ def test_forward_convolutions_tell_how_gradients_are_multiplied(allowed: str, dt
         events += [
             op | {"cat": "cpu_op", "ts": ts, "dur": 50.0, "tid": 1},
             {"cat": "cuda_runtime", "name": "launch", "ts": ts + 1, "dur": 1.0, "tid": 1, "args": {"correlation": at}},
-            {"cat": "kernel", "name": kernel, "ts": ts + 9, "dur": 5.0,
-             "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": at, "stream": 7}},
-        ]  # fmt: skip
+            {
+                "cat": "kernel",
+                "name": kernel,
+                "ts": ts + 9,
+                "dur": 5.0,
+                "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": at, "stream": 7},
+            },
+        ]
     assert [parse(one.signature).dtype for one in works(events)] == [dtype, dtype]  # type: ignore[union-attr]

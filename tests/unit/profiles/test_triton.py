@@ -67,10 +67,15 @@ def test_a_loop_multiplies_as_often_as_its_bound_says() -> None:
         assert work.guesses == 0
 
 
-COUNTED = PRODUCT.replace("%n: i32)", "%n: !tt.ptr<i32>)").replace(
-    "%sum =", "%row = tt.get_program_id x : i32|%at = tt.addptr %n, %row : !tt.ptr<i32>, i32|%end = tt.load %at : "
-    "!tt.ptr<i32>|%sum ="
-).replace("to %n step", "to %end step")  # fmt: skip
+COUNTED = (
+    PRODUCT.replace("%n: i32)", "%n: !tt.ptr<i32>)")
+    .replace(
+        "%sum =",
+        "%row = tt.get_program_id x : i32|%at = tt.addptr %n, %row : !tt.ptr<i32>, i32|%end = tt.load %at : "
+        "!tt.ptr<i32>|%sum =",
+    )
+    .replace("to %n step", "to %end step")
+)
 
 
 def test_counts_in_memory_end_the_loops_of_their_instances() -> None:
@@ -135,9 +140,11 @@ def test_rows_that_do_more_are_sampled_as_often_as_others(grid: tuple[int, int, 
     assert work.longest == pytest.approx(2 * rows / (rows + 1), rel=0.03)
 
 
-LOOKED_UP = PRODUCT.replace("%n: i32)", "%n: i32, %t: !tt.ptr<i64>)").replace(
-    "%sum =", "%2 = tt.splat %t : !tt.ptr<i64> -> tensor<64x!tt.ptr<i64>>|%sum ="
-).replace("%2 = tt.load %0", "%6 = tt.load %2 : tensor<64x!tt.ptr<i64>>|%2 = tt.load %0")  # fmt: skip
+LOOKED_UP = (
+    PRODUCT.replace("%n: i32)", "%n: i32, %t: !tt.ptr<i64>)")
+    .replace("%sum =", "%2 = tt.splat %t : !tt.ptr<i64> -> tensor<64x!tt.ptr<i64>>|%sum =")
+    .replace("%2 = tt.load %0", "%6 = tt.load %2 : tensor<64x!tt.ptr<i64>>|%2 = tt.load %0")
+)
 
 
 def test_turns_of_a_loop_of_products_wait_for_what_a_mask_looks_up() -> None:
@@ -149,8 +156,9 @@ def test_turns_of_a_loop_of_products_wait_for_what_a_mask_looks_up() -> None:
 
 
 def test_loops_of_several_products_begin_where_they_have_turns() -> None:
-    two = PRODUCT.replace("scf.yield", "%5 = tt.dot %2, %3, %4 : tensor<64x32xbf16> * tensor<32x128xbf16> -> "
-                          "tensor<64x128xf32>|scf.yield")  # fmt: skip
+    two = PRODUCT.replace(
+        "scf.yield", "%5 = tt.dot %2, %3, %4 : tensor<64x32xbf16> * tensor<32x128xbf16> -> tensor<64x128xf32>|scf.yield"
+    )
     assert launch_work(read_program(two), (10, 1, 1), {"n": 3}).loops == 10
     assert launch_work(read_program(two), (10, 1, 1), {"n": 0}).loops == 0
 

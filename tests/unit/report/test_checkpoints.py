@@ -39,5 +39,7 @@ def test_each_checkpoint_has_one_warning_and_many_are_summed_up() -> None:
         "checkpoint /step0/x: 99.9% of its 1,000 bytes are values that were not computed"
     )
     assert last == {
-        "text": "5 more checkpoints: 99.9% of 5,000 bytes are values that were not computed", "ranks": [0], "count": 5,
-    }  # fmt: skip
+        "text": "5 more checkpoints: 99.9% of 5,000 bytes are values that were not computed",
+        "ranks": [0],
+        "count": 5,
+    }

@@ -22,9 +22,16 @@ def test_totals_replace_those_before_and_ranks_add_up() -> None:
     reads.take_size(0, record(2, 200, 30))
     reads.take_size(1, record(2, 200, 30))
     assert sizes_document("fraction:0.1", reads)["places"] == [
-        {"operation": "nonzero", "inner": "ops/boxes.py:54", "line": "a.py:3", "ranks": 2, "calls": 4, "most": 400,
-         "chosen": 60}
-    ]  # fmt: skip
+        {
+            "operation": "nonzero",
+            "inner": "ops/boxes.py:54",
+            "line": "a.py:3",
+            "ranks": 2,
+            "calls": 4,
+            "most": 400,
+            "chosen": 60,
+        }
+    ]
 
 
 def test_the_text_names_the_policy_the_place_and_another_choice() -> None:

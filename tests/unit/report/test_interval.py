@@ -37,8 +37,9 @@ def test_a_gpu_bound_step_is_as_uncertain_as_its_kernels() -> None:
     assert found.bound == "gpu"
     half = 7.53 * CALIBRATION["gpu"]
     assert (found.low_ns / 1e6, found.high_ns / 1e6) == (
-        pytest.approx(100 - half, abs=0.1), pytest.approx(100 + half, abs=0.1)
-    )  # fmt: skip
+        pytest.approx(100 - half, abs=0.1),
+        pytest.approx(100 + half, abs=0.1),
+    )
     assert found.scale == CALIBRATION["gpu"]
 
 
@@ -102,8 +103,9 @@ def test_a_host_that_costs_nothing_adds_nothing() -> None:
     found = interval(replace(GPU_BOUND, host_ns=0.0), 0.0, None)
     half = 3.68e6 * CALIBRATION["gpu"]
     assert (found.low_ns, found.high_ns) == (
-        pytest.approx(100e6 - half, rel=1e-3), pytest.approx(100e6 + half, rel=1e-3)
-    )  # fmt: skip
+        pytest.approx(100e6 - half, rel=1e-3),
+        pytest.approx(100e6 + half, rel=1e-3),
+    )
 
 
 def test_communication_beside_computation_widens_the_range() -> None:

@@ -20,10 +20,25 @@ def loader(
     workers: int, cpu_ms: float, *, slept_ms: float = 0, batches: int = 100, waits: int = 0, per_step: int = 1
 ) -> Any:
     return records.Loader(
-        kind=0, nbytes=0, host_ns=0, site=0, number=0, workers=workers, prefetch=2, waits=waits, batches=batches,
-        measured=batches, cpu_ns=round(cpu_ms * MS), latency_ns=round(slept_ms * MS), waited_ns=waits * MS,
-        step_batches=100 * per_step, step_waited_ns=waits // 100 * MS, per_step=per_step, pad=0, payload=b"Images",
-    )  # fmt: skip
+        kind=0,
+        nbytes=0,
+        host_ns=0,
+        site=0,
+        number=0,
+        workers=workers,
+        prefetch=2,
+        waits=waits,
+        batches=batches,
+        measured=batches,
+        cpu_ns=round(cpu_ms * MS),
+        latency_ns=round(slept_ms * MS),
+        waited_ns=waits * MS,
+        step_batches=100 * per_step,
+        step_waited_ns=waits // 100 * MS,
+        per_step=per_step,
+        pad=0,
+        payload=b"Images",
+    )
 
 
 def told(one: Any, *, step_ms: float, steps: int = 100, ranks: int = 8, policy: str = "free") -> dict[str, Any]:

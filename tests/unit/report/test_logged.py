@@ -111,7 +111,10 @@ def test_bars_in_a_run_without_steps_are_nothing(tmp_path: Path) -> None:
 def test_rates_of_other_phases_are_not_of_training(tmp_path: Path) -> None:
     """Before the steps that count, on lines of an evaluation, and what nothing in the steps resembles."""
     log = write(
-        tmp_path, "tokenised 90000 tokens/s\n", ["eval: 5000 samples/s\n", "step 2: 70 tokens/s\n"],
-        "step 3: 80 tokens/s\nexported 7 images/s\n", counted=(0, 2),
-    )  # fmt: skip
+        tmp_path,
+        "tokenised 90000 tokens/s\n",
+        ["eval: 5000 samples/s\n", "step 2: 70 tokens/s\n"],
+        "step 3: 80 tokens/s\nexported 7 images/s\n",
+        counted=(0, 2),
+    )
     assert rates(log) == {"tokens/s": 80}

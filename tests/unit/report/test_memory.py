@@ -62,25 +62,39 @@ def test_the_parts_add_up_to_what_is_in_use() -> None:
     ranks = [rank(0, 20, 30, 31), rank(1, 10, 10)]
     told = [
         held(
-            holder(HeldKind.PARAMETERS, 4), holder(HeldKind.OPTIMIZER_STATE, 8, 1, "aten::zeros_like"),
-            holder(HeldKind.ACTIVATIONS, 5, 1, "aten::mm"), holder(HeldKind.TEMPORARIES, 2, 2),
+            holder(HeldKind.PARAMETERS, 4),
+            holder(HeldKind.OPTIMIZER_STATE, 8, 1, "aten::zeros_like"),
+            holder(HeldKind.ACTIVATIONS, 5, 1, "aten::mm"),
+            holder(HeldKind.TEMPORARIES, 2, 2),
         ),
         held(holder(HeldKind.PARAMETERS, 10)),
-    ]  # fmt: skip
+    ]
     memory = document(ranks, told)
     assert memory["fullest"]["rank"] == 0
     assert in_gib(memory["fullest"]["parts"]) == {
-        "parameters": 4, "optimizer state": 8, "activations": 5, "communication buffers": 2, "not told": 1,
-        "cached or fragmented": 10, "outside PyTorch": 3,
-    }  # fmt: skip
+        "parameters": 4,
+        "optimizer state": 8,
+        "activations": 5,
+        "communication buffers": 2,
+        "not told": 1,
+        "cached or fragmented": 10,
+        "outside PyTorch": 3,
+    }
     assert in_gib(ranks[1]["memory"]["parts"]) == {"parameters": 10, "outside PyTorch": 2}
     assert memory["fullest"]["holders"][1] == {
-        "part": "optimizer state", "nbytes": 8 * GIB, "blocks": 2, "op": "aten::zeros_like",
+        "part": "optimizer state",
+        "nbytes": 8 * GIB,
+        "blocks": 2,
+        "op": "aten::zeros_like",
         "site": "train.py:7 in main",
-    }  # fmt: skip
+    }
     assert memory["verdict"] == {
-        "fits": True, "rank": 0, "needed_nbytes": 33 * GIB, "left_nbytes": 47 * GIB, "failures": 0
-    }  # fmt: skip
+        "fits": True,
+        "rank": 0,
+        "needed_nbytes": 33 * GIB,
+        "left_nbytes": 47 * GIB,
+        "failures": 0,
+    }
     assert (memory["capacity_nbytes"], memory["total_nbytes"]) == (78 * GIB, 80 * GIB)
     notes = memory_notes(memory)
     assert notes[0] == (
@@ -116,9 +130,15 @@ def test_a_run_that_does_not_fit_says_how_much_it_needed_at_least() -> None:
     told = [held(holder(HeldKind.ACTIVATIONS, 70)), held(holder(HeldKind.ACTIVATIONS, 75), missing=missing)]
     memory = document([rank(0, 70, 70), rank(1, 75, 77)], told, ended_well=False)
     assert memory["verdict"] == {
-        "fits": False, "rank": 1, "needed_nbytes": 85 * GIB, "missing_nbytes": 5 * GIB, "asked_nbytes": 8 * GIB,
-        "unused_nbytes": 2 * GIB, "failures": 3, "site": "train.py:7 in main",
-    }  # fmt: skip
+        "fits": False,
+        "rank": 1,
+        "needed_nbytes": 85 * GIB,
+        "missing_nbytes": 5 * GIB,
+        "asked_nbytes": 8 * GIB,
+        "unused_nbytes": 2 * GIB,
+        "failures": 3,
+        "site": "train.py:7 in main",
+    }
     assert memory_notes(memory)[0] == (
         "memory: does not fit: rank 1 asked for 8.00 GiB at train.py:7 in main and needed at least 85.00 GiB of 80.00 "
         "GiB: 5.00 GiB are missing, or more"
@@ -156,8 +176,10 @@ def test_the_step_that_has_the_peak() -> None:
     told = {0: HeldMemory(14, 0, (holder(HeldKind.PARAMETERS, 1),), None, step)}
     memory = document([rank(0, 1, 1)], [told])
     assert memory["fullest"]["over_step"] == {
-        "allocations": 7, "parts": {"parameters": [5, 5], "temporaries": [0, 9]}, "most_nbytes": [5, 20]
-    }  # fmt: skip
+        "allocations": 7,
+        "parts": {"parameters": [5, 5], "temporaries": [0, 9]},
+        "most_nbytes": [5, 20],
+    }
     assert document([rank(0, 1, 1)], [held(holder(HeldKind.PARAMETERS, 1))])["fullest"]["over_step"] is None
 
 
@@ -169,9 +191,7 @@ def test_a_record_is_read() -> None:
     payload = records.MemoryHolder.encode(4, 2, HeldKind.GRADIENTS, 7, 0)
     payload += records.MemoryHolder.encode(2, 1, HeldKind.ACTIVATIONS, 0, 0) + b"aten::mm\n\n"
     found = from_record(record(2, payload))
-    assert found.holders == (
-        Holder(4, 2, HeldKind.GRADIENTS, 7, "aten::mm"), Holder(2, 1, HeldKind.ACTIVATIONS, 0, "")
-    )  # fmt: skip
+    assert found.holders == (Holder(4, 2, HeldKind.GRADIENTS, 7, "aten::mm"), Holder(2, 1, HeldKind.ACTIVATIONS, 0, ""))
     assert (found.allocated, found.reserved, found.missing) == (6, 8, None)
 
 

@@ -60,8 +60,10 @@ def test_the_verdict_comes_first() -> None:
 
 def test_assumed_work_is_named_beside_the_step_time() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
-    reasons = [{"reason": "a mask", "signatures": 2, "example": "x", "share": 0.3},
-               {"reason": "a name", "signatures": 1, "example": "y", "share": 0.04}]  # fmt: skip
+    reasons = [
+        {"reason": "a mask", "signatures": 2, "example": "x", "share": 0.3},
+        {"reason": "a name", "signatures": 1, "example": "y", "share": 0.04},
+    ]
     sources = report["simulated"]["cost_sources"]
     sources |= {"gpu_ns": 9, "unrecognised": 0.34, "unrecognised_signatures": reasons}
     step = next(line for line in terminal_report(report).splitlines() if line.startswith("a step takes"))
@@ -91,9 +93,11 @@ def test_memory_that_does_not_suffice_is_said_before_the_failure() -> None:
     report |= {"exit_code": 1, "failure": {"text": "rank 1: OutOfMemoryError\n  rank 0 waits"}}
     missing = {"fits": False, "rank": 1, "needed_nbytes": 85 << 30, "missing_nbytes": 5 << 30, "asked_nbytes": 8 << 30}
     report["simulated"]["memory"] |= {
-        "max_allocated_nbytes": 77 << 30, "total_nbytes": 80 << 30, "verdict": missing,
+        "max_allocated_nbytes": 77 << 30,
+        "total_nbytes": 80 << 30,
+        "verdict": missing,
         "fullest": {"rank": 1, "parts": {}, "holders": []},
-    }  # fmt: skip
+    }
     first, second, third, fourth, fifth, *_ = terminal_report(report).splitlines()
     assert first.startswith(
         "memory: does not fit: rank 1 asked for 8.00 GiB and needed at least 85.00 GiB of 80.00 GiB"
@@ -110,8 +114,10 @@ def test_details_are_for_those_who_ask() -> None:
     report["simulated"]["warnings"] = [{"text": "look here", "ranks": [0], "count": 1}]
     kernel = {"source": "roofline", "bound": "memory", "launches": 3, "mean_ns": 2000}
     report["simulated"]["kernels"] |= {
-        "gpu_ns": 9000, "signatures": [kernel | {"title": f"kernel {number}"} for number in range(30)], "ranks": [],
-    }  # fmt: skip
+        "gpu_ns": 9000,
+        "signatures": [kernel | {"title": f"kernel {number}"} for number in range(30)],
+        "ranks": [],
+    }
     short, whole = terminal_report(report), terminal_report(report, verbose=True)
     assert len(short.splitlines()) <= 25
     assert short.splitlines()[:3] == whole.splitlines()[:3]
@@ -230,8 +236,11 @@ def test_work_that_is_not_recognised_and_takes_no_time_is_one_line() -> None:
         return {"reason": reason, "signatures": 2, "example": f"kernel;{reason}", "share": share}
 
     report["simulated"]["cost_sources"]["unrecognised_signatures"] = [
-        of(0.004, "tiny"), of(0.03, "three"), of(0.001, "less"), of(0.2, "a fifth"),
-    ]  # fmt: skip
+        of(0.004, "tiny"),
+        of(0.03, "three"),
+        of(0.001, "less"),
+        of(0.2, "a fifth"),
+    ]
     lines = [line for line in terminal_report(report).splitlines() if "not recognised" in line]
     of_run = "of the GPU time in the whole run"
     assert lines == [

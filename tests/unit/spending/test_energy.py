@@ -24,9 +24,12 @@ def launched(ns: int, draw: Draw, times: int, slowed_ns: int = 0) -> Launched:
 
 def rank(compute_ns: float = 0, transfer_ns: float = 0, host_bound_ns: float = 0) -> dict[str, float]:
     return {
-        "compute_ns": compute_ns, "transfer_ns": transfer_ns, "peers_ns": 0, "host_bound_ns": host_bound_ns,
+        "compute_ns": compute_ns,
+        "transfer_ns": transfer_ns,
+        "peers_ns": 0,
+        "host_bound_ns": host_bound_ns,
         "idle_ns": 0,
-    }  # fmt: skip
+    }
 
 
 def watts_of(works: Sequence[tuple[int, Draw, int]], idle_ms: float) -> float:

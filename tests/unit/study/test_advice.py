@@ -120,10 +120,12 @@ def test_text_says_what_is_better_the_same_and_worse() -> None:
         return {"what": what, "step_s": 0.1, "change": change, "by_tokens": False, "reason": ""} | more
 
     told = {
-        "gpus": 8, "gpu": "h100", "step_s": 0.1,
+        "gpus": 8,
+        "gpu": "h100",
+        "step_s": 0.1,
         "tries": [one("A", -0.2, by_tokens=True), one("B", -0.001), one("C", 0.002), one("D", 0.3)],
         "unknown": [one("E", None, reason="it left its path")],
-    }  # fmt: skip
+    }
     assert text(told).splitlines() == [
         "8 x h100, a step takes 100.0 ms as recorded; each line is a simulation:",
         "  A: time of a token -20.0% (100.0 ms a step)",

@@ -120,8 +120,13 @@ def test_files_are_named_by_what_they_hold(runs: Runs, capsys: pytest.CaptureFix
     written = ["--table", "table.csv", "--html", "page.html", "--picture", "front.png"]
     assert cli.run(["sweep", "study.toml", *written]) == 0
     assert sorted(path.name for path in Path().iterdir()) == [
-        "front.png", "page.html", "study.sweep", "study.toml", "table.csv", "train.py",
-    ]  # fmt: skip
+        "front.png",
+        "page.html",
+        "study.sweep",
+        "study.toml",
+        "table.csv",
+        "train.py",
+    ]
 
 
 def test_what_cannot_be_written(swept: Swept) -> None:

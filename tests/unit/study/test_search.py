@@ -87,9 +87,11 @@ def test_a_small_search_ends_when_all_is_tried(bowl: Runs) -> None:
 def test_lists_texts_and_numbers(runs: Runs) -> None:
     pytest.importorskip("optuna")
     ranges = {
-        "nccl": ["", "NCCL_ALGO=Ring"], "--fused": [True, False], "--lr": {"from": 1e-4, "to": 0.1, "log": True},
+        "nccl": ["", "NCCL_ALGO=Ring"],
+        "--fused": [True, False],
+        "--lr": {"from": 1e-4, "to": 0.1, "log": True},
         "--n": {"from": 2, "to": 8, "step": 3},
-    }  # fmt: skip
+    }
     swept = sweep(searching(ranges, sampler="random", trials=12))
     chosen = [one.trial.chosen for one in swept.trials]
     assert {one["--n"] for one in chosen} <= {2, 5, 8}

@@ -40,10 +40,13 @@ def test_all_combinations_and_single_trials(runs: Runs, tmp_path: Path) -> None:
     """)
     study = read(tmp_path / "study.toml")
     assert [one.name for one in study.trials] == [
-        "world_size=2 batch=1", "world_size=2 batch=2", "world_size=2 batch=4",
-        "world_size=4 batch=1", "world_size=4 batch=2",  # not 4 * 4
+        "world_size=2 batch=1",
+        "world_size=2 batch=2",
+        "world_size=2 batch=4",
+        "world_size=4 batch=1",
+        "world_size=4 batch=2",  # not 4 * 4
         "world_size=2 batch=3 fused=false optim.lr=0.1 OMP_NUM_THREADS=8",
-    ]  # fmt: skip
+    ]
     first, last = study.trials[0], study.trials[-1]
     assert list(first.options.arguments) == ["--layers", "32", "--fused", "--batch", "1"]
     assert (first.options.world_size, first.options.steps, first.tokens_per_step) == (2, 5, 2000.0)

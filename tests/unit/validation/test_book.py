@@ -22,8 +22,27 @@ SHIPPED = Path(__file__).parents[2] / "truth" / "truth.toml"
 PAGE = "".join(f"<!-- validate: {name} -->\n<!-- end -->\n" for name in ("families", "intervals"))
 FAMILY = '[[family]]\nname = "plain"\ngpu = "h200"\nscript = "jobs.py"\nfitted = false\njobs = ["a"]\n'
 NOT_RUN = '[[not_run]]\ngpu = "h200"\nwhy = "its script was lost"\njobs = ["b"]\n'
-ROW = KeptRow("plain", False, "a", "h200", 1, False, [0.1], 0.1, 0.09, 0.12, 1.0, "gpu", 0.0, 0.0, "99% compute", "",
-              "abc", "2026-11-25", "2.11.0")  # fmt: skip
+ROW = KeptRow(
+    "plain",
+    False,
+    "a",
+    "h200",
+    1,
+    False,
+    [0.1],
+    0.1,
+    0.09,
+    0.12,
+    1.0,
+    "gpu",
+    0.0,
+    0.0,
+    "99% compute",
+    "",
+    "abc",
+    "2026-11-25",
+    "2.11.0",
+)
 
 
 def made(folder: Path, text: str) -> Path:

@@ -136,10 +136,15 @@ def seen(result: Result) -> tuple[object, ...]:
     timeline = result.timeline
     snapshot, activity = timeline.snapshot(), timeline.activity()
     return (
-        result.answers, result.end_ns, result.begun, activity.width_ns, [of.tolist() for of in activity.accounts],
+        result.answers,
+        result.end_ns,
+        result.begun,
+        activity.width_ns,
+        [of.tolist() for of in activity.accounts],
         [host.shares_at(timeline.now_ns) for host in timeline.hosts],
-        [(host.facts_done, host.clock_ns) for host in timeline.hosts if timeline.all_finished()], snapshot.steps,
-    )  # fmt: skip
+        [(host.facts_done, host.clock_ns) for host in timeline.hosts if timeline.all_finished()],
+        snapshot.steps,
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))

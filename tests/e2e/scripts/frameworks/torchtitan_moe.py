@@ -77,8 +77,11 @@ import torch  # noqa: E402
 from torchtitan.distributed import expert_parallel  # noqa: E402
 from torchtitan.train import Trainer, main  # noqa: E402
 
-flavors = next(value for name, value in vars(importlib.import_module(f"torchtitan.models.{MODEL}")).items()
-               if isinstance(value, dict) and FLAVOR in value)  # fmt: skip
+flavors = next(
+    value
+    for name, value in vars(importlib.import_module(f"torchtitan.models.{MODEL}")).items()
+    if isinstance(value, dict) and FLAVOR in value
+)
 flavors[FLAVOR].n_layers = 3
 flavors[FLAVOR].moe_args.use_grouped_mm = EXPERTS == "grouped"
 exchange = expert_parallel.all_to_all_single_autograd

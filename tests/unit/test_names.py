@@ -1,4 +1,4 @@
-"""Modules are small, a name means one thing, and private ones stay where they are."""
+"""A name means one thing, and private names stay where they are."""
 
 from __future__ import annotations
 
@@ -7,26 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from .test_rooms import MODULES, PACKAGES, ROOMS, ROOT, package_of, room_of, tree_of
+from .test_rooms import MODULES, PACKAGES, ROOMS, package_of, room_of, tree_of
 
-MAX_LINES = 400
-"""Of a module. Lists with an entry in each line may be longer."""
-ONE_FILE_EACH = ROOT / "tests" / "truth"
-"""Programs that were measured on GPUs, as they were copied there."""
 MAX_MEANINGS = 3
 """Of a class's name: each room may have its own, but who reads several should not have to ask which one is meant."""
-
-
-def test_a_module_is_small() -> None:
-    sources = [
-        path
-        for folder in (*ROOMS, "tests")
-        for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".c", ".h") and ONE_FILE_EACH not in path.parents
-    ]
-    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in sources}
-    assert len(lines) > 1000
-    assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
 
 
 def test_a_class_s_name_has_few_meanings() -> None:
@@ -86,11 +70,15 @@ def test_what_is_private_to_a_package_stays_there(package: str) -> None:
 
 NOT_PRIVATE = frozenset(
     (
-        "_asdict", "_fields", "_make", "_replace",  # a NamedTuple's
+        "_asdict",
+        "_fields",
+        "_make",
+        "_replace",  # a NamedTuple's
         "_value_",  # an Enum's
-        "_ArgumentGroup", "_actions",  # argparse's: it has no public names for them
+        "_ArgumentGroup",
+        "_actions",  # argparse's: it has no public names for them
     )
-)  # fmt: skip
+)
 
 
 def _is_private(name: str) -> bool:
