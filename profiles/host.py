@@ -30,13 +30,14 @@ what it takes."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 HOT_WITHIN_FUNCTIONS, WARM_WITHIN_FUNCTIONS, COLD_AFTER_FUNCTIONS = 256, 4096, 1024
-"""Of hosts like `xeon-h200`, with 2 MiB of L2 cache a core. docs/data/host-model.md has training steps under both."""
+"""Of hosts like `xeon-h200`, with 2 MiB of L2 cache a core. laboratory/notes/host-model.md has training steps under
+both."""
 KEPT_TABLE_NBYTES = 2 << 20
 """In traces of FSDP on such hosts tables of 0.4 to 1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4."""
 MOST_COST_NS = 3e6
 """Of one call or operator. In picoseconds, times what the slowest rank takes, it has 32 bits in the hook library."""
 RANKS, MOST_RANKS = 0.11, 0.25
-"""How ranks of one machine differ: docs/data/host-model.md."""
+"""How ranks of one machine differ: laboratory/notes/host-model.md."""
 
 
 @dataclass(frozen=True, slots=True)

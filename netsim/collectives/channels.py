@@ -1,7 +1,7 @@
 """How NCCL divides an operation among channels: thread blocks that each move a part of the bytes on their own.
 
 Rules and constants: NVIDIA/nccl v2.28.9 and v2.30.7, src/enqueue.cc. The numbers of channels were compared with the
-grids of kernels in traces and with NCCL's log (docs/data/accuracy-network.md).
+grids of kernels in traces and with NCCL's log (laboratory/notes/accuracy-network.md).
 """
 
 from __future__ import annotations

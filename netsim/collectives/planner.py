@@ -107,7 +107,7 @@ def _group(duration: Duration, links: Links, share: float = 1.0) -> tuple[Group,
 
 def _as_one(duration: Duration, links: tuple[tuple[int, int], ...]) -> tuple[Group, ...]:
     """Transfers of one kernel. Beside another kernel they get as much of a port as that one does, whatever the number
-    of their peers (measured: docs/data/four-gpus-h100.md).
+    of their peers (measured: laboratory/notes/four-gpus-h100.md).
     """
     together = gcd(*(weight for _, weight in links))
     whole_links = tuple((link, weight // together) for link, weight in links)

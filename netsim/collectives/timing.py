@@ -4,7 +4,7 @@ A kernel of a collective starts, then makes one operation after the other on eac
 receives, those between receive, reduce or copy, and send on. An operation takes as long as the slowest of: the wire,
 which all channels share; the channel's own rate; and, for LL and LL128, the neighbour's latency before its data. With
 Simple, a chunk moves in two slices, so that half of the wait for the neighbour overlaps. The parameters and how well
-they fit: docs/data/accuracy-network.md.
+they fit: laboratory/notes/accuracy-network.md.
 """
 
 from __future__ import annotations

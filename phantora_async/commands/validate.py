@@ -5,8 +5,8 @@ TRUTH.jsonl holds one JSON object a line, as the job script printed it on real G
 from the range of its real runs. Lines with op, world, bytes and us_median are collectives, timed on GPUs that the host
 keeps busy; they need no script.
 
---all BOOK runs every job of a book of truth (in a checkout: tests/truth/truth.toml), keeps what each gave, and writes
-the pages of errors of all families.
+--all BOOK runs every job of a book of truth (in a checkout: laboratory/programs/truth.toml), keeps what each gave, and
+writes the pages of errors of all families.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run(given: argparse.Namespace) -> int:
     if given.all is not None:
         return _everything(given)
     if given.pages:
-        raise UsageError("--pages writes the pages of a book", "name it: --all tests/truth/truth.toml")
+        raise UsageError("--pages writes the pages of a book", "name it: --all laboratory/programs/truth.toml")
     if not given.truth:
         raise UsageError("there is nothing to compare with", "name truth files, or a book with --all")
     found = truth.load(given.truth)

@@ -27,7 +27,7 @@ from profiles import HostModel, largest_of
 Z = 1.645
 """Standard deviations on either side that hold 90 % of a normal distribution."""
 NETWORK = 0.05
-"""Of a collective that has the GPU to itself: docs/data/accuracy-network.md."""
+"""Of a collective that has the GPU to itself: laboratory/notes/accuracy-network.md."""
 CONTENTION = 0.15
 """Of a collective beside computation, and of the computation beside it: docs/accuracy.md."""
 MACHINE = 0.02
@@ -35,9 +35,11 @@ MACHINE = 0.02
 REPEAT = 0.01
 """How much repeats of one GPU-bound job differ."""
 SPREAD = 1.65
-"""Root mean square of a model's errors (`profiles.models.errors`) over their mean: docs/data/kernel-models.md."""
+"""Root mean square of a model's errors (`profiles.models.errors`) over their mean:
+laboratory/notes/kernel-models.md."""
 TOGETHER = 0.1
-"""How much the errors of two signatures of one model go together, as a correlation: docs/data/kernel-models.md."""
+"""How much the errors of two signatures of one model go together, as a correlation:
+laboratory/notes/kernel-models.md."""
 OF_THE_SLOWEST = 0.7
 """Standard deviation of the largest of several normal values: 0.83 of two, 0.61 of eight."""
 
@@ -46,7 +48,7 @@ CALIBRATION = {"gpu": 0.66, "both": 1.05, "host": 0.88}
 for, since those of the other jobs' networks were measured by themselves."""
 NEAR = 0.75
 """A slow host whose work takes this share of the GPU's time may decide the step: jobs took up to 1.9 times the
-described host's time, 1.3 times what a slow host is taken to need (docs/data/host-model.md)."""
+described host's time, 1.3 times what a slow host is taken to need (laboratory/notes/host-model.md)."""
 WORKING = 0.5
 """Share of the phases in which the GPU waits for a slow host that it spends working, an assumption."""
 

@@ -1,6 +1,6 @@
 """The book of truth: which jobs were measured on which GPU, how each is run in emulation, and which cannot be.
 
-rows = "../../docs/data/accuracy.jsonl"      # what was simulated, a line a job
+rows = "../../laboratory/rows/accuracy.jsonl"      # what was simulated, a line a job
 page = "../../docs/accuracy.md"              # with the places <!-- validate: NAME --> that are filled
 details = "../../docs/data/accuracy-rows.md" # every job
 

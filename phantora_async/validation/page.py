@@ -98,7 +98,8 @@ def details(book: Book, rows: Sequence[KeptRow]) -> str:
     """Every job that was run, and those that were not."""
     text = (
         "# Every measured job, simulated\n\n"
-        "Written by `phantora-async validate --all tests/truth/truth.toml`. Real and simulated: milliseconds a step.\n"
+        "Written by `phantora-async validate --all laboratory/programs/truth.toml`. "
+        "Real and simulated: milliseconds a step.\n"
         "An error is the distance from the range of the real runs. In a fit: constants of the models were fitted to\n"
         "measurements of the job, or the shipped table has times of its trace. Memory that depends on timing is\n"
         "simulated as a range: its error is that of the figure of this range which is next to the real ones.\n"

@@ -75,7 +75,7 @@ def _channels_first(machine: Machine, what: Norm) -> float:
 def sharing(what: Norm, most: int) -> tuple[int, int] | None:
     """Blocks that share the pixels of the same 64 channels, and how many such groups of channels run at once, of `most`
     blocks in all; None: the pixels do not fit. The grids of all 41 such kernels in two ResNets follow it
-    (docs/data/steps-h100.jsonl.gz).
+    (laboratory/rows/steps-h100.jsonl.gz).
     """
     pixels, slices = what.x[0] * prod(what.x[2:]), ceil(what.x[1] / CHANNELS)
     wide = dtype_nbytes(what.dtype) > 2

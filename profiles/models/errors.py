@@ -2,7 +2,8 @@
 `python -m profiles.tools.left_out` prints this table.
 
 Mean of |ln(modelled / measured)|, long kernels counting more, with what the other kernels leave open of the figures.
-Where a model is further from the kernels that it was fitted to, that error stands. docs/data/kernel-models.md has both.
+Where a model is further from the kernels that it was fitted to, that error stands. laboratory/notes/kernel-models.md
+has both.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 The hook counts the bytes of all passes over the data. Where these do not decide the time, there is a rule by name:
 products with sparse matrices read rows that the L2 cache may hold, and factorisations go through a matrix column by
-column, each step waiting for the one before. Figures are those of one H200 (docs/data/libraries-h200.md), those of
-Jacobi's method, of general eigenvalues, of singular values and of triangular systems also of an H100
-(docs/data/linalg-h100.jsonl).
+column, each step waiting for the one before. Figures are those of one H200 (laboratory/notes/libraries-h200.md), those
+of Jacobi's method, of general eigenvalues, of singular values and of triangular systems also of an H100
+(laboratory/rows/linalg-h100.jsonl).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Makes profiles/measured/h100-convolutions.npz: `python -m profiles.tools.measured_convolutions FILE.jsonl.gz...`.
 
-FILE: convolutions that convolutions_on_gpu.py, dense_on_gpu.py or more_convolutions_on_gpu.py of tests/truth measured
+FILE: convolutions that convolutions_on_gpu.py, dense_on_gpu.py or more_convolutions_on_gpu.py of laboratory/programs
+measured
 on an H100. Also prints how far the model is from them, and how far with each shape left out, at all batches and in all
 dtypes, what the others say. Long kernels count more, with the root of their time. To be run when the models of
 convolutions, or what they rest on, change.

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {"H100": ("convolutions-h100", "workspaces-h100"), "H200": ("workspaces-h200",)}
-DATA = {gpu: tuple(ROOT / "docs" / "data" / f"{name}.jsonl.gz" for name in names) for gpu, names in FILES.items()}
+DATA = {gpu: tuple(ROOT / "laboratory" / "rows" / f"{name}.jsonl.gz" for name in names) for gpu, names in FILES.items()}
 ANY = "ANY"
 """Of a call: what it needs was measured on one GPU only, or is the same on all."""
 LIST = ROOT / "emu" / "hook" / "cudnn" / "workspaces.def"

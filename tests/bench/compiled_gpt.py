@@ -2,7 +2,8 @@
 
     phantora-async run -n 8 --compile-cache DIR tests/bench/compiled_gpt.py [eager]
 
-Four steps of 4 x 1,024 tokens in bf16. CPU time of the whole command is what docs/data/compiled-jobs.md compares.
+Four steps of 4 x 1,024 tokens in bf16. CPU time of the whole command is what laboratory/notes/compiled-jobs.md
+compares.
 """
 
 from __future__ import annotations

@@ -710,6 +710,12 @@ def test_the_product_never_imports_torch() -> None:
             assert "torch" not in {room_of(name) for name in imports(module)}, module
 
 
+def test_the_product_needs_neither_laboratory_nor_tests() -> None:
+    """A module of tests would not be in the wheel."""
+    for module in MODULES:
+        assert {"laboratory", "tests"}.isdisjoint(room_of(name) for name in imports(module)), module
+
+
 def test_nobody_changes_the_class_of_an_object() -> None:
     for module in MODULES:
         for node in ast.walk(tree_of(module)):

@@ -43,7 +43,7 @@ static int run(cudnn_handle *handle, bool backward, int mode, const cudnn_tensor
 }
 
 /* With channels last, blocks of rows and of 64 channels have two sums of each channel; forward they also count down
- * together. As measured (docs/data/workspaces.md): bf16 takes nothing. */
+ * together. As measured (laboratory/notes/workspaces.md): bf16 takes nothing. */
 static size_t sums_nbytes(bool backward, const cudnn_tensor *x) {
     enum { F32_ROWS = 64, F16_ROWS = 160, BACKWARD_ROWS = 96, CHANNELS = 64, COUNTER = 4, SUMS = 2 * 4 };
     enum { MORE = 1072, BACKWARD_MORE = 1056 };

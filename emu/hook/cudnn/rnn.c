@@ -183,10 +183,10 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
 }
 
 /* ---- workspace and reserve space ----------------------------------------------------------------------------------
- * The reserve space is that of all 11,915 networks that an H200 was asked about (docs/data/recurrent-spaces.md). The
- * workspace's formulas are read off 60 calls on an H200 and 54 on an H100, with dropout, too (cuDNN of PyTorch 2.11;
- * f32, bf16 and f16; tests/unit/hook/test_cudnn_workspaces.py has the sizes). In them TBH is the size of the hidden
- * states of all steps, TBI that of the input, BH that of one step's. */
+ * The reserve space is that of all 11,915 networks that an H200 was asked about (laboratory/notes/recurrent-spaces.md).
+ * The workspace's formulas are read off 60 calls on an H200 and 54 on an H100, with dropout, too (cuDNN of
+ * PyTorch 2.11; f32, bf16 and f16; tests/unit/hook/test_cudnn_workspaces.py has the sizes). In them TBH is the size of
+ * the hidden states of all steps, TBI that of the input, BH that of one step's. */
 enum { CUBLAS_SPACE_NBYTES = 8 << 20, WORK_PADDING = 512, PADDING = 256, RESERVE_ALIGNMENT = 32 };
 
 /* Do the kernels keep the recurrent weights on the SMs? PyTorch asks for it; of small LSTMs cuDNN also does it unasked,
@@ -302,7 +302,7 @@ static size_t describe_rnn(const void *what, char *text, size_t capacity) {
 /* Kernels that the host launches in one call. Unless the weights stay on the GPU (persistent algorithms), each layer
  * runs step by step: traces of two layers with 128 steps have 562 launches of LSTM, 560 of GRU, 813 of GRU backwards.
  * Other calls take the host as long as four kernels and four for each layer and direction would: events are recorded
- * and waited for, too (docs/data/host-model.md).
+ * and waited for, too (laboratory/notes/host-model.md).
  */
 static uint64_t launches(const rnn *it, const rnn_data *x, ph_field_conv_direction direction) {
     enum { GRU = 3 };

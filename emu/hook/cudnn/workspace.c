@@ -377,8 +377,9 @@ static double most_spectra_nbytes(const conv_problem *p, const shape *s) {
 }
 
 /* What torch.backends.cudnn.benchmark asks for when it tries a convolution's kernels
- * (docs/data/convolutions-h100.jsonl.gz: the second sizes in `trials`). Channels last, those that want channels first
- * come with copies of all tensors. Not known: what those with a stride and the splits of 16 bits need beyond that. */
+ * (laboratory/rows/convolutions-h100.jsonl.gz: the second sizes in `trials`). Channels last, those that want channels
+ * first come with copies of all tensors. Not known: what those with a stride and the splits of 16 bits need beyond
+ * that. */
 size_t conv_largest_workspace(const conv_problem *p) {
     enum { MORE = 16 };
     shape s = shape_of(p);

@@ -67,7 +67,8 @@ PH_EXPORT int cufftSetWorkArea(int number, void *work) {
 /*
  * How often a transform of n points goes through memory: a kernel does up to 16,384 points at once, longer transforms
  * are divided in two, and real ones then need as much again for their halves. A length with a prime factor over 127
- * becomes a convolution of more than twice the length. As an H200 with cuFFT 12 does it (docs/data/libraries-h200.md).
+ * becomes a convolution of more than twice the length. As an H200 with cuFFT 12 does it
+ * (laboratory/notes/libraries-h200.md).
  */
 static uint64_t passes_of(uint64_t n, bool real) {
     enum { AT_ONCE = 16384, REAL_AT_ONCE = 65536, LARGEST_FACTOR = 127, CONVOLVED = 19 };
@@ -93,8 +94,9 @@ static uint64_t convolved(uint64_t n) {
 }
 
 /*
- * Points of the workspace, as an H200 with cuFFT 12 asks for it (docs/data/workspaces.md). Kernels work in the output,
- * where that has room. Long lengths with a prime factor over 127 are convolved. `element`: bytes of a complex one.
+ * Points of the workspace, as an H200 with cuFFT 12 asks for it (laboratory/notes/workspaces.md). Kernels work in the
+ * output, where that has room. Long lengths with a prime factor over 127 are convolved. `element`: bytes of a complex
+ * one.
  */
 static uint64_t work_points(int rank, const long long *n, uint64_t batch, bool real_in, bool real_out,
                             uint64_t element) {

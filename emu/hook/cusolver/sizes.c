@@ -1,6 +1,7 @@
 /*
- * cuSOLVER: how large workspaces are, as an H200 needs them for real matrices (CUDA 13.0, docs/data/workspaces.md).
- * Numbers of elements; complex matrices, which were not measured, are taken to need as many.
+ * cuSOLVER: how large workspaces are, as an H200 needs them for real matrices (CUDA 13.0,
+ * laboratory/notes/workspaces.md). Numbers of elements; complex matrices, which were not measured, are taken to need as
+ * many.
  */
 #include "cusolver/cusolver.h"
 

@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Terms are sorted and added up: 8 million took 1.2 ms on an H200 (docs/data/libraries-h200.md), as long as so many
- * bytes of each. */
+/* Terms are sorted and added up: 8 million took 1.2 ms on an H200 (laboratory/notes/libraries-h200.md), as long as so
+ * many bytes of each. */
 enum { TERM_NBYTES = 450 };
 
 typedef struct product {

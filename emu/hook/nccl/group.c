@@ -313,7 +313,7 @@ static int launch(nccl_call *calls, size_t ncalls) {
 }
 
 /* In a loop of collectives a kernel takes the host much less than between the layers of a model, whatever its size:
- * docs/data/host-model.md has both. */
+ * laboratory/notes/host-model.md has both. */
 void nccl_launches(void) {
     ph_thread *thread = ph_self();
     bool hot = thread->age - thread->nccl_age <= ph_cfg.hot_within_functions;

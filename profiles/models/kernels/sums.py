@@ -3,7 +3,7 @@
 What a thread does follows from the launch (setReduceConfig in aten/src/ATen/native/cuda/Reduce.cuh): where the
 innermost dimension is reduced, a warp goes along it and, if it is long, the block's warps share it; else each lane has
 results of its own and the block's rows share what is added. Blocks along y share a result further; the last one adds
-what they left. Rounds of loads, instructions and bytes overlap in part. Figures: docs/data/kernel-models.md.
+what they left. Rounds of loads, instructions and bytes overlap in part. Figures: laboratory/notes/kernel-models.md.
 """
 
 from __future__ import annotations

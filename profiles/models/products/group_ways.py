@@ -1,8 +1,8 @@
 """Which way cuDNN convolves channels in groups. One kernel takes all groups as they are, where it fits; else their
 channels are padded to a power of two, so that it does; or the groups are convolved one by one.
 
-When it does what is not documented: the rules were read off 1,600 calls on an H100 (docs/data/kernel-models.md says how
-many they tell). `launches_of_groups` in emu/hook/cudnn/work.c has the same ones.
+When it does what is not documented: the rules were read off 1,600 calls on an H100 (laboratory/notes/kernel-models.md
+says how many they tell). `launches_of_groups` in emu/hook/cudnn/work.c has the same ones.
 """
 
 from __future__ import annotations

@@ -164,7 +164,8 @@ def test_the_shortest_time_of_a_message_is_not_known_before_both_have_called() -
 
 
 def test_collectives_beside_kernels_are_slower_by_their_operation() -> None:
-    """Medians of measured pairs (docs/data/several-gpus-h100.md); data of 1 GiB, for which latency does not count."""
+    """Medians of measured pairs (laboratory/notes/several-gpus-h100.md); data of 1 GiB, for which latency does not
+    count."""
 
     def longer(op: NcclKind) -> float:
         took = []
@@ -181,7 +182,7 @@ def test_collectives_beside_kernels_are_slower_by_their_operation() -> None:
 
 def test_kernels_beside_each_other_get_as_much_of_a_port() -> None:
     """Whatever the number of their peers: an all-to-all of 256 MiB that begins with an all-gather on four GPUs takes
-    half of what they can move; measured calls in a row take 1.74 times as long (docs/data/nccl-pairs-h100.jsonl).
+    half of what they can move; measured calls in a row take 1.74 times as long (laboratory/rows/nccl-pairs-h100.jsonl).
     Three flows beside one would leave it at 1.1.
     """
     topology = netsim.build({"server": load_cluster("dgx-h200").network["server"] | {"nvls": False}})
@@ -202,7 +203,8 @@ def test_kernels_beside_each_other_get_as_much_of_a_port() -> None:
 
 @pytest.mark.parametrize(("op", "measured_us"), [(NcclKind.ALL_REDUCE, 2274), (NcclKind.ALL_GATHER, 1192)])
 def test_two_communicators_at_once_share_the_port(op: NcclKind, measured_us: float) -> None:
-    """Calls of 256 MiB on four H200s (docs/data/nccl-device-h200-x4.jsonl): together what NCCL can move, not more."""
+    """Calls of 256 MiB on four H200s (laboratory/rows/nccl-device-h200-x4.jsonl): together what NCCL can move, not
+    more."""
     described = load_cluster("dgx-h200").network
     topology = netsim.build({"server": described["server"] | {"nvls": False}})
     net, ranks = NetsimNetworkModel(topology, PARAMS, (4,)), tuple(range(4))

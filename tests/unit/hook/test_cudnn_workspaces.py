@@ -31,7 +31,7 @@ RNNS = [
 ]
 
 
-# The same with dropout, on an H100: docs/data/convolutions-h100.jsonl.gz.
+# The same with dropout, on an H100: laboratory/rows/convolutions-h100.jsonl.gz.
 DROPPED = [
     ((LSTM, STANDARD, F32, 650, 650, 2, 1, 32, 35), (65865728, 32123264)),
     ((LSTM, STANDARD, BF16, 384, 384, 2, 2, 96, 64), (119669760, 104988928)),
@@ -112,7 +112,7 @@ CONVOLUTIONS = [
     ((FILTER, BF16, False, NHWC, 64, 256, 512, 28, 3, 1), 3932895),
     ((FORWARD, BF16, False, NCHW, 256, 3, 64, 224, 7, 2), 616612880),
     ((DATA, BF16, False, NCHW, 64, 3, 64, 224, 3, 1), 462431379),
-    # Fourier's transform, on an H100: docs/data/convolutions-h100.jsonl.gz
+    # Fourier's transform, on an H100: laboratory/rows/convolutions-h100.jsonl.gz
     ((DATA, F32, False, NCHW, 48, 64, 64, 224, 3, 1), 71303168),
     ((DATA, F32, False, NCHW, 48, 256, 256, 30, 3, 1), 392167424),
     ((DATA, F32, False, NCHW, 16, 64, 128, 112, 3, 1), 62390272),

@@ -8,7 +8,8 @@ from .test_cudnn_workspaces import BF16, F16, F32, GRU, LSTM, PERSIST_STATIC, ST
 
 RELU = 0
 
-# What an H200 said that a training forward pass keeps (docs/data/recurrent-spaces.md). The layout: padded or packed.
+# What an H200 said that a training forward pass keeps (laboratory/notes/recurrent-spaces.md). The layout: padded or
+# packed.
 # mode, algorithm, dtype, input, hidden, projection, layers, directions, batch, steps, layout, rows, dropout: bytes
 PADDED, PACKED = 0, 1
 RESERVED = [

@@ -1,4 +1,4 @@
-"""Workspaces of cuSOLVER and cuFFT, as an H200 needed them: docs/data/library-blocks-h200.jsonl.gz."""
+"""Workspaces of cuSOLVER and cuFFT, as an H200 needed them: laboratory/rows/library-blocks-h200.jsonl.gz."""
 
 import ctypes
 

@@ -218,7 +218,7 @@ static const struct {
 enum { OF_FORWARD, OF_DATA, OF_WEIGHTS };
 
 /* What a program finds that tries all engines, channels last: sizes of torch.backends.cudnn.benchmark's trials on an
- * H100 and an H200 (docs/data/convolutions-h100.jsonl.gz, library-blocks-h200.jsonl.gz). */
+ * H100 and an H200 (laboratory/rows/convolutions-h100.jsonl.gz, library-blocks-h200.jsonl.gz). */
 static void tried(int dtype, int direction, const int64_t *x, const int64_t *w, const int64_t *y, int64_t measured) {
     void *how = make(BACKEND_CONVOLUTION), *graph = make(BACKEND_OPGRAPH), *heuristics = make(BACKEND_ENGINEHEUR),
          *node = make(DIRECTIONS[direction].operation), *configs[ENGINES];

@@ -151,7 +151,7 @@ def test_large_ring_all_reduce_on_8_gpus_against_a_public_figure() -> None:
 
 @pytest.mark.parametrize(("nbytes", "public_gbs"), [(100_000_000, 304), (1_000_000_000, 435)])
 def test_all_reduce_on_two_nodes_against_public_figures(nbytes: int, public_gbs: float) -> None:
-    # Smaller messages come out too fast: docs/data/accuracy-network.md.
+    # Smaller messages come out too fast: laboratory/notes/accuracy-network.md.
     _, bus_gbs = _bus_gbs(netsim.load(CLUSTERS / "dgx-h100.toml", 2), nbytes)
     assert bus_gbs == pytest.approx(public_gbs, rel=0.15)
 

@@ -1,4 +1,4 @@
-"""Batch norm with channels last, cuDNN's and PyTorch's, in traces of ResNets (docs/data/steps-h100.jsonl.gz)."""
+"""Batch norm with channels last, cuDNN's and PyTorch's, in traces of ResNets (laboratory/rows/steps-h100.jsonl.gz)."""
 
 import pytest
 
@@ -82,7 +82,7 @@ def test_sums_of_channels_go_through_rows_in_rounds(
     ],
 )
 def test_times_on_an_h100(direction: str, layout: str, x: tuple[int, ...], dtype: str, us: float) -> None:
-    """docs/data/more-convolutions-h100.jsonl.gz and dense-h100.jsonl.gz"""
+    """laboratory/rows/more-convolutions-h100.jsonl.gz and dense-h100.jsonl.gz"""
     mode = "spatial_persistent" if layout == "nhwc" else "spatial"
     found = norm(load_gpu("h100"), Norm(direction, mode, x, dtype, layout, "", ())).solo_ns / 1e3
     assert found == pytest.approx(us, rel=0.19)

@@ -1,4 +1,5 @@
-"""Causes that kernels measured by themselves have shown (docs/data/causes-h100.jsonl.gz), and who is near whom."""
+"""Causes that kernels measured by themselves have shown (laboratory/rows/causes-h100.jsonl.gz), and who is near
+whom."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Kernels whose time is that of their longest chain, and convolutions that cuDNN computes by slow kernels: against
-measured times of an H100 (docs/data/blocks-h100.jsonl.gz)."""
+measured times of an H100 (laboratory/rows/blocks-h100.jsonl.gz)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def us(what: Kernel | Conv) -> float:
     [(1000, 973, 412.6), (2000, 1909, 812.0), (8663, 7435, 5074.2), (20000, 15204, 16104.5)],
 )
 def test_boxes_are_kept_one_after_another(boxes: int, kept: int, measured: float) -> None:
-    """More random boxes were kept than of a detector's proposals (docs/data/data-shapes.md)."""
+    """More random boxes were kept than of a detector's proposals (laboratory/notes/data-shapes.md)."""
     threads = min(-(-boxes // 64), 64)
     name = "vision::ops::gather_keep_from_mask(bool*, unsigned long long const*, int)"
     what = Kernel(name, (1, 1, 1), (threads, 1, 1), 8 * threads, "torchvision::nms", ((boxes, 4), (boxes,), ()))
@@ -86,7 +86,7 @@ def test_gradients_of_wide_depthwise_filters_have_a_slow_kernel(signature: str, 
     ("grid", "image", "taps", "measured"),
     [
         (32768, (32, 256, 1, 4096), (1, 3), 346.3),  # a step of a network of dilated lines, in no fit
-        (12324, (8, 1536, 1, 1024), (1, 4), 137.7),  # docs/data/varied-kernels-h100.jsonl.gz, in the fit
+        (12324, (8, 1536, 1, 1024), (1, 4), 137.7),  # laboratory/rows/varied-kernels-h100.jsonl.gz, in the fit
         (2048, (16, 128, 35, 35), (4, 4), 38.0),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_depthwise_filter_of_any_size_costs_as_much_to_begin_as_many_taps(
 
 
 def test_fewer_channels_than_sms_leave_most_of_the_gpu_idle() -> None:
-    """Instance norm in three dimensions: 726 us for 64 channels (docs/data/varied-kernels-h100.jsonl.gz)."""
+    """Instance norm in three dimensions: 726 us for 64 channels (laboratory/rows/varied-kernels-h100.jsonl.gz)."""
     name = "void at::native::batch_norm_transform_input_kernel<c10::Half, c10::Half, float, true, int>(int)"
     sizes = ((1, 64, 96, 96, 96), (), (), (), (), (), (), ())
     assert us(Kernel(name, (64, 1, 1), (512, 1, 1), 0, "aten::native_batch_norm", sizes)) == pytest.approx(726, rel=0.1)

@@ -1,4 +1,4 @@
-"""Causes that kernels measured under the conditions of a step have shown (docs/data/conditions-h100.jsonl.gz)."""
+"""Causes that kernels measured under the conditions of a step have shown (laboratory/rows/conditions-h100.jsonl.gz)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_attention_of_cudnn_takes_odd_depths_as_128(direction: str, q: str, meas
 def test_attention_of_cudnn_with_masks_and_deep_heads(
     direction: str, q: str, v: str, causal: int, mask: str, measured_us: float
 ) -> None:
-    """docs/data/masked-h100.jsonl.gz: backward with a mask it was priced at 0.7, heads of 256 at 0.5 to 1.4."""
+    """laboratory/rows/masked-h100.jsonl.gz: backward with a mask it was priced at 0.7, heads of 256 at 0.5 to 1.4."""
     sizes = f"[[], [], [], {mask}]" if direction == "fwd" else f"[[], [], [], [], [], [], [], [], {mask}]"
     found = us(f"sdpa;{direction};{q};{q};{v};bf16;{causal};0;aten::_cudnn_attention;{sizes}")
     assert found == pytest.approx(measured_us, rel=0.1)

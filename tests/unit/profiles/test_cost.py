@@ -149,7 +149,7 @@ def test_grouped_conv_divides_flops(model: profiles.CostModel) -> None:
     ],
 )
 def test_convolutions_in_groups(text: str, us: float) -> None:
-    """From the first kernel's begin to the last one's end, on an H100 (docs/data/dense-h100.jsonl.gz and
+    """From the first kernel's begin to the last one's end, on an H100 (laboratory/rows/dense-h100.jsonl.gz and
     convolutions-h100.jsonl.gz). Groups of 56 channels (RegNetY-8GF) run side by side; of tf32, few of them are turned
     round. Weights' gradients of 4 channels (ResNeXt-50) are split for many images alone. 128 taps: wav2vec2.
     """
@@ -167,7 +167,8 @@ def test_convolutions_in_groups(text: str, us: float) -> None:
     ],
 )
 def test_padding_groups_is_as_slow_on_a_gpu_with_faster_memory(text: str, us: float) -> None:
-    """RegNetY-3.2GF on an H200 (docs/data/fresh-jobs.md): the kernels that pad have the instructions of an H100."""
+    """RegNetY-3.2GF on an H200 (laboratory/notes/fresh-jobs.md): the kernels that pad have the instructions of an
+    H100."""
     model = profiles.CostModel(profiles.load_gpu("h200"))
     assert model.cost(f"conv;fwd;{text};bf16;nhwc;;").solo_ns == pytest.approx(1000 * us, rel=0.12)
 
@@ -222,6 +223,7 @@ def test_few_blocks_cannot_draw_the_whole_bandwidth(model: profiles.CostModel) -
     ],
 )
 def test_products_wait_for_processors_that_nccl_holds(m: int, n: int, k: int, slower: float) -> None:
-    """How much longer products took on an H100 beside an all-gather of 416 MiB: docs/data/contention-h100-x2.jsonl."""
+    """How much longer products took on an H100 beside an all-gather of 416 MiB:
+    laboratory/rows/contention-h100-x2.jsonl."""
     cost = profiles.CostModel(profiles.load_gpu("h100")).cost(gemm(m, n, k))
     assert cost.contended_ns / cost.solo_ns == pytest.approx(slower, rel=0.09)

@@ -13,7 +13,7 @@ import profiles
 from profiles.models.dispatch import estimate
 from profiles.signature import Copy, Memset, parse
 
-DATA = Path(__file__).parents[3] / "docs" / "data"
+DATA = Path(__file__).parents[3] / "laboratory" / "rows"
 H100, H200 = profiles.load_gpu("h100"), profiles.load_gpu("h200")
 BF16 = "c10::BFloat16"
 FILL = "vectorized_elementwise_kernel<4, at::native::FillFunctor<{}>, std::array<char*, 1ul> >(int)"

@@ -101,9 +101,9 @@ def test_sizes_are_rounded() -> None:
 
 
 def test_products_of_equal_groups_of_many_sizes_cost_what_was_measured() -> None:
-    """15 % off when a launch was thought to begin in 12 us (docs/data/sized-h100.jsonl.gz)."""
+    """15 % off when a launch was thought to begin in 12 us (laboratory/rows/sized-h100.jsonl.gz)."""
     errors = []
-    with gzip.open(Path(__file__).parents[3] / "docs/data/sized-h100.jsonl.gz", "rt") as lines:
+    with gzip.open(Path(__file__).parents[3] / "laboratory/rows/sized-h100.jsonl.gz", "rt") as lines:
         for line in lines:
             found = json.loads(line)
             if found.get("family") == "grouped" and found.get("written", 0) > 5:

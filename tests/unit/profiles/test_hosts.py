@@ -32,7 +32,7 @@ def test_shipped_hosts_say_where_they_come_from_and_how_they_spread(name: str) -
 def test_the_spread_is_that_of_machines_which_were_left_out() -> None:
     """Nine machines in ten are where the others say. The shipped description is the mean machine (of logarithms), with
     the spread that all of them have."""
-    lines = (Path(__file__).parents[3] / "docs" / "data" / "host-machines.jsonl").read_text().splitlines()
+    lines = (Path(__file__).parents[3] / "laboratory" / "rows" / "host-machines.jsonl").read_text().splitlines()
     medians = [json.loads(line)["median"] for line in lines]
     held = 0
     for n, one in enumerate(medians):
@@ -48,7 +48,7 @@ TWO_AT_ONCE = ("host-rounds-h100-x2.jsonl", "host-programs-h100-x2.jsonl", "host
 
 
 def test_ranks_differ_as_two_at_once_did() -> None:
-    data = Path(__file__).parents[3] / "docs" / "data"
+    data = Path(__file__).parents[3] / "laboratory" / "rows"
     lines = [line for name in TWO_AT_ONCE for line in (data / name).read_text().splitlines()]
     assert KNOWN.spread.ranks == pytest.approx(rank_spread(lines), abs=0.005)
 

@@ -1,4 +1,4 @@
-"""Library calls by name against what an H200 took (docs/data/libraries-h200.md), and products of 4 bits."""
+"""Library calls by name against what an H200 took (laboratory/notes/libraries-h200.md), and products of 4 bits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_factorisations(call: str, rows: int, measured_us: float) -> None:
 
 @pytest.mark.parametrize(("rows", "measured_us"), [(512, 144), (1024, 273), (2048, 786), (4096, 2943)])
 def test_triangular_systems(rows: int, measured_us: float) -> None:
-    """Half of what an inverse took on an H100 beside its factorisation (docs/data/linalg-h100.jsonl)."""
+    """Half of what an inverse took on an H100 beside its factorisation (laboratory/rows/linalg-h100.jsonl)."""
     found = us(f"library;cublasStrsm;1;aten::linalg_solve_triangular;[[{rows}, {rows}], [{rows}, {rows}], [], [], []]")
     assert found == pytest.approx(measured_us, rel=0.5 if rows == 2048 else 0.25)
 

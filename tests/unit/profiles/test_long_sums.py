@@ -1,4 +1,5 @@
-"""Gradients of weights that no kernel splits, as measured on an H100 (docs/data/more-convolutions-h100.jsonl.gz)."""
+"""Gradients of weights that no kernel splits, as measured on an H100
+(laboratory/rows/more-convolutions-h100.jsonl.gz)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FlashAttention's kernels on an H100 (docs/data/attention-h100.jsonl.gz): the model against their times."""
+"""FlashAttention's kernels on an H100 (laboratory/rows/attention-h100.jsonl.gz): the model against their times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emu.control.extensions.attention import together
 from profiles.models.dispatch import estimate
 from profiles.signature import Kernel, Sequences, parse
 
-DATA = Path(__file__).parents[3] / "docs" / "data" / "attention-h100.jsonl.gz"
+DATA = Path(__file__).parents[3] / "laboratory" / "rows" / "attention-h100.jsonl.gz"
 
 
 def signature(case: dict[str, Any], kernel: str) -> Kernel:

@@ -17,7 +17,7 @@ from profiles.signature import Conv, format_signature, parse
 from profiles.timings.convolutions import FILE, Members, load, nearby, place_of, save, scaled
 from profiles.tools.measured_convolutions import conv_of, read, took_us
 
-DATA = Path(__file__).parents[3] / "docs" / "data"
+DATA = Path(__file__).parents[3] / "laboratory" / "rows"
 FILES = ("convolutions", "dense", "more-convolutions")
 H100 = profiles.load_gpu("h100")
 # A video network's first layer, bf16, channels first: twice as slow as a product of its size.

@@ -24,8 +24,8 @@ def test_a_new_constant_is_found(tmp_path: Path) -> None:
 
 def test_sources_within_the_repository_exist() -> None:
     sources = {one.source for one in origins().values()}
-    files = {source for source in sources if source.startswith(("docs/", "profiles/"))}
-    assert "docs/data/power-h200.md" in files
+    files = {source for source in sources if source.startswith(("laboratory/", "profiles/"))}
+    assert "laboratory/notes/power-h200.md" in files
     assert [name for name in files if not (ROOT / name).is_file()] == []
     assert [one for one in origins().values() if one.how in ("fitted", "measured") and one.source not in files] == []
 

@@ -1,4 +1,4 @@
-"""1x1 filters, as measured on an H100 (docs/data/convolutions-h100.jsonl.gz, more-convolutions-h100.jsonl.gz)."""
+"""1x1 filters, as measured on an H100 (laboratory/rows/convolutions-h100.jsonl.gz, more-convolutions-h100.jsonl.gz)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""PyTorch's batch norm and depthwise gradients against docs/data/sized-h100.jsonl.gz (tests/truth/sized_on_gpu.py) and
-docs/data/pointwise-h100.jsonl.gz; a scatter of a step that is in no fit."""
+"""PyTorch's batch norm and depthwise gradients against laboratory/rows/sized-h100.jsonl.gz
+(laboratory/programs/sized_on_gpu.py) and
+laboratory/rows/pointwise-h100.jsonl.gz; a scatter of a step that is in no fit."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from profiles.models.dispatch import estimate
 from profiles.signature import Conv, Kernel, Signature, parse
 
 GPU = profiles.load_gpu("h100")
-DATA = Path(__file__).parents[3] / "docs/data/sized-h100.jsonl.gz"
+DATA = Path(__file__).parents[3] / "laboratory/rows/sized-h100.jsonl.gz"
 
 
 def us(what: Signature) -> float:
@@ -92,7 +93,7 @@ def test_the_gradient_of_a_depthwise_line_knows_its_pixels() -> None:
 def test_turning_operands_of_tf32_costs_computation_not_memory(
     m: int, n: int, k: int, batch: int, measured: float
 ) -> None:
-    """docs/data/conditions-h100.jsonl.gz; the first three were 1.4 to 1.5 times too slow."""
+    """laboratory/rows/conditions-h100.jsonl.gz; the first three were 1.4 to 1.5 times too slow."""
     what = parse(f"gemm;cublasGemmEx;n;t;{m};{n};{k};{batch};f32;f32;f32;tf32;default;;")
     assert us(what) == pytest.approx(measured, rel=0.15)
 

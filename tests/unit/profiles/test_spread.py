@@ -30,7 +30,7 @@ def stretch_of(gpu: Gpu, product: str = PRODUCT) -> float:
 
 
 def test_products_of_f16_lower_the_clock_further_than_those_of_bf16() -> None:
-    """1459 and 1375 MHz: docs/data/power-h200.md."""
+    """1459 and 1375 MHz: laboratory/notes/power-h200.md."""
     of_f16 = stretch_of(load_gpu("h200"), PRODUCT.replace("bf16", "f16"))
     assert of_f16 / stretch_of(load_gpu("h200")) == pytest.approx(1459 / 1375, rel=0.01)
 

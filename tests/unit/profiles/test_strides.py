@@ -29,7 +29,7 @@ def us(what: Kernel) -> float:
 
 
 def test_a_transposed_copy_takes_as_long_as_measured() -> None:
-    """506 us on an H100 for 8,192 x 8,192 of bf16 (docs/data/kernels-h100.jsonl.gz)."""
+    """506 us on an H100 for 8,192 x 8,192 of bf16 (laboratory/rows/kernels-h100.jsonl.gz)."""
     assert us(TURNED) == pytest.approx(506, rel=0.1)
     assert us(TURNED) > 3 * us(Kernel(*(getattr(TURNED, name) for name in Kernel.__slots__)))
 

@@ -15,7 +15,7 @@ H200 = load_gpu("h200")
 PRODUCT = Draw(945 / 700, 1.0)
 ADD = Draw(0.62 * 945 / 700, 0.0)
 PRODUCT_NS, ADD_NS = 1_400_000, 367_000
-"""At the full clock, as measured: docs/data/power-h200.md."""
+"""At the full clock, as measured: laboratory/notes/power-h200.md."""
 
 
 def launched(ns: int, draw: Draw, times: int, slowed_ns: int = 0) -> Launched:
@@ -69,7 +69,7 @@ def watts_of(works: Sequence[tuple[int, Draw, int]], idle_ms: float) -> float:
 def test_watts_are_those_of_a_real_h200(
     works: Sequence[tuple[int, Draw, int]], idle_ms: float, measured_w: float
 ) -> None:
-    """docs/data/power-h200.md: kernels in turn, and pauses of the host. At most 6 % off."""
+    """laboratory/notes/power-h200.md: kernels in turn, and pauses of the host. At most 6 % off."""
     assert watts_of(works, idle_ms) == pytest.approx(measured_w, rel=0.06)
 
 

@@ -18,7 +18,7 @@ from phantora_async.validation.emulation import Emulated
 from phantora_async.validation.kept_rows import KeptRow
 from phantora_async.validation.truth import JobTruth
 
-SHIPPED = Path(__file__).parents[2] / "truth" / "truth.toml"
+SHIPPED = Path(__file__).parents[3] / "laboratory" / "programs" / "truth.toml"
 PAGE = "".join(f"<!-- validate: {name} -->\n<!-- end -->\n" for name in ("families", "intervals"))
 FAMILY = '[[family]]\nname = "plain"\ngpu = "h200"\nscript = "jobs.py"\nfitted = false\njobs = ["a"]\n'
 NOT_RUN = '[[not_run]]\ngpu = "h200"\nwhy = "its script was lost"\njobs = ["b"]\n'
@@ -58,7 +58,7 @@ def made(folder: Path, text: str) -> Path:
 
 def test_every_measured_job_of_the_repository_is_run_or_said_not_to_be() -> None:
     found = book.read(SHIPPED)
-    data = SHIPPED.parents[2] / "docs" / "data"
+    data = SHIPPED.parents[2] / "laboratory" / "rows"
     measured = {path.name for path in data.glob("*.jsonl") if '"free_running_step_s"' in path.read_text()[:4000]}
     # Parts of a job's host time; what was simulated; the memory of two jobs, ten times.
     measured -= {"fsdp-scopes-h200.jsonl", "accuracy.jsonl", "ddp-peaks-h200-x4.jsonl"}

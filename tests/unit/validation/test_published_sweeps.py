@@ -1,6 +1,6 @@
 """Configurations of published tables: does a sweep find the order that was measured, and the best one?
 
-Stored predictions of tests/truth/published/run.py; docs/data/sweep.md says what they show.
+Stored predictions of laboratory/programs/published/run.py; docs/data/sweep.md says what they show.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 ROWS = [
     json.loads(line)
-    for line in (Path(__file__).parents[3] / "docs/data/published-sweeps.jsonl").read_text().splitlines()
+    for line in (Path(__file__).parents[3] / "laboratory/rows/published-sweeps.jsonl").read_text().splitlines()
 ]
 
 

@@ -1,0 +1,88 @@
+"""python laboratory/programs/recurrent_spaces.py OUT.jsonl.gz [SECONDS]: what cuDNN says that recurrent networks need.
+
+It is asked for the workspace, the reserve space and the space of the weights of networks drawn at random; nothing runs.
+A line has the return codes (description, training, inference), mode, algorithm, whether in both directions, dtype,
+math type, layers, input, hidden, projection (0: none), batch, steps, dropout, layout (0: steps first, 1: packed,
+2: sequences first), rows of all sequences, then bytes: workspace and reserve space in training, both in inference, and
+the weights. Padded input is asked for with packed layouts only, which is the contrary of what PyTorch does.
+"""
+
+import ctypes
+import glob
+import gzip
+import json
+import random
+import sys
+import time
+
+import nvidia.cudnn
+import torch
+
+DIRECTIONS, DTYPES, LAYOUTS, RATES = [0, 0, 1], [0, 0, 2, 9], [0, 1, 2], [0.0, 0.0, 0.3]
+WIDTHS = [32, 64, 96, 128, 200, 256, 300, 384, 400, 512, 640, 768, 1000, 1024, 1500, 2048]
+BATCHES = [1, 2, 8, 16, 17, 20, 32, 33, 64, 100, 128, 256]
+STEPS = [1, 2, 7, 20, 35, 50, 64, 100, 128, 200, 500]
+LSTM, STANDARD, DOUBLE_BIAS, PACKED, FMA, TENSOR_OPS = 2, 0, 2, 1, 3, 1
+MOST = 12000
+
+
+def made(create):
+    out = ctypes.c_void_p()
+    assert create(ctypes.byref(out)) == 0
+    return out
+
+
+def main(out: str, seconds: float) -> None:
+    torch.nn.LSTM(8, 8).cuda()(torch.randn(2, 2, 8, device="cuda"))  # loads cuDNN
+    c = ctypes.CDLL(glob.glob(next(iter(nvidia.cudnn.__path__)) + "/lib/libcudnn.so.9")[0])
+    handle, net, rate, data = (
+        made(c[f"cudnnCreate{what}"]) for what in ("", "RNNDescriptor", "DropoutDescriptor", "RNNDataDescriptor")
+    )
+    n = ctypes.c_size_t()
+    c.cudnnDropoutGetStatesSize(handle, ctypes.byref(n))
+    states = torch.empty(n.value, dtype=torch.uint8, device="cuda")
+    rows: list[list] = [["states", n.value]]
+    draw = random.Random(5)
+
+    def width():
+        return draw.choice([draw.randint(1, 64), draw.choice(WIDTHS), 8 * draw.randint(1, 200)])
+
+    end = time.time() + seconds
+    while time.time() < end and len(rows) < MOST:
+        mode, algorithm = draw.choice([0, 1, 2, 2, 2, 3, 3]), draw.choice([0, 0, 0, 1])
+        both, dtype = draw.choice(DIRECTIONS), draw.choice(DTYPES)
+        math = draw.choice([FMA, TENSOR_OPS]) if dtype == 0 else TENSOR_OPS
+        layers, inputs, hidden = draw.choice([1, 1, 2, 2, 3, 4, 6]), width(), width()
+        batch, steps = draw.choice(BATCHES), draw.choice(STEPS)
+        may_project = mode == LSTM and algorithm == STANDARD and hidden > 64
+        outputs = draw.choice([0, 0, 0, 0, max(1, hidden // 4), 64]) if may_project else 0
+        dropout, layout = draw.choice(RATES), draw.choice(LAYOUTS)
+        lengths = [steps] * batch
+        if layout == PACKED:
+            lengths = sorted([steps] + [draw.randint(1, steps) for _ in range(batch - 1)], reverse=True)
+        c.cudnnSetDropoutDescriptor(
+            rate, handle, ctypes.c_float(dropout), ctypes.c_void_p(states.data_ptr()), n, ctypes.c_ulonglong(1)
+        )
+        status = c.cudnnSetRNNDescriptor_v8(
+            net, algorithm, mode, DOUBLE_BIAS, both, 0, dtype, 0, math, inputs, hidden, outputs or hidden, layers,
+            rate, int(layout == PACKED),
+        )  # fmt: skip
+        status = status or c.cudnnSetRNNDataDescriptor(
+            data, dtype, layout, steps, batch, inputs, (ctypes.c_int * batch)(*lengths), None
+        )
+        nbytes = [ctypes.c_size_t() for _ in range(5)]
+        at = [ctypes.byref(one) for one in nbytes]
+        training = status or c.cudnnGetRNNTempSpaceSizes(handle, net, 1, data, at[0], at[1])
+        inference = status or c.cudnnGetRNNTempSpaceSizes(handle, net, 0, data, at[2], at[3])
+        c.cudnnGetRNNWeightSpaceSize(handle, net, at[4])
+        rows.append(
+            [status, training, inference, mode, algorithm, both, dtype, math, layers, inputs, hidden, outputs, batch,
+             steps, dropout, layout, sum(lengths), *(one.value for one in nbytes)]
+        )  # fmt: skip
+    with gzip.open(out, "wt") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 55)
