@@ -1,5 +1,7 @@
-"""Builds the hook library: one shared object with the SONAME libcuda.so.1, and a shell of one named libnvidia-ml.so.1;
-and the program that stands in for Python inside an emulated server.
+"""Builds the hook library, libcuda.so.1, shells of it under other libraries' names, and a stand-in for Python.
+
+The library has the SONAME libcuda.so.1; programs that open libcudart.so.13, libnccl.so.2 and the like find a shell.
+The stand-in is the program that takes Python's place inside an emulated server.
 
 ``build(output_dir)`` compiles what is stale, in parallel, and links. Standard library only: the packaging runs it by
 its path.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -21,7 +24,8 @@ SOURCES = Path(__file__).resolve().parent
 CONTRACT = SOURCES.parent / "contract"
 PRIVATE = SOURCES.parent / "private"
 LIBRARY = "libcuda.so.1"
-NVML = "libnvidia-ml.so.1"
+SHELLS = ("libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libnccl.so.2")
+"""Names by which programs open libraries whose calls the hook takes. process/process.c loads a shell of each first."""
 STUB = "python-stub"
 STUB_SOURCE = SOURCES.parent / "stub" / "python.c"
 COMPILE = [
@@ -50,7 +54,7 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
     output.mkdir(parents=True, exist_ok=True)
     if not _is_newer(output / STUB, [STUB_SOURCE, *CONTRACT.rglob("thread_names.*")]):
         _replace(output / STUB, [*_compiler(), *STUB_FLAGS, str(STUB_SOURCE)])
-    if _is_newer(library, [*sources, *shared]) and (output / NVML).exists():
+    if _is_newer(library, [*sources, *shared]) and all((output / name).exists() for name in SHELLS):
         return library
     objects = output / "objects"
     objects.mkdir(parents=True, exist_ok=True)
@@ -61,7 +65,8 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
         compiled = list(pool.map(lambda source: _compile(source, objects, flags, newest_shared), sources))
     # A sanitizer's own functions come with the program; everything else must be defined here.
     _link(library, compiled, flags, ["-Wl,-z,now", *([] if sanitize else ["-Wl,-z,defs"])])
-    _link_nvml(output, flags)
+    for name in SHELLS:
+        _link_shell(output, name, flags)
     return library
 
 
@@ -95,14 +100,20 @@ def _link(library: Path, inputs: list[Path], flags: list[str], extra: list[str])
     _replace(library, [*_compiler(), *flags, "-shared", soname, *map(str, inputs), *extra, "-ldl", "-lm"])
 
 
-def _link_nvml(output: Path, flags: list[str]) -> None:
-    """A library that is empty but for its name and its need of ours: whoever opens NVML by name finds our functions."""
+def _link_shell(output: Path, name: str, flags: list[str]) -> None:
+    """A library that is empty but for its name and its need of ours: whoever opens the real one by this name finds our
+    functions, by the handle, too. Programs that are linked with the runtime also ask for a version of its name.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        empty = Path(folder) / "empty.c"
-        empty.write_text(
-            "extern int phantora_abi_version(void);\nint phantora_nvml(void) { return phantora_abi_version(); }\n"
-        )
-        _link(output / NVML, [empty], flags, ["-Wl,--no-as-needed", f"-L{output}", f"-l:{LIBRARY}"])
+        empty, versions = Path(folder) / "empty.c", Path(folder) / "versions"
+        only = f"phantora_{re.sub('[^a-z0-9]', '_', name)}"
+        calls = f"int {only}(void) {{ return phantora_abi_version(); }}\n"
+        empty.write_text(f"extern int phantora_abi_version(void);\n{calls}")
+        extra = ["-fvisibility=default", "-Wl,--no-as-needed", f"-L{output}", f"-l:{LIBRARY}"]
+        if name.startswith("libcudart"):
+            versions.write_text(f"{name} {{ global: {only}; local: *; }};\n")
+            extra.append(f"-Wl,--version-script={versions}")
+        _link(output / name, [empty], flags, extra)
 
 
 def _replace(made: Path, command: list[str]) -> None:

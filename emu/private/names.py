@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 TRIED = {"torch": ("2.9", "2.11", "2.15"), "triton": ("3.6", "3.9"), "python": ("3.11", "3.12", "3.13")}
 """Versions in which the names were looked for, oldest first."""
-PRODUCTS = {"torch": "PyTorch", "triton": "Triton", "python": "Python", "jax": "JAX", "torchdata": "torchdata"}
+PRODUCTS = {
+    "torch": "PyTorch",
+    "triton": "Triton",
+    "python": "Python",
+    "jax": "JAX",
+    "torchdata": "torchdata",
+    "transformer_engine": "Transformer Engine",
+}
 
 
 class Kind(enum.Enum):

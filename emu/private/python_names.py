@@ -73,4 +73,16 @@ PURPOSES = (
         ("emu/start/unused_gpu.py",),
         (Name("jax._src.xla_bridge", "backends"),),
     ),
+    Purpose(
+        "unfused attention",
+        "telling that Transformer Engine computes attention unfused",
+        "attention that Transformer Engine computes unfused is not told of",
+        ("emu/start/unfused_attention.py",),
+        (
+            Name(
+                "transformer_engine.pytorch.attention.dot_product_attention.backends",
+                "UnfusedDotProductAttention.forward",
+            ),
+        ),
+    ),
 )

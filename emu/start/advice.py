@@ -17,6 +17,10 @@ CUPY = (
     "CuPy is not emulated: it brings a CUDA runtime of its own, and the emulated GPUs serve PyTorch alone. Compute "
     "with PyTorch's tensors, or with NumPy on the host"
 )
+TRANSFORMER_ENGINE = (
+    "Transformer Engine's PyTorch extension is published as source alone; it needs g++, but neither nvcc nor a GPU: "
+    "examples/build_transformer_engine.sh builds it in some minutes (docs/libraries.md)"
+)
 SPAWN = (
     "the script starts processes itself, in each rank again; if they are its ranks, start it once on each server: "
     "phantora-async run -n N --launcher -- python SCRIPT"
@@ -35,6 +39,10 @@ _UNREACHABLE = re.compile(
 _ADVICE = (
     (re.compile(r"\bCUDA_HOME\b|\bnvcc\b"), NVCC),
     (re.compile(r"^(CUDARuntimeError|CUDADriverError)\b"), CUPY),
+    (
+        re.compile(r"shared object file for Transformer Engine torch|No module named 'transformer_engine_torch'"),
+        TRANSFORMER_ENGINE,
+    ),
 )
 
 

@@ -26,6 +26,8 @@ PACKAGES = (
     "deepspeed",
     "megatron-core",
     "torchtitan",
+    "transformer_engine",
+    "transformer_engine_torch",
 )
 """Of the ranks, whose versions matter."""
 

@@ -184,6 +184,9 @@ def of_isolation(reason: str) -> list[Check]:
     return [Check("isolation", f"none: {reason}", NOTE, advice)]
 
 
+BUILD_EXTENSION = "build it, without nvcc: sh examples/build_transformer_engine.sh PYTHON (docs/libraries.md)"
+
+
 def of_ranks(found: dict[str, Any]) -> list[Check]:
     """`found`: what the ranks' interpreter says."""
     if "failure" in found:
@@ -191,9 +194,11 @@ def of_ranks(found: dict[str, Any]) -> list[Check]:
     compiler = found["compiler"]
     advice = "" if compiler else "torch.compile and Triton's kernels need one: install gcc, or set CC"
     packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    unbuilt = "transformer_engine" in found["packages"] and "transformer_engine_torch" not in found["packages"]
     return [
         Check("ranks' Python", f"{found['python']}, {found['executable']}"),
         Check("ranks' PyTorch", f"{found['torch']}, CUDA {found['cuda']}"),
         Check("C compiler", compiler or "none", OK if compiler else NOTE, advice),
         Check("ranks' packages", packages or "none of those that matter"),
+        *([Check("Transformer Engine", "without its PyTorch extension", NOTE, BUILD_EXTENSION)] if unbuilt else []),
     ]

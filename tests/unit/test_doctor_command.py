@@ -62,6 +62,17 @@ def test_what_is_lost_is_said_and_a_run_can_work(
     assert "without it: nothing is shared" in doctor(monkeypatch, capsys, RANKS, "-v")[1]
 
 
+def test_transformer_engine_without_its_extension_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    has = {"transformer_engine": "2.20.2"}
+    shown = doctor(monkeypatch, capsys, RANKS | {"packages": has})[1]
+    assert "note  Transformer Engine without its PyTorch extension" in shown
+    assert "examples/build_transformer_engine.sh" in shown
+    shown = doctor(monkeypatch, capsys, RANKS | {"packages": has | {"transformer_engine_torch": "2.20.2"}})[1]
+    assert "without its PyTorch extension" not in shown
+
+
 def test_an_interpreter_that_no_rank_can_use(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,3 +102,14 @@ PH_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const v
                                                             size_t shared_nbytes) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_nbytes, 0);
 }
+
+PH_EXPORT int cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
+                                             const struct cudaLaunchConfig *config) {
+    ph_host_call(PH_CALL_QUERY);
+    *clusters = 0;
+    const ph_kernel *kernel = ph_kernel_of(function);
+    if (!kernel) return result(CUDA_INVALID_DEVICE_FUNCTION);
+    int threads = (int)(config->blockDim.x * config->blockDim.y * config->blockDim.z);
+    *clusters = ph_occupancy_clusters(kernel, threads, config->dynamicSmemBytes, config->attrs, config->numAttrs);
+    return result(*clusters < 0 ? CUDA_INVALID_VALUE : CUDA_OK);
+}

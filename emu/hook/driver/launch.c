@@ -136,28 +136,13 @@ PH_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *fun
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_nbytes, 0);
 }
 
-static unsigned cluster_blocks(const struct CUlaunchConfig *config) {
-    const struct {
-        int id;
-        char pad[4];
-        unsigned x, y, z;
-        char rest[52];
-    } *attributes = config->attrs;
-    _Static_assert(sizeof *attributes == 72, "CUlaunchAttribute");
-    for (unsigned i = 0; i < config->numAttrs; i++)
-        if (attributes[i].id == cudaLaunchAttributeClusterDimension)
-            return attributes[i].x * attributes[i].y * attributes[i].z;
-    return 1;
-}
-
 PH_EXPORT int cuOccupancyMaxActiveClusters(int *clusters, void *function, const struct CUlaunchConfig *config) {
     *clusters = 0;
     const ph_kernel *kernel = ph_kernel_of(function);
-    unsigned size = cluster_blocks(config);
-    if (!kernel || size == 0) return kernel ? CUDA_INVALID_VALUE : CUDA_INVALID_HANDLE;
+    if (!kernel) return CUDA_INVALID_HANDLE;
     int threads = (int)(config->blockDimX * config->blockDimY * config->blockDimZ);
-    *clusters = ph_occupancy_blocks(kernel, threads, config->sharedMemBytes) * ph_cfg.sm_count / (int)size;
-    return CUDA_OK;
+    *clusters = ph_occupancy_clusters(kernel, threads, config->sharedMemBytes, config->attrs, config->numAttrs);
+    return *clusters < 0 ? CUDA_INVALID_VALUE : CUDA_OK;
 }
 
 /* ---- tensor maps ------------------------------------------------------------------------------------------------- */

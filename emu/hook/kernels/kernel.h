@@ -46,6 +46,9 @@ void ph_kernel_attributes(const ph_kernel *kernel, struct cudaFuncAttributes *ou
 int ph_kernel_set_attribute(ph_kernel *kernel, int attribute, int value);
 int ph_kernel_attribute(const ph_kernel *kernel, int attribute, int *value);
 int ph_occupancy_blocks(const ph_kernel *kernel, int block_threads, size_t dynamic_shared);
+/* Clusters of the size that a launch's attributes say, on the whole GPU; -1: a size of 0. */
+int ph_occupancy_clusters(const ph_kernel *kernel, int block_threads, size_t dynamic_shared, const void *attributes,
+                          unsigned nattributes);
 
 /* ---- program.c: kernels that Triton compiled, whose cost depends on what the program does ------------------------ */
 struct ph_program {

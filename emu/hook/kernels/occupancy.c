@@ -106,6 +106,21 @@ int ph_occupancy_blocks(const ph_kernel *kernel, int block_threads, size_t dynam
     return per_block ? least(blocks, device_value(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / per_block) : blocks;
 }
 
+int ph_occupancy_clusters(const ph_kernel *kernel, int block_threads, size_t dynamic_shared, const void *attributes,
+                          unsigned nattributes) {
+    const struct {
+        int id;
+        char pad[4];
+        unsigned x, y, z;
+        char rest[52];
+    } *given = attributes;
+    _Static_assert(sizeof *given == 72, "CUlaunchAttribute and cudaLaunchAttribute");
+    unsigned size = 1;
+    for (unsigned i = 0; i < nattributes; i++)
+        if (given[i].id == cudaLaunchAttributeClusterDimension) size = given[i].x * given[i].y * given[i].z;
+    return size ? ph_occupancy_blocks(kernel, block_threads, dynamic_shared) * ph_cfg.sm_count / (int)size : -1;
+}
+
 int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes) {
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, threads = (uint64_t)block.x * block.y * block.z;
     if (!kernel || threads == 0 || threads > PH_MAX_BLOCK_THREADS) return CUDA_OK; /* the launch itself is refused */

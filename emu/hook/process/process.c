@@ -87,13 +87,18 @@ static void neighbour(char *path, size_t capacity, const char *name) {
     snprintf(path, capacity, "%.*s%s%s", n, about.dli_fname, slash ? "/" : "", name);
 }
 
-/* Programs open NVML by its file name, so a library of that name that depends on this one is loaded first. NVTX finds
- * this library by an environment variable. */
+/* Programs and libraries open others by their file names: NVML, the runtime (cuDNN's frontend, CuPy), NCCL (vLLM). A
+ * library of that name that depends on this one is loaded first, so the loader gives them a handle of it, in which our
+ * functions are found. NVTX finds this library by an environment variable. */
 static void make_findable(void) {
+    static const char *const shells[] = {"libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libnccl.so.2"};
     char path[4096];
-    neighbour(path, sizeof path, "libnvidia-ml.so.1");
-    if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
-        fprintf(stderr, "phantora-async: cannot load %s (%s): calls of NVML will fail\n", path, dlerror());
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+        neighbour(path, sizeof path, shells[i]);
+        if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+            fprintf(stderr, "phantora-async: cannot load %s (%s): programs that open it by name will fail\n", path,
+                    dlerror());
+    }
     neighbour(path, sizeof path, "libcuda.so.1");
     setenv("NVTX_INJECTION64_PATH", path, 0);
 }

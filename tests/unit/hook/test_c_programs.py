@@ -83,6 +83,59 @@ def test_nvml_is_found_by_its_name(library, tmp_path):
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+OPENED = """
+import ctypes, sys
+hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+assert hook.phantora_load(sys.argv[2].encode()) == 0
+address = lambda library: ctypes.cast(getattr(library, sys.argv[4]), ctypes.c_void_p).value
+assert address(ctypes.CDLL(sys.argv[3])) == address(hook)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("libcudart.so.13", "cudaGetDevice"),
+        ("libcudart.so.12", "cudaGetDevice"),
+        ("libnccl.so.2", "ncclAllReduce"),
+        ("libnvidia-ml.so.1", "nvmlInit_v2"),
+        ("libcuda.so.1", "cuInit"),
+    ],
+)
+def test_who_opens_a_library_by_its_name_gets_the_emulated_calls(name, call, library, tmp_path):
+    """cuDNN's frontend and CuPy open the runtime so, vLLM NCCL; they ask the handle, not the process."""
+    subprocess.run([sys.executable, "-c", OPENED, library, device_file(tmp_path), name, call], check=True)
+
+
+LINKED = """
+import ctypes, sys
+hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+assert hook.phantora_load(sys.argv[2].encode()) == 0
+program, version = ctypes.CDLL(sys.argv[3]), ctypes.c_int()
+hook.cudaRuntimeGetVersion(ctypes.byref(version))
+print(program.count(), version.value)
+"""
+
+
+@pytest.mark.parametrize("major", [12, 13])
+def test_a_program_linked_with_a_runtime_of_versions_gets_the_emulated_one(major, library, tmp_path):
+    """Its symbols have the version of the library's name; the real library is not loaded, but its major is known."""
+    name, runtime, program = f"libcudart.so.{major}", tmp_path / "runtime.c", tmp_path / "program.c"
+    runtime.write_text("int cudaGetDeviceCount(int *count) { *count = -1; return 999; }")
+    (tmp_path / "versions").write_text(f"{name} {{ global: *; }};")
+    program.write_text(
+        "int cudaGetDeviceCount(int *);\nint count(void) { int n = 0; return cudaGetDeviceCount(&n) ? -1 : n; }"
+    )
+    shared = ["cc", "-shared", "-fPIC", "-o"]
+    script = f"-Wl,-soname,{name},--version-script={tmp_path}/versions"
+    subprocess.run([*shared, tmp_path / name, runtime, script], check=True)
+    linked = [f"-L{tmp_path}", f"-l:{name}", f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run([*shared, tmp_path / "program.so", program, *linked], check=True)
+    command = [sys.executable, "-c", LINKED, library, device_file(tmp_path), tmp_path / "program.so"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["2", f"{major}000"]
+
+
 CUDA_12 = """
 import ctypes, sys
 hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
