@@ -10,9 +10,12 @@ its path.
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import os
 import re
 import shlex
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,6 +36,19 @@ COMPILE = [
     *("-std=gnu11", "-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-fno-semantic-interposition"),
     *("-Wall", "-Wextra", "-Werror"),
 ]
+WORKSPACES = SOURCES / "cudnn" / "workspaces.csv.gz"
+"""What cuDNN's convolutions needed (cudnn/workspace.c); `python -m profiles.tools.workspaces` writes it."""
+ROW = struct.Struct("<8i2h9B3x")
+"""``measured`` of cudnn/workspace.c."""
+COLUMNS = ("images", "c", "k", "taps", "image", "groups", "amount", "rest", "stride", "dilation")
+FLAGS = ("flat", "extents", "bf16", "x", "y", "w")
+# The numbers of the words in a row: enums of cudnn/workspace.c and of the contract, in their order.
+TYPES, LAYOUTS, DIRECTIONS = ("HALF", "TF32", "F32"), ("NCHW", "NHWC"), ("FORWARD", "DGRAD", "WGRAD")
+KINDS = (
+    *("NOTHING", "SUMS", "OUTPUTS", "TILES", "IMAGES", "GROUPS"),
+    *("WINOGRAD", "SPECTRA", "WHOLE_SPECTRA", "TILED_SPECTRA", "ALONE"),
+)
+GPUS = {"H100": 1, "H200": 2, "ANY": 3}
 STUB_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -48,7 +64,13 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
     """
     output = Path(output_dir).resolve()
     sources = sorted(SOURCES.glob("*/*.c"))
-    lists = [*SOURCES.glob("*/*.def"), *CONTRACT.rglob("*.def"), *CONTRACT.rglob("*.h"), *PRIVATE.glob("symbols.*")]
+    lists = [
+        *SOURCES.glob("*/*.def"),
+        *CONTRACT.rglob("*.def"),
+        *CONTRACT.rglob("*.h"),
+        *PRIVATE.glob("symbols.*"),
+        WORKSPACES,
+    ]
     shared = [*SOURCES.glob("*/*.h"), *lists, SOURCES / "build.py"]
     library = output / LIBRARY
     output.mkdir(parents=True, exist_ok=True)
@@ -60,6 +82,8 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
     objects.mkdir(parents=True, exist_ok=True)
     flags = [*COMPILE, f"-I{SOURCES}", *(_sanitizer(sanitize) if sanitize else [])]
     flags += ["-DPH_CHECK_LOCKS"] if check_locks else []
+    (objects / "workspaces.bin").write_bytes(packed_workspaces())
+    flags.append(f"-Wa,-I,{objects}")
     newest_shared = max(path.stat().st_mtime for path in shared)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         compiled = list(pool.map(lambda source: _compile(source, objects, flags, newest_shared), sources))
@@ -68,6 +92,19 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
     for name in SHELLS:
         _link_shell(output, name, flags)
     return library
+
+
+def packed_workspaces(table: Path = WORKSPACES) -> bytes:
+    """The rows of the table as an array of ``measured``, in their order."""
+    with gzip.open(table, "rt", newline="") as file:
+        return b"".join(map(_packed, csv.DictReader(file)))
+
+
+def _packed(row: dict[str, str]) -> bytes:
+    of_class = (TYPES.index(row["type"]) * len(LAYOUTS) + LAYOUTS.index(row["layout"])) * len(DIRECTIONS)
+    of_class += DIRECTIONS.index(row["direction"])
+    numbers, flags = ([int(row[name]) for name in names] for names in (COLUMNS, FLAGS))
+    return ROW.pack(*numbers, of_class, *flags, KINDS.index(row["kind"]), GPUS[row["gpu"]])
 
 
 def _is_newer(target: Path, sources: Iterable[Path]) -> bool:

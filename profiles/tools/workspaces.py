@@ -1,14 +1,16 @@
 """The measured calls that emu/hook/cudnn/workspace.c goes by: `python -m profiles.tools.workspaces [--left-out]`.
 
-Reads what convolutions needed (docs/data: convolutions-h100, workspaces-h100, workspaces-h200), writes each call with
-the form of its workspace to emu/hook/cudnn/workspaces.def, or tells how far off calls are whose shapes are left out.
-Forms and features are those of workspace.c.
+Reads what convolutions needed (laboratory/rows: convolutions-h100, workspaces-h100, workspaces-h200), writes each call
+with the form of its workspace to emu/hook/cudnn/workspaces.csv.gz, or tells how far off calls are whose shapes are left
+out. Forms and features are those of workspace.c.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import gzip
+import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,22 +24,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formats.c_lists import read_list
+
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {"H100": ("convolutions-h100", "workspaces-h100"), "H200": ("workspaces-h200",)}
 DATA = {gpu: tuple(ROOT / "laboratory" / "rows" / f"{name}.jsonl.gz" for name in names) for gpu, names in FILES.items()}
 ANY = "ANY"
 """Of a call: what it needs was measured on one GPU only, or is the same on all."""
-LIST = ROOT / "emu" / "hook" / "cudnn" / "workspaces.def"
+LIST = ROOT / "emu" / "hook" / "cudnn" / "workspaces.csv.gz"
+COLUMNS = (
+    # Of which GPU (ANY: of one or both), what was asked for,
+    *("gpu", "type", "layout", "direction"),
+    # the form of what it needed: copies of x, y and w (1), padded (2, 3), kind, amount, bytes besides,
+    *("x", "y", "w", "kind", "amount", "rest"),
+    # and sizes: `Convolution.row`.
+    *("images", "c", "k", "taps", "image", "groups", "stride", "dilation", "flat", "extents", "bf16"),
+)
 
 TYPES = {"f16": "HALF", "bf16": "HALF", "tf32": "TF32", "f32": "F32"}
 DIRECTIONS = {"fwd": "FORWARD", "dgrad": "DGRAD", "wgrad": "WGRAD"}
 METRICS = {
-    "fwd": (8, 0.2, (0.69, 1.4, 1, 2.55, 0.5, 0.49, 4, 22.4, 11.76, 1.96, 4.7, 5.6, 0.3, 0.18, 4.84, 2, 2)),
-    "dgrad": (5, 0.0225, (0.5, 0.25, 1.68, 2.1, 0.5, 1, 8, 2.8, 8.4, 5.6, 21.95, 2.74, 0.35, 1.4, 0.7, 2, 0.6)),
-    "wgrad": (8, 0.15, (0.25, 1.2, 0.83, 2.1, 0, 1, 2.8, 2.8, 4.2, 2.35, 1.4, 8, 0, 0.69, 3.92, 4, 0.6)),
+    direction: (int(nearest), float(half_at), tuple(map(float, weights)))
+    for _, (direction, nearest, half_at, *weights) in read_list(LIST.with_name("metrics.def"), "METRIC")
 }
-"""By direction: how many nearest calls, the squared distance at which one counts half, and what features count for.
-Found by trying, for the least error of shapes that are left out; f16 and bf16 differ for few calls."""
+"""By direction: how many nearest calls count, the squared distance at which one counts half, and what features count
+for. f16 and bf16 differ for few calls."""
 COPIES = range(4)
 """None, as it is, padded, with the channels of each group padded to a power of two."""
 MOST_SUMS, MOST_OUTPUTS, MOST_TILES = 150, 20, 300
@@ -312,39 +323,21 @@ def forms_of(calls: Sequence[Convolution]) -> list[Form]:
     ]
 
 
-# ---- the list ----
+# ---- the table ----
 def write(path: Path = LIST) -> None:
-    with open(path, "w") as file:
-        file.write(HEAD)
-        for nearest, half_at, weights in METRICS.values():
-            file.write(f"METRIC({nearest}, {half_at}, {', '.join(f'{one:g}' for one in weights)})\n")
-        found = read()
-        for kind, layout, direction in product(("HALF", "TF32", "F32"), ("NCHW", "NHWC"), DIRECTIONS.values()):
-            calls = found[kind, layout, direction]
-            for call, form in zip(calls, forms_of(calls), strict=True):
-                alone = form.kind == "TILES" and form.amount > MOST_OPEN_TILES
-                rest = round(call.nbytes - call.nbytes_by(form))
-                numbers = (form.x, form.y, form.w, "ALONE" if alone else form.kind, form.amount, rest, *call.row)
-                file.write(f"CALL({call.gpu}, {kind}, {layout}, {direction}, {', '.join(map(str, numbers))})\n")
-        file.write("#undef METRIC\n#undef CALL\n")
-
-
-HEAD = """\
-/*
- * Workspaces of cuDNN's convolutions that were measured, written by `python -m profiles.tools.workspaces`.
- *
- *   METRIC(nearest, half at, weights of the features)       forward, data gradient, weights' gradient (workspace.c)
- *   CALL(GPU, type, layout, direction,                      of which GPU (ANY: of one or both), what was asked for
- *        copies of x, y and w (1), padded (2, 3), kind, amount, bytes besides,     the form of what it needed
- *        images, channels of x and of y, taps, points of an image of y, groups, stride, dilation, flat, extents, bf16)
- */
-#ifndef METRIC
-#define METRIC(...)
-#endif
-#ifndef CALL
-#define CALL(...)
-#endif
-"""
+    """Writes the rows by type, layout and direction, as `emu/hook/build.py` packs them; equal rows give equal bytes."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    found = read()
+    for kind, layout, direction in product(("HALF", "TF32", "F32"), ("NCHW", "NHWC"), DIRECTIONS.values()):
+        calls = found[kind, layout, direction]
+        for call, form in zip(calls, forms_of(calls), strict=True):
+            alone = form.kind == "TILES" and form.amount > MOST_OPEN_TILES
+            rest = round(call.nbytes - call.nbytes_by(form))
+            numbers = (form.x, form.y, form.w, "ALONE" if alone else form.kind, form.amount, rest, *call.row)
+            table.writerow((call.gpu, kind, layout, direction, *numbers))
+    path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
 
 
 # ---- errors ----

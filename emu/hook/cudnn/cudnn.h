@@ -9,7 +9,8 @@
  *   backend.c      graph API: descriptors, whose attributes are stored by number
  *   graph.c        graph API: what an operation graph computes
  *   work.c         signatures of convolutions, norms and attention
- *   workspace.c    the workspace that convolutions need, by the measured calls of workspaces.def
+ *   workspace.c    the workspace that convolutions need, by the measured calls of workspaces.csv.gz, which are apart as
+ *                  metrics.def says
  *
  * Comes in: calls. Goes out: launches with the signatures of work.c; other calls by name and bytes.
  */

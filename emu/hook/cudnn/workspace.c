@@ -2,12 +2,13 @@
  * cuDNN: the workspace that a convolution needs.
  *
  * Workspaces matter because PyTorch allocates them from its caching allocator. How much cuDNN needs follows from the
- * kernel that it chooses, and how it chooses is not documented. So the calls of workspaces.def were measured, and what
- * each needed is written as a form: copies of operands, partial sums, transforms. A call takes the form of the measured
- * ones that it is nearest to, in logarithms of its sizes: the weighted median of what the forms of NEAREST calls come
- * to. A measured call takes its own. `python -m profiles.tools.workspaces` writes the list and tells how far off calls
- * are whose shapes are left out.
+ * kernel that it chooses, and how it chooses is not documented. So the calls of workspaces.csv.gz were measured, and
+ * what each needed is written as a form: copies of operands, partial sums, transforms. A call takes the form of the
+ * measured ones that it is nearest to, in logarithms of its sizes: the weighted median of what the forms of NEAREST
+ * calls come to. A measured call takes its own. `python -m profiles.tools.workspaces` writes the list and tells how far
+ * off calls are whose shapes are left out.
  */
+#include "core/alloc.h"
 #include "core/config.h"
 #include "cudnn/cudnn.h"
 
@@ -132,38 +133,24 @@ enum { HALF, TF32, F32, TYPES, LAYOUTS = 2, DIRECTIONS = 3, CLASSES = TYPES * LA
 
 enum { H100 = 1, H200 = 2, ANY = H100 | H200 };
 
+/* A row of workspaces.csv.gz, as build.py packs it. */
 typedef struct measured {
     int32_t images, c, k, taps, image, groups;
     int32_t amount, rest; /* rest: bytes that the form leaves open */
     int16_t stride, dilation;
     uint8_t class, flat, extents, bf16, x, y, w, kind, gpus;
 } measured;
+_Static_assert(sizeof(measured) == 48, "ROW of build.py has the layout");
 
-#define CALL(gpu, type, layout, direction, x, y, w, kind, amount, rest, images, c, k, taps, image, groups, stride,     \
-             dilation, flat, extents, bf16)                                                                            \
-    {images,                                                                                                           \
-     c,                                                                                                                \
-     k,                                                                                                                \
-     taps,                                                                                                             \
-     image,                                                                                                            \
-     groups,                                                                                                           \
-     amount,                                                                                                           \
-     rest,                                                                                                             \
-     stride,                                                                                                           \
-     dilation,                                                                                                         \
-     (type * LAYOUTS + PH_##layout) * DIRECTIONS + PH_CONV_##direction,                                                \
-     flat,                                                                                                             \
-     extents,                                                                                                          \
-     bf16,                                                                                                             \
-     x,                                                                                                                \
-     y,                                                                                                                \
-     w,                                                                                                                \
-     kind,                                                                                                             \
-     gpu},
-static const measured CALLS[] = {
-/* by class */
-#include "cudnn/workspaces.def"
-};
+/* The rows are data that the assembler copies into the library, sorted by class: a compiler took a second to parse them
+ * as an initialiser. */
+__asm__(".pushsection .rodata\n"
+        ".balign 16\n"
+        "ph_measured_calls:\n"
+        ".incbin \"workspaces.bin\"\n"
+        "ph_measured_calls_end:\n"
+        ".popsection\n");
+extern const measured ph_measured_calls[], ph_measured_calls_end[];
 
 enum { MEASURED_SMS = 132 };
 
@@ -224,14 +211,14 @@ static double nbytes_by(const measured *it, const conv_problem *p, const shape *
 /* ---- nearest calls ----------------------------------------------------------------------------------------------- */
 enum { FEATURES = 17, MOST_NEAREST = 8 };
 
-/* By direction: how much each feature counts, how many calls, and the squared distance at which one counts half. */
+/* By direction, in the order of PH_CONV_FORWARD, PH_CONV_DGRAD, PH_CONV_WGRAD. */
 static const struct {
     float weights[FEATURES];
     int nearest;
-    float half_at;
+    float half_at; /* the squared distance at which a call counts half */
 } METRICS[DIRECTIONS] = {
-#define METRIC(nearest, half_at, ...) {{__VA_ARGS__}, nearest, half_at},
-#include "cudnn/workspaces.def"
+#define METRIC(direction, nearest, half_at, ...) {{__VA_ARGS__}, nearest, half_at},
+#include "cudnn/metrics.def"
 };
 
 static float aligned(int64_t n) { return n % 8 == 0 ? 3 : n % 4 == 0 ? 2 : n % 2 == 0 ? 1 : 0; }
@@ -263,7 +250,7 @@ static struct {
     pthread_once_t once;
     uint8_t gpu; /* whose calls count where they differ */
     size_t first[CLASSES + 1];
-    float features[sizeof CALLS / sizeof *CALLS][FEATURES];
+    float (*features)[FEATURES];
 } known = {.once = PTHREAD_ONCE_INIT};
 
 /* For what cuDNN chooses, an H100 and an H200 differ by their memory only. Other GPUs are taken to be as the one whose
@@ -278,14 +265,16 @@ static uint8_t measured_gpu(void) {
 
 static void learn(void) {
     known.gpu = measured_gpu();
-    size_t n = sizeof CALLS / sizeof *CALLS, at = 0;
+    size_t n = (size_t)(ph_measured_calls_end - ph_measured_calls), at = 0;
+    known.features = ph_allocate(n * sizeof *known.features);
     for (size_t class = 0; class <= CLASSES; class++) {
-        while (at < n && CALLS[at].class < class) at++;
+        while (at < n && ph_measured_calls[at].class < class) at++;
         known.first[class] = at;
     }
     for (size_t i = 0; i < n; i++) {
-        features_of(&CALLS[i], known.features[i]);
-        for (int f = 0; f < FEATURES; f++) known.features[i][f] *= METRICS[CALLS[i].class % DIRECTIONS].weights[f];
+        features_of(&ph_measured_calls[i], known.features[i]);
+        for (int f = 0; f < FEATURES; f++)
+            known.features[i][f] *= METRICS[ph_measured_calls[i].class % DIRECTIONS].weights[f];
     }
 }
 
@@ -321,17 +310,17 @@ static int nearest(const measured *call, neighbour found[MOST_NEAREST]) {
     features_of(call, own);
     for (int f = 0; f < FEATURES; f++) own[f] *= METRICS[direction].weights[f];
     for (size_t i = known.first[call->class]; i < known.first[call->class + 1]; i++) {
-        if (!(CALLS[i].gpus & known.gpu)) continue;
+        if (!(ph_measured_calls[i].gpus & known.gpu)) continue;
         float distance = 0;
         for (int f = 0; f < FEATURES; f++) {
             float apart = known.features[i][f] - own[f];
             distance += apart * apart;
         }
-        if (CALLS[i].kind == ALONE && distance > 0) continue;
+        if (ph_measured_calls[i].kind == ALONE && distance > 0) continue;
         if (n == METRICS[direction].nearest && distance >= found[n - 1].distance) continue;
         int place = n < METRICS[direction].nearest ? n++ : n - 1;
         for (; place > 0 && found[place - 1].distance > distance; place--) found[place] = found[place - 1];
-        found[place] = (neighbour){.call = &CALLS[i], .distance = distance};
+        found[place] = (neighbour){.call = &ph_measured_calls[i], .distance = distance};
     }
     return n;
 }

@@ -1,6 +1,7 @@
 """cuDNN's workspaces, measured on an H200 with PyTorch 2.11: what its allocator was asked for; and its launches."""
 
 import ctypes
+import gzip
 import itertools
 
 import numpy as np
@@ -270,8 +271,8 @@ def test_calls_of_shapes_that_are_left_out(kind, good):
 
 
 def test_the_list_is_that_of_the_measured_calls(tmp_path):
-    write(tmp_path / "list.def")
-    assert (tmp_path / "list.def").read_text() == LIST.read_text()
+    write(tmp_path / "calls.csv.gz")
+    assert gzip.decompress((tmp_path / "calls.csv.gz").read_bytes()) == gzip.decompress(LIST.read_bytes())
 
 
 def test_launches_and_prices_have_one_rule_for_groups_one_by_one(running):
