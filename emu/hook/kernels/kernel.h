@@ -1,9 +1,10 @@
 /*
  * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
  * programs of Triton's kernels (program), what those of other libraries may write (stores), how element-wise ones walk
- * over their operands (layout), from and to which size others scale images (images), their launch (launch),
- * their attributes and occupancy (occupancy); launches of the math libraries (library). Comes in: registrations by
- * nvcc's stubs, cubins, launches from cudart/ and driver/, calls of the math libraries. Goes out: launches to streams/.
+ * over their operands (layout), from and to which size others scale images (images), for which GPUs they were compiled
+ * (architectures), their launch (launch), their attributes and occupancy (occupancy); launches of the math libraries
+ * (library). Comes in: registrations by nvcc's stubs, cubins, launches from cudart/ and driver/, calls of the math
+ * libraries. Goes out: launches to streams/.
  */
 #ifndef PHANTORA_KERNEL_H
 #define PHANTORA_KERNEL_H
@@ -13,17 +14,29 @@
 
 typedef struct ph_program ph_program;
 
+/* Compute capabilities, as 90 for 9.0: of the machine code that runs, and of the PTX that it was compiled from. */
+typedef struct ph_architecture {
+    int binary, ptx;
+} ph_architecture;
+
+/* The device code of one source file, as its library registers it. */
+typedef struct ph_fatbin {
+    const void *code; /* NULL: of a form that is not known, or its library is gone */
+} ph_fatbin;
+
 typedef struct ph_kernel {
     uint32_t magic;
     int max_dynamic_shared, carveout, registers, static_shared, local_nbytes, nonportable;
     uint64_t name_hash;
     const char *name;
-    const ph_program *program; /* program.h; NULL: the kernel is known by its name alone */
-    const char *stores;        /* stores.c; NULL: not read yet */
-    bool peers;                /* peers.h: it works on memory of several processes */
-    bool has_layout;           /* layout.c: its operands need not be dense */
-    int operands;              /* layout.c; 0: not read yet */
-    int images;                /* images.c: its parameter from which on they stand; -1: it has none */
+    const ph_program *program;    /* program.h; NULL: the kernel is known by its name alone */
+    const char *stores;           /* stores.c; NULL: not read yet */
+    bool peers;                   /* peers.h: it works on memory of several processes */
+    bool has_layout;              /* layout.c: its operands need not be dense */
+    int operands;                 /* layout.c; 0: not read yet */
+    int images;                   /* images.c: its parameter from which on they stand; -1: it has none */
+    const ph_fatbin *fatbin;      /* architectures.c: of a kernel that a library registered */
+    ph_architecture architecture; /* of one in a module; 0: not known */
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
 

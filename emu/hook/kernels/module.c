@@ -1,10 +1,11 @@
 /*
  * Modules that programs load at run time (Triton, Inductor, programs that use NVRTC). A cubin is an ELF file whose
- * sections tell its kernels, their registers and their shared memory. Other images (PTX, fat binaries) are not read:
- * any kernel name is found in them.
+ * sections tell its kernels, their registers and their shared memory. Of other images (PTX, fat binaries) only the
+ * architecture is read: any kernel name is found in them.
  */
 #include "core/alloc.h"
 #include "device/device.h"
+#include "kernels/architectures.h"
 #include "kernels/registry.h"
 
 #include <elf.h>
@@ -22,6 +23,7 @@ typedef struct function {
 typedef struct module {
     uint32_t magic;
     bool names_known;
+    ph_architecture architecture;
     function *functions;
 } module;
 
@@ -34,6 +36,7 @@ static function *find(const module *m, const char *name) {
 static function *add(module *m, const char *name) {
     function *f = ph_allocate(sizeof *f);
     *f = (function){.kernel = ph_kernel_make(name), .next = m->functions};
+    f->kernel->architecture = m->architecture;
     m->functions = f;
     return f;
 }
@@ -74,6 +77,7 @@ int ph_module_load(const void *image, void **out) {
     if (status) return status;
     module *m = ph_allocate(sizeof *m);
     m->magic = MODULE_MAGIC;
+    m->architecture = ph_architecture_of_module(image);
     if (is_cubin(image)) read_cubin(m, image);
     *out = m;
     return CUDA_OK;

@@ -3,7 +3,7 @@
  */
 #include "core/config.h"
 #include "cuda/attributes.h"
-#include "kernels/kernel.h"
+#include "kernels/architectures.h"
 
 /* Kernels registered by nvcc's stubs do not tell how many registers they take. */
 enum { ASSUMED_REGISTERS = 32, REGISTER_UNIT = 256, SHARED_UNIT = 128 };
@@ -18,16 +18,15 @@ static int registers_of(const ph_kernel *kernel) {
     return kernel && kernel->registers ? kernel->registers : ASSUMED_REGISTERS;
 }
 
-static int capability(void) { return ph_cfg.cc_major * 10 + ph_cfg.cc_minor; }
-
 void ph_kernel_attributes(const ph_kernel *kernel, struct cudaFuncAttributes *out) {
+    ph_architecture architecture = ph_architecture_of(kernel);
     *out = (struct cudaFuncAttributes){
         .sharedSizeBytes = (size_t)kernel->static_shared,
         .localSizeBytes = (size_t)kernel->local_nbytes,
         .maxThreadsPerBlock = PH_MAX_BLOCK_THREADS,
         .numRegs = registers_of(kernel),
-        .ptxVersion = capability(),
-        .binaryVersion = capability(),
+        .ptxVersion = architecture.ptx,
+        .binaryVersion = architecture.binary,
         .maxDynamicSharedSizeBytes =
             kernel->max_dynamic_shared ? kernel->max_dynamic_shared : PH_SHARED_WITHOUT_OPTIN - kernel->static_shared,
         .preferredShmemCarveout = kernel->carveout ? kernel->carveout : -1,

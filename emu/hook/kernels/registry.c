@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "kernels/registry.h"
+#include "kernels/architectures.h"
 #include "core/lock.h"
 #include "kernels/peers.h"
 #include "core/alloc.h"
@@ -134,8 +135,6 @@ bool ph_is_peer_kernel(const char *name) {
 
 /* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */
 
-static void *fatbin_handle; /* no handle is needed here, but the stubs expect one that is not NULL */
-
 /* Do the functions that are registered next belong to PyTorch? What its kernels write, emu/control knows. */
 static _Thread_local bool of_pytorch;
 
@@ -171,13 +170,17 @@ static bool in_pytorch(const void *code) {
     return answer;
 }
 
-PH_EXPORT void **__cudaRegisterFatBinary(void *fatbin) {
-    (void)fatbin;
+PH_EXPORT void **__cudaRegisterFatBinary(void *wrapper) {
     of_pytorch = in_pytorch(__builtin_return_address(0));
-    return &fatbin_handle;
+    ph_fatbin *handle = ph_allocate(sizeof *handle);
+    handle->code = wrapper ? ph_fatbin_of(wrapper) : NULL;
+    return (void **)handle;
 }
 PH_EXPORT void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
-PH_EXPORT void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
+/* The library goes, and its code with it. Its kernels stay known: a graph may still launch them. */
+PH_EXPORT void __cudaUnregisterFatBinary(void **handle) {
+    if (handle) ((ph_fatbin *)handle)->code = NULL;
+}
 PH_EXPORT char __cudaInitModule(void **handle) {
     (void)handle;
     return 1;
@@ -185,11 +188,11 @@ PH_EXPORT char __cudaInitModule(void **handle) {
 
 PH_EXPORT void __cudaRegisterFunction(void **handle, const char *host_function, char *device_function, const char *name,
                                       int thread_limit, void *tid, void *bid, void *block, void *grid, int *warp_size) {
-    (void)handle, (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid,
-        (void)warp_size;
+    (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp_size;
     ph_register_kernel(host_function, name);
-    if (!of_pytorch) return;
     ph_kernel *kernel = ph_kernel_of(host_function);
+    kernel->fatbin = (const ph_fatbin *)handle;
+    if (!of_pytorch) return;
     kernel->stores = "";
     kernel->peers = ph_is_peer_kernel(name);
 }
