@@ -8,6 +8,8 @@ from pathlib import Path
 EMU = Path(__file__).parents[1]
 HOOK_LIBRARY = EMU / "lib" / "libcuda.so.1"
 PYTHON_STUB = EMU / "lib" / "python-stub"
+SERVER_SOCKET = "PHANTORA_SERVER"
+"""Environment variable of all processes of an emulated server: the socket on which stubs ask it for interpreters."""
 
 
 def program(module: str) -> str:

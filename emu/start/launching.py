@@ -60,7 +60,7 @@ def _path(job: Job, server: int) -> str:
 def offer_interpreter(job: Job, server: int) -> None:
     """In the server: processes that are forked from it find the stub in the interpreter's place."""
     stub = f"{_interpreter_folder(job)}/python"
-    os.environ[warm_children.SOCKET] = _path(job, server)
+    os.environ[installed.SERVER_SOCKET] = _path(job, server)
     os.environ[warm_children.PYTHON] = sys.executable
     os.environ["PATH"] = f"{_interpreter_folder(job)}:{os.environ.get('PATH', os.defpath)}"
     interpreter_paths.install(sys.executable, _interpreter_folder(job))

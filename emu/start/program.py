@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from ..contract.job import Job
@@ -19,16 +19,29 @@ class ProgramKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class InterpreterOptions:
+    """Those of the interpreter's own options that a warm interpreter follows."""
+
+    unbuffered: bool = False
+    """``-u``"""
+    ignores_environment: bool = False
+    """``-E``, ``-I``"""
+    utf8: bool | None = None
+    """``-X utf8``, ``-X utf8=0``; None if neither is given."""
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     kind: ProgramKind
     name: str
     """A path, a module's name, or source code."""
     arguments: tuple[str, ...]
+    options: InterpreterOptions = InterpreterOptions()
 
 
-_WITHOUT_EFFECT = frozenset("bBdEIOPqRsStuvx")
-"""Options of the interpreter that change nothing here, or that the forker has set for all."""
-_WITH_VALUE = ("-W", "-X")
+_KNOWN = frozenset("bBdEIOPqRsStuvx")
+"""Options of the interpreter that change nothing here, that the forker has set for all, or that are followed."""
+_UTF8 = {"utf8": True, "utf8=1": True, "utf8=0": False}
 _PYTHON_SHEBANG = 200
 """Bytes in which `python` must be named."""
 
@@ -41,23 +54,33 @@ def of(job: Job) -> Program:
 def parse(arguments: Sequence[str]) -> Program | None:
     """The interpreter's arguments, its own name left out. None if a warm interpreter cannot do what they ask for."""
     rest = list(arguments)
+    letters: set[str] = set()
+    utf8: bool | None = None
     while rest:
         word = rest.pop(0)
-        if word in ("-c", "-m"):
-            kind = ProgramKind.SOURCE if word == "-c" else ProgramKind.MODULE
-            return Program(kind, rest[0], tuple(rest[1:])) if rest else None
-        if word in _WITH_VALUE:
-            rest[:1] = []
-        elif word.startswith(_WITH_VALUE):
-            continue
-        elif len(word) > 2 and word[0] == "-" and word[1] in _WITHOUT_EFFECT and word[2] in "cm":  # -um MODULE
-            rest.insert(0, f"-{word[2]}")
-        elif word.startswith("-") and len(word) > 1:
-            if not _WITHOUT_EFFECT.issuperset(word[1:]):
+        if not word.startswith("-"):
+            return Program(ProgramKind.FILE, word, tuple(rest), _options(letters, utf8))
+        if word == "-":
+            return None
+        for place, letter in enumerate(word[1:], 2):
+            if letter in "cmWX":  # with a value: the rest of the word, or the next one
+                value = word[place:] or (rest.pop(0) if rest else None)
+                if value is None:
+                    return None
+                if letter in "cm":
+                    kind = ProgramKind.SOURCE if letter == "c" else ProgramKind.MODULE
+                    return Program(kind, value, tuple(rest), _options(letters, utf8))
+                if letter == "X":
+                    utf8 = _UTF8.get(value, utf8)
+                break
+            if letter not in _KNOWN:
                 return None
-        else:
-            return Program(ProgramKind.FILE, word, tuple(rest)) if word != "-" else None
+            letters.add(letter)
     return None
+
+
+def _options(letters: Set[str], utf8: bool | None) -> InterpreterOptions:
+    return InterpreterOptions("u" in letters, bool(letters & {"E", "I"}), utf8)
 
 
 def is_python_script(path: str) -> bool:

@@ -8,13 +8,14 @@ rank (RANK, LOCAL_RANK and WORLD_SIZE), else from the moment at which it first u
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import socket
 import struct
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
@@ -22,11 +23,9 @@ from typing import NoReturn
 from ..contract.job import Job, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
-from . import processes, program, rank, script
+from . import processes, program, rank, script, streams
 from .prepare import Prepared
 
-SOCKET = "PHANTORA_SERVER"
-"""Environment variable: the socket of the server."""
 PYTHON = "PHANTORA_PYTHON"
 """Environment variable: the real interpreter."""
 _NUMBER = struct.Struct("I")
@@ -188,6 +187,7 @@ def main(
     """
     try:
         joined_at = _take_descriptors(request.descriptors, joined.detach())
+        closed = frozenset(range(3)) - request.descriptors.keys()
         os.chdir(request.folder)
         os.environ.clear()
         os.environ.update(request.environment)
@@ -195,7 +195,7 @@ def main(
     except BaseException:
         traceback.print_exc()
         rank.leave(ExitKind.INTERNAL)
-    run(job, server, prepared, what, seat, number, joined_at)
+    run(job, server, prepared, what, seat, number, joined_at, closed)
 
 
 def run(
@@ -206,8 +206,11 @@ def run(
     seat: Seat | None,
     number: int,
     joined: int,
+    closed: Set[int] = frozenset(),
 ) -> NoReturn:
-    """Runs a Python program in this process, to its end. `seat`: the rank that it is from its start."""
+    """Runs a Python program in this process, to its end. `seat`: the rank that it is from its start; `closed`: the
+    standard descriptors that whoever started it had closed.
+    """
     code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(os.getppid())
@@ -215,6 +218,7 @@ def run(
         os.setpgid(0, 0)
         seeds.seed(0 if seat is not None else 1 + number)
         rank.leave_folders(prepared)
+        _make_streams(job, server, what, closed)
         connection = rank.Connection(prepared)
         join = _Join(job, server, connection, joined)
         if seat is not None:
@@ -222,13 +226,26 @@ def run(
         else:
             prepared.hook.join_later(server, join.by_device)
         end = script.run(what)
-        code = end.code
         rank.end_interpreter()
+        if not streams.flush_at_end():
+            end = dataclasses.replace(end, code=streams.FAILED_TO_FLUSH)
+        code = end.code
         connection.close(end)
     except BaseException:
         traceback.print_exc()  # an error of ours
     finally:
         rank.leave(code)
+
+
+def _make_streams(job: Job, server: int, what: program.Program, closed: Set[int]) -> None:
+    """A log of the run stands for the terminal of a user who watches it: what is printed is there at once."""
+    logs = [f"{job.run_dir}/server{server}.log", *(f"{job.run_dir}/rank{one}.log" for one in job.ranks_of(server))]
+    watched = [number for number in (1, 2) if streams.same_file(number, logs)]
+    try:
+        streams.make(what.options, os.environ, closed, watched)
+    except streams.NoSuchEncoding as error:
+        os.write(2, f"Fatal Python error: cannot initialize the standard streams: {error}\n".encode())
+        os._exit(1)
 
 
 class _Join:
@@ -254,10 +271,15 @@ class _Join:
 
 
 def _take_descriptors(given: Mapping[int, int], own: int) -> int:
-    """Leaves open the stub's descriptors, by their numbers, and our `own`, whose new number it returns."""
+    """Leaves open the stub's descriptors, by their numbers, and our `own`, whose new number it returns. In the place
+    of a standard one that the stub lacks is /dev/null, so that no other file gets its number.
+    """
     above = max([2, *given]) + 1
     moved = {number: fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, above) for number, here in given.items()}
     kept = fcntl.fcntl(own, fcntl.F_DUPFD_CLOEXEC, max([above, *moved.values()]) + 1)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in range(3):
+        os.dup2(null, number)
     for number, here in moved.items():
         os.dup2(here, number)
     processes.close_others({0, 1, 2, *given, kept})

@@ -177,6 +177,11 @@ class Launcher:
         """Starts the forker and sends it the job. The coordinator must be listening. Raises EnvironmentUnusable if no
         process can be started.
         """
+        if installed.SERVER_SOCKET in os.environ:
+            raise EnvironmentUnusable(
+                "a rank of a run, or its launcher, has started this command: there is no emulation within an emulation",
+                "start it outside of the run",
+            )
         try:
             await self._start()
         except BlockingIOError:  # fork(2)

@@ -245,3 +245,13 @@ def test_a_rank_whose_child_works_is_not_asleep(run: Run, tmp_path: Path) -> Non
     done = run(script)
     assert done.exit_code == 0, done.output
     assert done.report["simulator"]["passed_over"] == 0
+
+
+def test_a_launcher_that_pipes_its_ranks_output(run: Run) -> None:
+    done = launch(run, "python", str(SCRIPTS / "piped.py"), str(Path(__file__).parents[2]), servers=1, gpus=1)
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.log(0).splitlines() if not line.startswith("phantora-async:")]
+    assert lines[0] == "0 rank 0 3.0 ? said | an error ?"
+    assert lines[1].startswith("0 phantora-async ")
+    assert "69  | error: a rank of a run, or its launcher, has started this command" in done.log(0)
+    assert lines[-1] == "closed 120 b'BrokenPipeError: [Errno 32] Broken pipe'", "as an ordinary interpreter ends"
