@@ -41,7 +41,8 @@ from phantora_async.virtual_time.facts import (
     OutsideFact,
     UnseenFact,
 )
-from phantora_async.virtual_time.output import Output, delay_poll
+from phantora_async.virtual_time.output import Output
+from phantora_async.virtual_time.polls import delay_poll
 from phantora_async.virtual_time.repetition.rules import Repetitions
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog

@@ -15,7 +15,6 @@ from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.virtual_time.announcer import Announcer
 from phantora_async.virtual_time.entities import Host, Shares
-from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.events import Event, StepDone
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.rollback_log import Answer, Checkpoint, RollbackLog
@@ -28,13 +27,6 @@ LOGGED_COLLECTIVES = 200_000
 """Later collectives are not logged, so that memory stays bounded."""
 RECENT = 8
 """Step ends of each rank that are kept."""
-CLOSE_NS = 2_000
-FREE = 64
-SHORT_NS = 1_000
-MANY = 1_000
-LONG_NS = 100_000
-MOST_DOUBLED = 20
-"""Of ``delay_poll``."""
 
 
 class StepFigures(NamedTuple):
@@ -227,35 +219,3 @@ class Output:
             self.revisions = known._replace(states=known.states + 1)
             return
         self.revisions = known._replace(max_ns=max(known.max_ns, off_ns), sum_ns=known.sum_ns + off_ns)
-
-
-def polls_by(host: Host, at_ns: int) -> int:
-    """How many questions in a row the host has asked, with one that it asks at this instant."""
-    return 1 if at_ns - host.polled_ns > CLOSE_NS else host.polls + 1
-
-
-def delay_poll(host: Host, event_queue: EventQueue) -> bool:
-    """Counts a question of the host. True if it has to take time: the host then asks it again when that has passed.
-
-    ``while not event.query(): pass`` and ``while time.time() < deadline: pass`` end because each turn takes time. Where
-    the host model says that a turn takes none, virtual time would stand still and the program ask for ever; where it
-    takes parts of a microsecond, waiting for milliseconds takes thousands of questions. So, of questions in a row that
-    each come less than CLOSE_NS after the one before, the first FREE cost nothing, and every further one takes
-    SHORT_NS, after MANY of them LONG_NS, and twice as long after each MANY more: who waits for a peer that sleeps for
-    minutes learns of its end at most 0.2 % later. A program that reads its clock a few times at one instant is not
-    disturbed.
-    """
-    now_ns = event_queue.now_ns
-    if host.poll_delayed:
-        host.poll_delayed = False
-        host.polled_ns = now_ns
-        return False
-    host.polls = polls_by(host, now_ns)
-    host.polled_ns = now_ns
-    if host.polls <= FREE:
-        return False
-    host.poll_delayed = host.retry = True
-    turns = host.polls // MANY
-    host.clock_ns = now_ns + (LONG_NS << min(turns - 1, MOST_DOUBLED) if turns else SHORT_NS)
-    event_queue.push(host.clock_ns, host)
-    return True

@@ -17,6 +17,8 @@ from pathlib import Path
 
 ABI = 2
 _HERE = Path(__file__).parent
+_SHARED = ("profiles/gpu_sharing.def", "phantora_async/virtual_time/polls.def")
+"""Figures that virtual time in Python reads, too."""
 LIBRARY = _HERE / "libreplay.so"
 FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
@@ -49,7 +51,7 @@ def _stale() -> bool:
         return True
     if not (_HERE.parents[2] / ".git").exists():
         return False
-    headers = [*_HERE.glob("*.h"), _HERE.parents[2] / "profiles" / "gpu_sharing.def"]
+    headers = [*_HERE.glob("*.h"), *(_HERE.parents[2] / path for path in _SHARED)]
     return any(path.stat().st_mtime > LIBRARY.stat().st_mtime for path in [*sources(), *headers])
 
 

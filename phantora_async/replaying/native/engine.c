@@ -68,6 +68,9 @@ API void rp_free(engine *e) {
     free(e);
 }
 
+/* For tests: how long question number `polls` in a row takes. */
+API int64_t rp_poll_ns(int64_t polls) { return poll_ns(polls); }
+
 API void rp_done(engine *e, int32_t number) {
     e->done = grown(e->done, e->ndone, &e->done_room, sizeof *e->done);
     e->done[e->ndone++] = number;

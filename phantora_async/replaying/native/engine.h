@@ -321,5 +321,6 @@ bool complete(engine *e);
 int execute_row(engine *e, host *it, const row *what);
 void wake(engine *e, host *it);
 int64_t next_of(engine *e, const host *it);
+int64_t poll_ns(int64_t polls); /* how long question number `polls` in a row takes */
 
 #endif

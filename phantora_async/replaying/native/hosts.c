@@ -2,7 +2,6 @@
 #include "engine.h"
 
 enum { BY_ID = 64 };
-enum { CLOSE_NS = 2000, FREE = 64, SHORT_NS = 1000, MANY = 1000, LONG_NS = 100000 };
 
 enum { STOPS, GOES_ON, BAD = -1 };
 
@@ -240,6 +239,26 @@ static int note_memory(engine *e, host *it, const row *what) {
 /* ---- questions ----------------------------------------------------------------------------------------------------
  */
 
+/* How long questions in a row take: virtual_time/polls.py says why. */
+enum {
+#define POLL(from, each_ns)
+#define CLOSE(ns) CLOSE_NS = ns
+#include "../../virtual_time/polls.def"
+#undef CLOSE
+#undef POLL
+};
+
+int64_t poll_ns(int64_t polls) {
+    int64_t for_ns = 0;
+#define CLOSE(ns)
+#define POLL(from, each_ns)                                                                                            \
+    if (polls >= from) for_ns = each_ns;
+#include "../../virtual_time/polls.def"
+#undef POLL
+#undef CLOSE
+    return for_ns;
+}
+
 static bool delayed(engine *e, host *it) {
     if (it->poll_delayed) {
         it->poll_delayed = false;
@@ -248,9 +267,10 @@ static bool delayed(engine *e, host *it) {
     }
     it->polls = e->now_ns - it->polled_ns > CLOSE_NS ? 1 : it->polls + 1;
     it->polled_ns = e->now_ns;
-    if (it->polls <= FREE) return false;
+    int64_t for_ns = poll_ns(it->polls);
+    if (!for_ns) return false;
     it->poll_delayed = it->retry = true;
-    it->clock_ns = e->now_ns + (it->polls <= MANY ? SHORT_NS : LONG_NS);
+    it->clock_ns = e->now_ns + for_ns;
     push_host(e, it->clock_ns, it);
     return true;
 }

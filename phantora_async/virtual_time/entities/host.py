@@ -93,7 +93,7 @@ class Host:
     retry: bool = saved(False)
     """The next fact has been reached already. It is executed once more, at ``clock_ns``."""
     polls: int = saved(0)
-    """Questions in a row with next to no host time between; see ``output.delay_poll``."""
+    """Questions in a row with next to no host time between; see ``polls.delay_poll``."""
     polled_ns: int = saved(-1)
     """When it last asked."""
     poll_delayed: bool = saved(False)

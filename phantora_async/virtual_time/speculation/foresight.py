@@ -18,7 +18,8 @@ from phantora_async.faults.pace import FULL_PACE
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import EventRecording, Host, NcclKernel, Segment, Stream, StreamState, Wait
 from phantora_async.virtual_time.event_queue import EventQueue
-from phantora_async.virtual_time.output import FREE, Output, polls_by
+from phantora_async.virtual_time.output import Output
+from phantora_async.virtual_time.polls import poll_ns, polls_by
 from phantora_async.virtual_time.streams import left_of
 from profiles.gpu_sharing import WORK_UNIT
 
@@ -48,7 +49,7 @@ class Foresight:
         by_ns = due_ns - fact.since_ns
         done = 0 <= recording.done_ns <= by_ns
         if recording.done_ns < 0:
-            polls = not fact.since_ns and polls_by(host, due_ns) > FREE
+            polls = not fact.since_ns and poll_ns(polls_by(host, due_ns)) > 0
             if polls or self._not_before(recording, DEEPEST) <= by_ns:
                 return False
         self._output.answer_early(host, records.Done.encode(fact.qid, int(done), 0))

@@ -43,6 +43,7 @@ _action = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 4), _stream, st.integers(1, 300)),
     st.tuples(st.just("exchange"), st.integers(0, 4), _stream, st.integers(1, 300)),
     st.tuples(st.just("query"), _stream),
+    st.tuples(st.just("poll"), _stream, st.sampled_from((3, 70)), st.sampled_from((0, 40, 2001))),
     st.tuples(st.just("step")),
     st.tuples(st.just("destroy"), st.integers(0, 500)),
     st.tuples(st.just("abort"), st.integers(0, 4), st.integers(0, 300)),
@@ -153,6 +154,10 @@ def _write(
                 one.launch(*ops, stream=stream, after=count % 50)
         case ("query", stream):
             script.query(script.record(stream=stream))
+        case ("poll", stream, count, after):
+            recording = script.segment(count * 2500, stream=stream).record(stream=stream)
+            for _ in range(count):
+                script.query(recording, after=after)
         case ("step",):
             script.step()
         case ("destroy", solo_ns):
