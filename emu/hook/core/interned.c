@@ -1,3 +1,4 @@
+/* Tables by hashes: see interned.h. */
 #include "core/interned.h"
 #include "core/alloc.h"
 

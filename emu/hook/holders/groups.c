@@ -1,3 +1,4 @@
+/* Blocks that are held for the same reason: the same site, module and purpose. */
 #include "holders/holders.h"
 #include "channel/channel.h"
 #include "core/alloc.h"

@@ -1,3 +1,4 @@
+/* Bytes in a file, each once, found by a key of their content: see contents.h. */
 #define _GNU_SOURCE
 #include "sources/contents.h"
 #include "core/alloc.h"

@@ -1,6 +1,6 @@
 /*
- * Events. Each cudaEventRecord makes a new recording on its stream. So an event can be recorded again without changing
- * waits for its earlier recording. What was recorded before the rank's start counts as completed.
+ * Events of streams. Each cudaEventRecord makes a new recording on its stream. So an event can be recorded again
+ * without changing waits for its earlier recording. What was recorded before the rank's start counts as completed.
  */
 #include "streams/event.h"
 #include "op_stream/clock.h"

@@ -1,3 +1,4 @@
+/* Memory of the engine, which ends the process where there is none. */
 #include "engine.h"
 
 #include <stdlib.h>
