@@ -1,7 +1,8 @@
 """Folded jobs: which ranks have a process, which of them stands for each other rank, and what that rank's calls name.
 
 A *mesh* gives each rank coordinates. Ranks that differ in folded axes only do the same work, so they have one *role*.
-A folded axis can have *parts*, such as the coordinates whose shards have one size. Ranks of two parts differ in role.
+A folded axis can have *parts*, such as the coordinates whose shards have one size, and *turns*, parts that repeat, such
+as the GPUs of each server. Ranks of two parts, or of two turns, differ in role.
 A role's *representative* has a process, and plays the role's *mirrored* ranks as well. Ranks that are *apart* have
 a process each and are nobody's representative.
 
@@ -11,12 +12,11 @@ along which all members have the representative's coordinate, they have the mirr
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 
@@ -51,18 +51,79 @@ class Axis:
     folded: bool
     parts: tuple[int, ...] = ()
     """Of a folded axis: how many coordinates each part has, in order. Empty: all are alike."""
+    turns: tuple[int, ...] = ()
+    """Of a folded axis: parts that repeat after as many coordinates as they have together. ``3, 1, 4``: of each eight
+    coordinates the first three are alike, the next one stands for itself, and so on. Empty: all are alike."""
 
     def __str__(self) -> str:
-        """``dp*=2048``, ``dp*=1024+1024``, ``tp=8``."""
-        return f"{self.name}{'*' * self.folded}={'+'.join(map(str, self.parts)) or self.size}"
+        """``dp*=2048``, ``dp*=1024+1024``, ``dp*=2048:3+1+4``, ``tp=8``."""
+        turns = f":{'+'.join(map(str, self.turns))}" if self.turns else ""
+        return f"{self.name}{'*' * self.folded}={'+'.join(map(str, self.parts)) or self.size}{turns}"
 
     @cached_property
     def first_alike(self) -> Sequence[int]:
-        """By coordinate: the first one of its part."""
+        """By coordinate: the first one of its part and turn."""
         if not self.folded:
             return range(self.size)
-        starts = (0, *accumulate(self.parts)) if self.parts else (0, self.size)
-        return [first for first, end in pairwise(starts) for _ in range(first, end)]
+        parts = _numbered(self.parts or (self.size,))
+        turns = _numbered(self.turns or (1,))
+        first: dict[tuple[int, int], int] = {}
+        return [first.setdefault((parts[here], turns[here % len(turns)]), here) for here in range(self.size)]
+
+    @property
+    def kinds(self) -> int:
+        """How many coordinates differ in role from all others before them."""
+        return sum(here == first for here, first in enumerate(self.first_alike))
+
+    def told_apart(self, kinds: Sequence[Any]) -> Axis:
+        """With parts or turns such that coordinates of different kinds are not alike. `kinds`: by coordinate."""
+        if not self.folded or all(kind == kinds[0] for kind in kinds):
+            return self
+        period = _period(kinds)
+        if period <= self.size // 2:
+            return self._with_turns({here for here in range(1, period) if kinds[here - 1] != kinds[here]}, period)
+        return self.with_parts({here for here in range(1, self.size) if kinds[here - 1] != kinds[here]})
+
+    def with_parts(self, begins: Collection[int]) -> Axis:
+        """With parts that begin at these coordinates as well."""
+        starts = sorted({0, *accumulate(self.parts[:-1]), *begins})
+        parts = _lengths(starts, self.size)
+        return replace(self, parts=parts if len(parts) > 1 else ())
+
+    def _with_turns(self, begins: Collection[int], period: int) -> Axis:
+        """With turns that begin at these coordinates of each `period`, as well."""
+        both = lcm(period, sum(self.turns) or 1)
+        mine = {0, *accumulate(self.turns[:-1])}
+        starts = sorted(
+            {at + first for at in range(0, both, period) for first in (0, *begins)}
+            | {at + first for at in range(0, both, sum(self.turns) or both) for first in mine}
+        )
+        if both > self.size:
+            return self.with_parts({first for first in starts if first < self.size})
+        return replace(self, turns=_lengths(starts, both))
+
+
+def _period(kinds: Sequence[Any]) -> int:
+    """After how many the sequence repeats, its last repetition perhaps not to its end. (The failure function of Knuth,
+    Morris and Pratt: the time grows with the length alone.)
+    """
+    border = [0] * len(kinds)
+    for at in range(1, len(kinds)):
+        length = border[at - 1]
+        while length and kinds[at] != kinds[length]:
+            length = border[length - 1]
+        border[at] = length + (kinds[at] == kinds[length])
+    return len(kinds) - border[-1]
+
+
+def _numbered(lengths: Sequence[int]) -> list[int]:
+    """By coordinate: in which of the ranges of these lengths it is."""
+    return [number for number, length in enumerate(lengths) for _ in range(length)]
+
+
+def _lengths(starts: Sequence[int], end: int) -> tuple[int, ...]:
+    """Of the ranges that begin there, the last of which ends at `end`."""
+    return tuple(after - first for first, after in pairwise((*starts, end)))
 
 
 @dataclass(frozen=True)
@@ -94,16 +155,15 @@ class Mesh:
         return sum(axis.first_alike[self.coordinate(rank, at)] * self.strides[at] for at, axis in enumerate(self.axes))
 
     def role_name(self, rank: int) -> str:
-        """``pp 3, tp 0``; "" if all axes are folded, and none has parts: of these ``dp 10-12``."""
+        """``pp 3, tp 0``; "" if all axes are folded, and none has parts: of these ``dp 10-12``, ``dp 3, 11``."""
         names = []
         for at, axis in enumerate(self.axes):
             here = self.coordinate(rank, at)
             first = axis.first_alike[here]
             if not axis.folded:
                 names.append(f"{axis.name} {here}")
-            elif axis.parts:
-                last = bisect_right(axis.first_alike, first) - 1
-                names.append(f"{axis.name} {first}{f'-{last}' if last > first else ''}")
+            elif axis.parts or axis.turns:
+                names.append(f"{axis.name} {_ranges([at for at, one in enumerate(axis.first_alike) if one == first])}")
         return ", ".join(names)
 
     @cached_property
@@ -131,11 +191,25 @@ class Mesh:
         """With parts that begin at these coordinates as well. `boundaries`: by number of a folded axis."""
         axes = list(self.axes)
         for at, begins in boundaries.items():
-            axis = axes[at]
-            starts = sorted({*axis.first_alike, *begins})
-            parts = tuple(end - first for first, end in pairwise((*starts, axis.size)))
-            axes[at] = replace(axis, parts=parts if len(parts) > 1 else ())
+            axes[at] = axes[at].with_parts(begins)
         return Mesh(tuple(axes))
+
+    def told_apart(self, kinds: Sequence[Any]) -> Mesh:
+        """With parts and turns such that ranks of different kinds differ in role. `kinds`: by rank. Ranks that differ
+        along axes that are not folded do so already.
+        """
+        axes = list(self.axes)
+        for at in self.folded_axes:
+            along: list[list[Any]] = [[] for _ in range(axes[at].size)]
+            for rank, kind in enumerate(kinds):
+                along[self.coordinate(rank, at)].append(kind)
+            axes[at] = axes[at].told_apart(along)
+        return Mesh(tuple(axes))
+
+    @property
+    def roles(self) -> int:
+        """How many there are."""
+        return prod(axis.kinds for axis in self.axes)
 
     def boundaries(self, members: Sequence[int], kinds: Sequence[Any]) -> dict[int, set[int]]:
         """Where members of a communicator that are of several kinds are parted. By number of a folded axis along which
@@ -162,6 +236,14 @@ class Mesh:
             there = (here + self.coordinate(to, at) - self.coordinate(rank, at)) % size
             peer += (there - here) * self.strides[at]
         return peer
+
+
+def _ranges(numbers: Sequence[int], most: int = 3) -> str:
+    """``3-5, 11-13, 19-21, ...``"""
+    begins = [one for one in numbers if one - 1 not in {*numbers}]
+    ends = [one for one in numbers if one + 1 not in {*numbers}]
+    texts = [f"{first}-{last}" if last > first else f"{first}" for first, last in zip(begins, ends, strict=True)]
+    return ", ".join(texts if len(texts) <= most else [*texts[:most], "..."])
 
 
 @dataclass(frozen=True)
@@ -219,7 +301,7 @@ class Folding:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "axes": [[axis.name, axis.size, axis.folded, axis.parts] for axis in self.mesh.axes],
+            "axes": [[axis.name, axis.size, axis.folded, axis.parts, axis.turns] for axis in self.mesh.axes],
             "apart": sorted(self.apart),
             "witnesses": sorted(self.witnesses),
             "similar": self.similar,
@@ -228,8 +310,8 @@ class Folding:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Folding:
         axes = tuple(
-            Axis(str(name), int(size), bool(folded), tuple(map(int, parts)))
-            for name, size, folded, parts in told["axes"]
+            Axis(str(name), int(size), bool(folded), *(tuple(map(int, lengths)) for lengths in parts_and_turns))
+            for name, size, folded, *parts_and_turns in told["axes"]
         )
         apart, witnesses = (frozenset(map(int, told[ranks])) for ranks in ("apart", "witnesses"))
         return cls(Mesh(axes), apart, witnesses, bool(told["similar"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,13 +12,18 @@ from pathlib import Path
 
 from phantora_async.errors import UsageError
 from phantora_async.faults import Death, EccRetry, Fault, FlappingLink, SlowGpu, SlowLink, SlowLoader, paces_of
-from phantora_async.folding import Folding, Mesh, Underivable, derived, mesh_of, named_ranks, tells_ranks_apart
+from phantora_async.folding import Folding, Mesh, Underivable, derived, mesh_of, tells_ranks_apart
+from phantora_async.folding.dividing import divided
+from phantora_async.folding.script_text import Source, module_file, sources_of
+from phantora_async.folding.script_values import Ranks
+from phantora_async.folding.told_apart import told_apart
 from phantora_async.options import RunOptions
 from phantora_async.wording import named
 
 NOBODY = "none"
 FIRST_AND_LAST = "0,-1"
-"""The default of --fold-apart, to which ranks are added that the script names, and in small runs first replicas."""
+"""The default of --fold-apart, to which ranks are added to which the script gives another task, and in small runs first
+replicas."""
 MOST_FIRST_REPLICAS = 32
 AUTO = "auto"
 SIMILAR = "similar"
@@ -61,17 +67,18 @@ def folding_of(
         text, remarks = found.mesh, (f"--fold auto: {found.mesh}, because {found.reason}",)
     mesh = mesh_of(text, world_size)
     apart = apart_of(given.fold_apart, world_size)
-    if given.fold_apart == FIRST_AND_LAST:
-        named_in_text = named_ranks(_text_of(given), world_size) - apart
-        apart |= named_in_text
+    by_default = given.fold_apart == FIRST_AND_LAST
+    if by_default:
         apart |= first_replicas(mesh)
-        if named_in_text:
-            have = f"{named(sorted(named_in_text))} {'has' if len(named_in_text) == 1 else 'have'}"
-            remarks += (f"--fold: {have} a process, because the script compares a rank with that number",)
+    ranks = Ranks(tuple(servers), mesh)
+    told = told_apart(_sources_of(given), given.arguments, ranks)
+    division = divided(mesh, told, ranks, apart, by_default, given.witnesses != 0)
+    mesh, apart = division.mesh, apart | division.apart
     apart |= _slowed(mesh, servers, faults)
-    drawn = witnesses_of(given, Folding(mesh, apart))
+    drawn = witnesses_of(given, Folding(mesh, apart), servers)
+    drawn |= division.witnesses - apart
     folding = Folding(mesh, apart | drawn, drawn, given.roles == SIMILAR)
-    return folding, (*remarks, unchecked(folding))
+    return folding, (*remarks, *division.remarks, unchecked(folding))
 
 
 def folds_by_itself(given: RunOptions, servers: Sequence[int]) -> bool:
@@ -90,16 +97,35 @@ def _text_of(given: RunOptions) -> str:
     return ""
 
 
-def witnesses_of(given: RunOptions, folding: Folding) -> frozenset[int]:
-    """Mirrored ranks that are drawn to have processes: all of them, if there are fewer than asked for. Raises
-    UsageError.
+def _sources_of(given: RunOptions) -> list[Source]:
+    """Of the script and of what it imports of its own; none of an installed module."""
+    script = module_file(os.fspath(given.script)) if given.module else Path(os.fspath(given.script))
+    if script is not None and script.is_dir():
+        script /= "__main__.py"
+    return sources_of(script) if script is not None else []
+
+
+def witnesses_of(given: RunOptions, folding: Folding, servers: Sequence[int]) -> frozenset[int]:
+    """Mirrored ranks that are drawn to have processes: all of them, if there are fewer than asked for. The first one is
+    the first GPU of a server if any is mirrored, because programs log there. Each further one has another GPU's number,
+    as long as there are some. Raises UsageError.
     """
     count = WITNESSES if given.witnesses is None else given.witnesses
     if count < 0:
         raise UsageError(f"--witnesses {count}: must be at least 0")
     live = frozenset(folding.live)
     mirrored = [rank for rank in range(folding.mesh.world_size) if rank not in live]
-    return frozenset(random.Random(given.witness_seed).sample(mirrored, min(count, len(mirrored))))
+    draw = random.Random(given.witness_seed)
+    gpus = [gpu for used in servers for gpu in range(used)]
+    order = draw.sample(mirrored, len(mirrored))
+    seen: Counter[int] = Counter()
+    turns = {}
+    for rank in order:
+        turns[rank] = seen[gpus[rank]]
+        seen[gpus[rank]] += 1
+    # The first of each GPU's number, then the second ones. A stable sort keeps the order in which they were drawn.
+    order.sort(key=lambda rank: (turns[rank], gpus[rank] != 0))
+    return frozenset(order[:count])
 
 
 def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence[Fault]) -> bool:

@@ -7,7 +7,7 @@ May import: emu.contract, profiles, errors, wording, ingest, virtual_time.
 
 from emu.contract.folding import Axis, CannotFold, Folding, Mesh
 from phantora_async.folding.deriving import Derived, Underivable, derived
-from phantora_async.folding.named_ranks import named_ranks, tells_ranks_apart
+from phantora_async.folding.rank_arithmetic import tells_ranks_apart
 from phantora_async.folding.request import mesh_of
 
 __all__ = [
@@ -19,6 +19,5 @@ __all__ = [
     "Underivable",
     "derived",
     "mesh_of",
-    "named_ranks",
     "tells_ranks_apart",
 ]

@@ -36,6 +36,8 @@ def check_folding(folding: Folding, world_size: int) -> None:
         raise ValueError("its mesh has not as many places as there are ranks")
     if any(axis.parts and (sum(axis.parts) != axis.size or min(axis.parts) < 1) for axis in mesh.axes):
         raise ValueError("parts of an axis are not the axis")
+    if any(axis.turns and not (min(axis.turns) >= 1 and sum(axis.turns) <= axis.size) for axis in mesh.axes):
+        raise ValueError("parts of an axis repeat after more coordinates than it has")
     if not all(0 <= rank < world_size for rank in folding.apart) or not folding.witnesses <= folding.apart:
         raise ValueError("a rank that is not there has a process of its own")
 

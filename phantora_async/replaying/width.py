@@ -194,7 +194,7 @@ def widened(setup: Setup, texts: Sequence[str]) -> tuple[Setup, Width | None]:
 def _resized(axis: Axis, size: int) -> Axis:
     if size == axis.size:
         return axis
-    if axis.parts:
+    if axis.parts or axis.turns:
         raise UsageError(
             f"--width {axis.name}={size}: ranks along this axis differ ({axis}), as shards do that depend on its size",
             "run the script with this width, with --fold",

@@ -45,9 +45,19 @@ def test_a_witness_that_does_something_else_ends_the_run(run: Run) -> None:
     fill = "launches 1 x vectorized_elementwise_kernel[FillFunctor] grid={} (aten::fill_); the latest call before"
     assert theirs.startswith(f"  rank 1: {fill.format(4)}, called at ")
     assert own.startswith(f"  rank 3: {fill.format(6)}, called at ")
-    assert "uneven_ranks.py:14; log" in own
+    assert "uneven_ranks.py:15; log" in own
     assert folded.report["folding"]["witnesses"] == [2, 3]
     assert "--fold auto: dp=5, because the script calls DistributedDataParallel and makes no groups" in folded.output
+
+
+def test_ranks_of_another_task_are_not_played_by_others(run: Run) -> None:
+    """One GPU of each server, and the second server, do more: by a module that the script imports, and by its name."""
+    whole = run("local_ranks.py", n=8, options=("--nproc-per-node", "4"))
+    folded = run("local_ranks.py", n=8, options=("--nproc-per-node", "4", "--fold", "dp=8", "--fold-apart", "none"))
+    assert whole.exit_code == 0, whole.output
+    assert folded.exit_code == 0, folded.output
+    assert folded.report["folding"]["mesh"] == "dp*=4+4:1+2+1"
+    assert folded.simulated == whole.simulated
 
 
 @pytest.mark.thorough

@@ -1,5 +1,6 @@
 """Ranks from the argument on have larger batches, as if data decided."""
 
+import json
 import sys
 
 import torch
@@ -13,6 +14,6 @@ model = DistributedDataParallel(MLP(128, 2).to(device))
 seen = [None] * world
 dist.all_gather_object(seen, "x" * rank)
 for _ in range(2):
-    rows = 48 if rank >= int(sys.argv[1]) else 32
+    rows = 48 if rank >= json.loads(sys.argv[1]) else 32
     model(torch.ones(rows, 128, device=device)).sum().backward()
 finish()

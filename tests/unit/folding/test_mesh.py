@@ -134,3 +134,38 @@ def test_the_mesh_that_is_needed_travels_in_a_rank_s_last_words() -> None:
 def test_a_folding_travels_as_json() -> None:
     folded = folding("dp=3+1,tp=2", 8, frozenset((0, 7)))
     assert Folding.from_json(folded.to_json()) == folded
+
+
+def test_turns_are_parts_that_repeat() -> None:
+    folded = folding("dp=12:1+3", 12)
+    assert str(folded.mesh) == "dp*=12:1+3"
+    assert folded.mirrored == {0: (4, 8), 1: (2, 3, 5, 6, 7, 9, 10, 11)}
+    assert folded.mesh.role_name(6) == "dp 1-3, 5-7, 9-11"
+    assert folded.mesh.roles == 2
+    assert Folding.from_json(folded.to_json()) == folded
+    both = folding("dp=4+8:1+3,tp=2", 24)
+    assert [both.mesh.role(rank) for rank in (2, 10, 16, 18)] == [2, 10, 8, 10]
+    assert str(both.mesh.with_parts({0: {10}})) == "dp*=4+6+2:1+3,tp=2"
+    with pytest.raises(UsageError, match="repeat after more ranks than it has"):
+        mesh_of("dp=4:3+2", 4)
+
+
+def test_ranks_of_different_kinds_get_different_roles() -> None:
+    """Turns where the kinds repeat, parts where they do not; nothing along axes that are not folded."""
+    mesh = mesh_of("dp=8,tp=2", 16)
+    assert str(mesh.told_apart([rank % 4 == 2 for rank in range(16)])) == "dp*=8:1+1,tp=2"
+    assert str(mesh.told_apart([rank % 2 for rank in range(16)])) == "dp*=8,tp=2"
+    assert str(mesh.told_apart([rank == 5 for rank in range(16)])) == "dp*=2+1+5,tp=2"
+    once = mesh.told_apart([rank % 4 == 2 for rank in range(16)])
+    assert once.told_apart([rank % 8 == 2 for rank in range(16)]) == mesh_of("dp=8:1+1+1+1,tp=2", 16)
+    assert once.told_apart([rank % 4 == 2 for rank in range(16)]) == once
+    for seed in range(200):
+        drawn = random.Random(seed)
+        kinds = [drawn.randint(0, 1) for _ in range(drawn.choice((1, 2, 3, 4, 16)))]
+        kinds = [kinds[rank % len(kinds)] for rank in range(16)]
+        finer = mesh.told_apart(kinds)
+        assert mesh_of(str(finer), 16) == finer
+        by_role: dict[int, set[int]] = {}
+        for rank in range(16):
+            by_role.setdefault(finer.role(rank), set()).add(kinds[rank])
+        assert all(len(one) == 1 for one in by_role.values())

@@ -1,7 +1,5 @@
-"""What a script's text says of single ranks. Nothing is executed.
-
-Ranks that it names, such as 37 in ``if rank == 37:``, do what no other rank does, so they are not played: a fold gives
-each a process of its own. A text that computes with the rank, as in ``rank % 2``, may give every rank another task.
+"""Does a script's text compute with the rank, as in ``rank % 2``? Then it may give every rank another task. Nothing is
+executed.
 """
 
 from __future__ import annotations
@@ -14,27 +12,6 @@ _VARIABLE = "RANK"
 """Of the environment."""
 _DIVIDING = ast.Mod | ast.FloorDiv | ast.Div | ast.BitAnd | ast.RShift
 _ORDER = ast.Lt | ast.LtE | ast.Gt | ast.GtE
-MOST = 8
-"""So many ranks of a text count. A script that names more of them does not mean single ranks."""
-
-
-def named_ranks(text: str, world_size: int) -> frozenset[int]:
-    """Empty if the text cannot be read, or names too many."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return frozenset()
-    compared = (node for node in ast.walk(tree) if isinstance(node, ast.Compare))
-    found = {rank for node in compared for rank in _compared(node) if 0 <= rank < world_size}
-    return frozenset(found if len(found) <= MOST else ())
-
-
-def _compared(node: ast.Compare) -> Iterator[int]:
-    """Numbers with which a comparison for equality or membership compares the rank."""
-    sides = [node.left, *node.comparators]
-    if all(isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for op in node.ops) and any(map(_is_rank, sides)):
-        for side in sides:
-            yield from _numbers(side)
 
 
 def _is_rank(side: ast.expr) -> bool:
@@ -50,17 +27,6 @@ def _is_rank(side: ast.expr) -> bool:
         case ast.Subscript(slice=ast.Constant(value=name)):
             return name == _VARIABLE
     return False
-
-
-def _numbers(side: ast.expr) -> Iterator[int]:
-    match side:
-        case ast.Constant(value=int(number)) if not isinstance(number, bool):
-            yield number
-        case ast.Constant(value=str(number)) if number.isdecimal():
-            yield int(number)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-            for part in parts:
-                yield from _numbers(part)
 
 
 def tells_ranks_apart(text: str) -> bool:

@@ -1,0 +1,151 @@
+"""What a script's text says of its ranks becomes a part of the mesh: ranks to which it gives other tasks are not played
+by ranks of another task.
+
+Few single ranks get a process each. Others, such as one GPU of each server, become parts or turns of an axis. Where the
+text does not say which ranks differ, all that can are told apart if these are few; else a sample is, and the user is
+told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from emu.contract.folding import Mesh
+from phantora_async.folding.script_values import LOCAL_RANK, SERVER, Each, Ranks
+from phantora_async.folding.told_apart import Told
+from phantora_async.wording import compact, named
+
+MOST_APART = 8
+"""So many ranks of one place of the text get a process of their own. A script that names more does not mean single
+ranks."""
+MOST_MORE_ROLES = 32
+"""So many are added for one place of the text, at most."""
+MOST_WITNESSES = 8
+SHOWN = 3
+"""Places of the text that a remark names."""
+
+
+class Divided(NamedTuple):
+    mesh: Mesh
+    apart: frozenset[int]
+    """Single ranks to which the text gives another task."""
+    witnesses: frozenset[int] = frozenset()
+    """A sample of those that the text may tell apart."""
+    remarks: tuple[str, ...] = ()
+
+
+class _Division:
+    def __init__(self, mesh: Mesh, ranks: Ranks, apart: Iterable[int]) -> None:
+        self.mesh = mesh
+        self.ranks = ranks
+        self.apart = frozenset(apart)
+        self.own: set[int] = set()
+        """Ranks that get a process because of the text."""
+        self.own_sites: list[str] = []
+        self.part_sites: list[str] = []
+        self.untold_sites: list[str] = []
+        """Where all ranks that may differ were told apart."""
+        self.unknown: list[str] = []
+        """Where that is not possible."""
+        self.witnesses: set[int] = set()
+
+    def single_ranks(self, kinds: Each) -> frozenset[int]:
+        """Those that do not do what most do."""
+        ((most, _),) = Counter(kinds).most_common(1)
+        return frozenset(rank for rank, kind in enumerate(kinds) if kind != most)
+
+    def add(self, site: str, kinds: Each, may_be_apart: bool, sites: list[str]) -> bool:
+        """Are ranks of these kinds told apart now? False: they would be too many roles."""
+        finer = self.mesh.told_apart(kinds)
+        more = finer.roles - self.mesh.roles
+        if not more:
+            return True
+        single = self.single_ranks(kinds)
+        if single <= self.apart | self.own:
+            return True
+        if len(single) <= min(more, MOST_APART):
+            if may_be_apart:
+                self.own |= single - self.apart
+                self.own_sites.append(site)
+            return True
+        if more > MOST_MORE_ROLES:
+            return False
+        self.mesh = finer
+        sites.append(site)
+        return True
+
+    def add_untold(self, told: Told, is_checked: bool) -> None:
+        """What it depends on is known, and not how."""
+        known = [place for place in (LOCAL_RANK, SERVER) if place in told.depends_on]
+        all_known = is_checked and len(known) == len(told.depends_on)
+        for place in known if is_checked else ():
+            kinds = self.ranks.place(place)
+            finer = self.mesh.told_apart(kinds)
+            if finer.roles - self.mesh.roles <= MOST_MORE_ROLES:
+                if finer != self.mesh:
+                    self.untold_sites.append(told.site)
+                self.mesh = finer
+            else:
+                all_known = False
+                self.witnesses |= self._sample(kinds)
+        if not all_known:
+            self.unknown.append(told.site)
+
+    def _sample(self, kinds: Each) -> set[int]:
+        """The first rank of some of the kinds: of the second and the last one, and of others between them."""
+        first = sorted({kind: rank for rank, kind in reversed([*enumerate(kinds)])}.values())[1:]
+        step = max(1, (len(first) - 1) / (MOST_WITNESSES - 1))
+        return {first[min(round(at * step), len(first) - 1)] for at in range(min(MOST_WITNESSES, len(first)))}
+
+    def remarks(self) -> list[str]:
+        texts = []
+        if self.own:
+            have, them = ("has", "it") if len(self.own) == 1 else ("have", "them")
+            texts.append(
+                f"{named(self.own)} {have} a process, because the script gives {them} another task "
+                f"({_shown(self.own_sites)})"
+            )
+        if self.part_sites:
+            texts.append(f"{self.mesh}, because ranks of one role differ in the script ({_shown(self.part_sites)})")
+        if self.untold_sites:
+            texts.append(
+                f"{self.mesh}, because the script may tell such ranks apart; its text does not tell which "
+                f"({_shown(self.untold_sites)})"
+            )
+        if self.unknown:
+            texts.append(
+                f"warning: what ranks do at {_shown(self.unknown)} depends on their place in a way that the text does "
+                "not tell: only witnesses show whether ranks of one role differ there (--witnesses N)"
+            )
+        return [f"--fold: {text}" for text in texts]
+
+
+def divided(
+    mesh: Mesh, told: Sequence[Told], ranks: Ranks, apart: Iterable[int], may_be_apart: bool, is_checked: bool
+) -> Divided:
+    """`apart`: ranks that have a process anyway. `may_be_apart`: single ranks may get one. `is_checked`: where the text
+    leaves open which ranks differ, processes are spent on it.
+    """
+    division = _Division(mesh, ranks, apart)
+    done: set[Each] = set()
+    for one in told:
+        if one.kinds is None:
+            division.add_untold(one, is_checked)
+        elif one.kinds not in done:
+            done.add(one.kinds)
+            if not division.add(one.site, one.kinds, may_be_apart, division.part_sites):
+                division.add_untold(one, is_checked)
+    return Divided(division.mesh, frozenset(division.own), frozenset(division.witnesses), tuple(division.remarks()))
+
+
+def _shown(sites: Sequence[str]) -> str:
+    """``train.py:12, 30 and model.py:7``, or the first ones."""
+    unique = list(dict.fromkeys(sites))
+    by_file: dict[str, list[int]] = {}
+    for site in unique[:SHOWN]:
+        name, _, line = site.rpartition(":")
+        by_file.setdefault(name, []).append(int(line))
+    text = " and ".join(f"{name}:{compact(lines)}" for name, lines in by_file.items())
+    return text + (f" and {len(unique) - SHOWN} more" if len(unique) > SHOWN else "")

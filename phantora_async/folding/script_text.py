@@ -1,0 +1,82 @@
+"""The text of a script and of the user's own modules that it imports, from the files. Nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_FILES = 100
+MOST_NBYTES = 1 << 20
+"""Of one file."""
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One file that was read."""
+
+    name: str
+    """As a user is told of it."""
+    tree: ast.Module
+
+
+def source_of(text: str, name: str = "train.py") -> Source | None:
+    """None: it is no Python."""
+    try:
+        return Source(name, ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def sources_of(script: Path) -> list[Source]:
+    """The script first, then what it imports from its own folder and from the working directory, wherever in its text.
+    Files that cannot be read are left out, and so are installed packages.
+    """
+    found: list[Source] = []
+    folders = [script.absolute().parent, Path.cwd()]
+    unread, seen = [script.absolute()], set[Path]()
+    while unread and len(seen) < MOST_FILES:
+        file = unread.pop(0)
+        if file in seen or (_INSTALLED.intersection(file.parts[:-1]) and found):
+            continue
+        seen.add(file)
+        source = _read(file, script if file == script.absolute() else Path(file.name))
+        if source is not None:
+            found.append(source)
+            unread += (path for names in _imports(source.tree, file) for path in _files(names, folders, file))
+    return found
+
+
+def module_file(name: str) -> Path | None:
+    """What ``-m name`` runs, if it is the user's own: a file below the working directory."""
+    path = Path.cwd().joinpath(*name.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__main__.py") if file.is_file()), None)
+
+
+def _read(file: Path, name: Path) -> Source | None:
+    try:
+        return source_of(file.read_text(), str(name)) if file.stat().st_size <= MOST_NBYTES else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _imports(tree: ast.Module, file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Of each import: how many folders above it begins (0: it is absolute), and its dotted name in parts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module.split(".") if node.module else []
+            yield node.level, base
+            yield from ((node.level, [*base, alias.name]) for alias in node.names)
+
+
+def _files(found: tuple[int, list[str]], folders: Sequence[Path], file: Path) -> Iterator[Path]:
+    """Files that an import runs: the module's, and those of the packages that it is in."""
+    level, names = found
+    for folder in folders if not level else [file.parents[level - 1]] if level <= len(file.parents) else []:
+        for depth in range(1, len(names) + 1):
+            path = folder.joinpath(*names[:depth])
+            yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())

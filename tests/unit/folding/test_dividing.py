@@ -1,0 +1,78 @@
+"""What a script's text says of its ranks becomes parts of the mesh, processes, witnesses or a warning."""
+
+from __future__ import annotations
+
+from phantora_async.folding.dividing import Divided, divided
+from phantora_async.folding.request import mesh_of
+from phantora_async.folding.script_text import source_of
+from phantora_async.folding.script_values import Ranks
+from phantora_async.folding.told_apart import told_apart
+
+
+def division(text: str, mesh: str, world_size: int, gpus: int = 8, **given: bool) -> Divided:
+    source = source_of(text)
+    assert source is not None
+    ranks = Ranks((gpus,) * (world_size // gpus), mesh_of(mesh, world_size))
+    assert ranks.mesh is not None
+    told = told_apart([source], (), ranks)
+    given = {"may_be_apart": True, "is_checked": True} | given
+    return divided(ranks.mesh, told, ranks, (0, world_size - 1), **given)
+
+
+def test_one_gpu_of_each_server_is_a_turn_of_the_axis() -> None:
+    found = division("if local_rank == 3: x()", "dp=1024", 1024)
+    assert (str(found.mesh), found.apart, found.witnesses) == ("dp*=1024:3+1+4", frozenset(), frozenset())
+    assert found.remarks == ("--fold: dp*=1024:3+1+4, because ranks of one role differ in the script (train.py:1)",)
+
+
+def test_axes_that_are_not_folded_tell_ranks_apart_themselves() -> None:
+    assert str(division("if local_rank == 3: x()", "dp=128,tp=8", 1024).mesh) == "dp*=128,tp=8"
+    assert str(division("if local_rank == 3: x()", "dp=256,tp=4", 1024).mesh) == "dp*=256:1+1,tp=4"
+    assert str(division("if local_rank == 3: x()", "pp=2,dp=16", 32, 4).mesh) == "pp=2,dp*=16:3+1"
+
+
+def test_single_ranks_get_a_process() -> None:
+    text = "if rank == 700: x()\nif rank == 0: y()\nif rank == world_size - 1: z()"
+    found = division(text, "dp=1024", 1024)
+    assert (str(found.mesh), found.apart) == ("dp*=1024", {700})
+    assert found.remarks == ("--fold: rank 700 has a process, because the script gives it another task (train.py:1)",)
+    assert division(text, "dp=1024", 1024, may_be_apart=False) == (
+        mesh_of("dp=1024", 1024),
+        frozenset(),
+        frozenset(),
+        (),
+    )
+
+
+def test_a_range_of_ranks_is_a_part() -> None:
+    assert str(division("if rank < 256: x()", "dp=1024", 1024).mesh) == "dp*=256+768"
+    assert str(division("if node_rank == 1: x()", "dp=1024", 1024).mesh) == "dp*=8+8+1008"
+    both = division("if node_rank == 1: x()\nif local_rank == 0: y()", "dp=1024", 1024)
+    assert str(both.mesh) == "dp*=8+8+1008:1+7"
+
+
+def test_all_gpus_of_a_server_are_told_apart_if_the_text_does_not_tell_which_differ() -> None:
+    text = "if local_rank == config.chosen: x()"
+    found = division(text, "dp=1024", 1024)
+    assert str(found.mesh) == "dp*=1024:1+1+1+1+1+1+1+1"
+    assert "the script may tell such ranks apart; its text does not tell which (train.py:1)" in found.remarks[0]
+    unchecked = division(text, "dp=1024", 1024, is_checked=False)
+    assert str(unchecked.mesh) == "dp*=1024"
+    assert "warning: what ranks do at train.py:1 depends on their place" in unchecked.remarks[0]
+
+
+def test_of_many_servers_some_are_witnesses() -> None:
+    """128 parts would be as many processes. The first server has rank 0."""
+    found = division("if node_rank in busy: x()", "dp=1024", 1024)
+    assert str(found.mesh) == "dp*=1024"
+    assert len(found.witnesses) == 8
+    assert {8, 1016} < found.witnesses
+    assert all(rank % 8 == 0 for rank in found.witnesses)
+    assert "warning: what ranks do at train.py:1 depends" in found.remarks[0]
+    assert str(division("if node_rank in busy: x()", "dp=32", 32).mesh) == "dp*=8+8+8+8"
+
+
+def test_a_place_in_a_group_is_a_warning() -> None:
+    found = division("if dist.get_rank(group) == 0: x()", "dp=32", 32)
+    assert str(found.mesh) == "dp*=32"
+    assert "warning" in found.remarks[0]
