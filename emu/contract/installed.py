@@ -8,6 +8,9 @@ from pathlib import Path
 EMU = Path(__file__).parents[1]
 HOOK_LIBRARY = EMU / "lib" / "libcuda.so.1"
 PYTHON_STUB = EMU / "lib" / "python-stub"
+RECEIVE_LIBRARY = EMU / "lib" / "libphantora_receive.so.1"
+PRELOAD = "LD_PRELOAD"
+"""Environment variable: what the dynamic linker loads before a program's own libraries."""
 SERVER_SOCKET = "PHANTORA_SERVER"
 """Environment variable of all processes of an emulated server: the socket on which stubs ask it for interpreters."""
 

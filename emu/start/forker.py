@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..contract import isolation
+from ..contract import installed, isolation
 from ..contract.job import Job
 from ..contract.messages import ControlSocket
 from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans
@@ -34,6 +34,7 @@ def main(fileno: int, network_fileno: int) -> None:
     `network_fileno`: of the socket to the process that joins the servers' networks.
     """
     processes.close_others({0, 1, 2, fileno, network_fileno})
+    _preload_no_more()
     control = ControlSocket(socket.socket(fileno=fileno))
     message = control.receive()
     if message is None:
@@ -76,6 +77,13 @@ def main(fileno: int, network_fileno: int) -> None:
         return
     orders.forget()
     _supervise(job, servers, control, orders, prepared.pages)
+
+
+def _preload_no_more() -> None:
+    """What was loaded before this program is there for all ranks; other programs that they start have no use for it."""
+    before = os.environ.pop(installed.PRELOAD, "").partition(":")[2]
+    if before:
+        os.environ[installed.PRELOAD] = before
 
 
 def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:

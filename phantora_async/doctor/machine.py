@@ -79,7 +79,11 @@ def _platform() -> Check:
 
 
 def _built() -> list[Check]:
-    missing = [path for path in (installed.HOOK_LIBRARY, installed.PYTHON_STUB) if not path.is_file()]
+    missing = [
+        path
+        for path in (installed.HOOK_LIBRARY, installed.PYTHON_STUB, installed.RECEIVE_LIBRARY)
+        if not path.is_file()
+    ]
     if not missing:
         return [Check("hook library", short(installed.HOOK_LIBRARY))]
     advice = "reinstall the package; in a source checkout: python emu/hook/build.py"

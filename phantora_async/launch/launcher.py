@@ -69,6 +69,10 @@ def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str,
     folders = [str(runtime.libraries), *filter(None, [environment.get("LD_LIBRARY_PATH")])]
     environment |= {
         "LD_LIBRARY_PATH": ":".join(folders),
+        # By its name, which LD_LIBRARY_PATH finds: a path may have characters that separate libraries here.
+        installed.PRELOAD: ":".join(
+            (installed.RECEIVE_LIBRARY.name, *filter(None, [environment.get(installed.PRELOAD)]))
+        ),
         "TRITON_LIBCUDA_PATH": str(runtime.libraries),
         "NVTX_INJECTION64_PATH": str(HOOK),
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # after asking the driver, PyTorch would refuse to use CUDA in a fork

@@ -66,7 +66,7 @@ class Runtime:
 
 def make_runtime() -> Runtime:
     """Raises EnvironmentUnusable if the hook library was not built."""
-    for built in (HOOK, installed.PYTHON_STUB):
+    for built in (HOOK, installed.PYTHON_STUB, installed.RECEIVE_LIBRARY):
         if built.is_file():
             continue
         raise EnvironmentUnusable(

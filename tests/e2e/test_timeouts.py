@@ -37,3 +37,10 @@ def test_a_wait_that_never_ends_is_found(run: Run) -> None:
     done = run("never_set.py", n=2, constants=DEADLOCK_SOON)
     assert done.exit_code == 75, done.output
     assert "deadlock" in done.output
+
+
+def test_a_rank_that_asks_a_local_socket_over_and_over_waits(run: Run) -> None:
+    done = run("local_socket.py", n=2, options=("--stall-timeout", "120"))
+    assert done.exit_code == 0, done.output
+    assert "GOT [0, 1, 2]" in done.output
+    assert 0.75e9 <= done.simulated["virtual_ns"] < 0.8e9, "rank 1 sleeps three times a quarter of a second"
