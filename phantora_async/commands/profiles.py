@@ -1,5 +1,9 @@
 """List, show or copy descriptions of GPUs, clusters and hosts, and prices. A copy can be edited and used in a run.
 
+`import` makes a cluster's file of what you have: a system file of MLPerf, the output of `nvidia-smi topo -m` or
+`ibnetdiscover`, NCCL's topology (NCCL_TOPO_DUMP_FILE), or words such as "16 nodes of 8 x H100, 8 x 400 Gb/s InfiniBand,
+rail-optimised, 2:1". Of several sources the later one counts where they differ.
+
 `merge` makes one table of several tables of measured kernel times (phantora-async profile): of two times for the same
 work the later table's is taken.
 """
@@ -10,6 +14,8 @@ import argparse
 import shutil
 from pathlib import Path
 
+import netsim
+from formats.files import write_whole
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.gpu_profile.saving import check_output
 from profiles import (
@@ -27,38 +33,53 @@ from profiles import (
     price_names,
     save_table,
 )
+from profiles.sources import described, merge, read_source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "phantora-async profiles [list | show NAME | copy NAME [FILE] | merge TABLE TABLE ... -o FILE]"
+    parser.usage = (
+        "phantora-async profiles [list | show NAME | copy NAME [FILE] | import SOURCE... -o FILE | "
+        "merge TABLE TABLE ... -o FILE]"
+    )
     parser.add_argument(
         "action",
         nargs="?",
         default="list",
-        choices=("list", "show", "copy", "merge"),
+        choices=("list", "show", "copy", "import", "merge"),
         help="default: list",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="name of a GPU, a cluster, a host or a list of prices")
     parser.add_argument("file", nargs="?", metavar="FILE", help="file to create (default: NAME.toml in this directory)")
-    parser.add_argument("more", nargs="*", metavar="TABLE", help="further tables to merge")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the merged table (.times or .times.gz)")
+    parser.add_argument("more", nargs="*", metavar="TABLE", help="further tables to merge, or sources to import")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the merged table (.times or .times.gz), or the cluster's file",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
-    if given.action != "merge" and (given.more or given.output):
-        raise UsageError(f"profiles {given.action}: too many arguments", "-o and several files are for profiles merge")
+    several = [one for one in (given.name, given.file, *given.more) if one]
+    if given.action not in ("merge", "import") and (given.more or given.output):
+        raise UsageError(
+            f"profiles {given.action}: too many arguments", "-o and several files are for profiles merge and import"
+        )
     try:
         if given.action == "list":
             _list()
         elif given.action == "merge":
-            _merge([Path(one) for one in (given.name, given.file, *given.more) if one], given.output)
+            _merge([Path(one) for one in several], given.output)
+        elif given.action == "import":
+            _import(several, given.output)
         elif given.name is None:
             raise UsageError(f"profiles {given.action}: no name given", "known names: phantora-async profiles list")
         elif given.action == "show":
             _show(path_of(given.name))
         else:
             _copy(given.name, Path(given.file or f"{given.name}.toml"))
-    except ProfileError as error:
+    except (ProfileError, netsim.NetsimError) as error:
         raise UsageError(str(error)) from None
     return 0
 
@@ -107,6 +128,31 @@ def _merge(files: list[Path], target: Path | None) -> None:
         raise NotWritten(f"cannot write {target}: {error.strerror}") from None
     print(f"{target}: {len(made.times):,} times of {', '.join(gpus)}, from {len(files)} tables")
     print(f"use: phantora-async run --kernel-times {target} ...")
+
+
+def _import(sources: list[str], target: Path | None) -> None:
+    if not sources:
+        raise UsageError("profiles import: name a source", 'a file, or words: "8 x H100, 8 x 400 Gb/s InfiniBand"')
+    if target is None or target.suffix != ".toml":
+        raise UsageError("profiles import: name the file to write", "-o mycluster.toml")
+    if target.exists():
+        raise UsageError(f"{target} exists already", "choose another name")
+    made = described(merge([read_source(one) for one in sources]))
+    try:
+        write_whole(target, made.text.encode())
+    except OSError as error:
+        raise NotWritten(f"cannot write {target}: {error.strerror}") from None
+    try:
+        cluster = load_cluster(target)
+        netsim.build(cluster.network, cluster.network_servers(made.servers or 2))
+    except (ProfileError, netsim.NetsimError):
+        target.unlink()
+        raise
+    print(made.text, end="")
+    print(f"\n{cluster.gpus_per_server} x {load_gpu(cluster.gpu).device_name}; {_network(cluster)}")
+    print(f"Assumed, as in {made.base}: {'; '.join(made.assumed)}." if made.assumed else "Nothing else is assumed.")
+    many = (made.servers or 1) * cluster.gpus_per_server
+    print(f"created {target}; use: phantora-async run -n {many} --cluster {target} ...")
 
 
 def _show(path: Path) -> None:

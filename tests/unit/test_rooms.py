@@ -149,6 +149,7 @@ MAY_IMPORT = {
     "profiles.kernel_names": [],
     "profiles.signature": ["formats.c_lists", "profiles.errors"],
     "profiles.descriptions": ["formats", "profiles.errors"],
+    "profiles.sources": ["formats", "profiles.descriptions", "profiles.errors"],
     "profiles.triton": ["formats.ttir"],
     "profiles.models.products": [
         "profiles.models.power",
@@ -571,6 +572,7 @@ MAY_IMPORT = {
         "netsim.tools",
         "netsim.topology",
         "profiles",
+        "profiles.sources",
         "phantora_async.api",
         "phantora_async.budget",
         "phantora_async.config",
