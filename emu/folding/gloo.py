@@ -18,6 +18,7 @@ from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
+from .dispatched import Dispatched
 from .ranks import FoldedRanks, Group
 from .work import Done
 
@@ -31,7 +32,36 @@ class _Told(int):
         return bool(self)
 
 
-class StandIn(c10d.Backend):
+def _takes_python() -> bool:
+    """Can a backend be written in Python? Since PyTorch 2.12."""
+    try:
+        c10d.Backend(0, 1)
+    except TypeError:
+        return False
+    return True
+
+
+BY_METHODS = _takes_python()
+"""Does c10d call a stand-in's methods? Else its operators are taken, see `dispatched`."""
+
+
+class _Member:
+    """A member's place, in place of c10d's backend."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self._rank, self._size = rank, size
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+
+_BASE: Any = c10d.Backend if BY_METHODS else _Member
+
+
+class StandIn(_BASE):
     """One member of a group. Results are written when the work is waited for."""
 
     ranks: FoldedRanks
@@ -52,15 +82,18 @@ class StandIn(c10d.Backend):
         self._group = group
         self._calls = 0
         self._sent: Counter[tuple[int, int, int]] = Counter()
-        self._options = c10d.Backend.Options("gloo")
-        self._options.global_ranks_in_group = list(group.members)
+        if BY_METHODS:
+            self._options = c10d.Backend.Options("gloo")
+            self._options.global_ranks_in_group = list(group.members)
 
     @classmethod
-    def beside(cls, real: Any, ranks: FoldedRanks) -> type[StandIn]:
+    def beside(cls, real: Any, ranks: FoldedRanks, dispatched: Dispatched) -> type:
         """The class that takes the place of the real one, with what that has besides."""
         more = {name: value for name, value in vars(real).items() if name in ("_Options", "create_device")}
         more |= {name: getattr(real, name) for name in ("create_default_device",) if hasattr(real, name)}
-        return type("ProcessGroupGloo", (cls,), more | {"ranks": ranks})
+        if BY_METHODS:
+            return type("ProcessGroupGloo", (cls,), more | {"ranks": ranks})
+        return dispatched.backends(real, type("StandIn", (cls,), {"ranks": ranks}))
 
     @property
     def options(self) -> Any:
@@ -150,6 +183,9 @@ class StandIn(c10d.Backend):
     def _allgather_base(self, output: Tensor, tensor: Tensor, options: Any = None) -> Done:
         return self._all(_bytes(tensor), lambda parts: _fill(output, b"".join(parts)))
 
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, options: Any = None) -> Done:
+        return Done.of_all([self._allgather_base(*pair) for pair in zip(outputs, inputs, strict=True)])
+
     def allgather_coalesced(self, outputs: Any, inputs: Sequence[Tensor], options: Any = None) -> Done:
         sizes = [len(_bytes(tensor)) for tensor in inputs]
 
@@ -171,6 +207,9 @@ class StandIn(c10d.Backend):
 
         return self._meet(_bytes(tensor), read)
 
+    def gather_single(self, output: Tensor | None, tensor: Tensor, options: Any) -> Done:
+        return self.gather([] if output is None else [output.chunk(self.size())], [tensor], options)
+
     def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], options: Any) -> Done:
         (tensor,) = outputs
         data = b"".join(map(_bytes, inputs[0])) if inputs else None
@@ -184,6 +223,10 @@ class StandIn(c10d.Backend):
 
     def _reduce_scatter_base(self, output: Tensor, tensor: Tensor, options: Any = None) -> Done:
         return self._reduce_scatter(output, _bytes(tensor), options)
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, options: Any = None) -> Done:
+        pairs = zip(outputs, inputs, strict=True)
+        return Done.of_all([self._reduce_scatter_base(*pair, options) for pair in pairs])
 
     def _reduce_scatter(self, tensor: Tensor, data: bytes, options: Any) -> Done:
         def read(parts: list[bytes]) -> None:
@@ -212,6 +255,12 @@ class StandIn(c10d.Backend):
                 "phantora-async --fold: all_to_all with parts of different sizes is not played with gloo"
             )
         return self.alltoall(output.chunk(self.size()), tensor.chunk(self.size()), options)
+
+    # Names that PyTorch 2.15 gives to the same calls.
+    all_gather_single = _allgather_base
+    reduce_scatter_single = _reduce_scatter_base
+    all_to_all_single = alltoall_base
+    gather_into_tensor = gather_single
 
     def _place_for(self, place: int) -> int:
         """Which of its parts the member at this place has for this one."""

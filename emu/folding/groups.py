@@ -6,23 +6,27 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..contract.folding import Folding
 from ..interpreter.hook_library import Hook
-from ..private.access import backend_of
 from ..private.changes import Names, changes
 from .ranks import FoldedRanks
 from .shards import Shards
 from .stores import ONE_ROOT, RANKS_PER_ROOT, GroupStore
+
+if TYPE_CHECKING:
+    from .dispatched import Dispatched
 
 
 def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Hook) -> FoldedRanks:
     """In the forker, once. `told`: the job's folding. `simulated`: ranks whose groups are made; None: all are."""
     import torch.distributed as dist
 
+    from .dispatched import Dispatched
     from .gloo import StandIn
 
+    dispatched = Dispatched()
     ranks = FoldedRanks(Folding.from_json(told), simulated)
     os.environ[RANKS_PER_ROOT] = ONE_ROOT
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":  # its wrapper makes gloo groups of its own
@@ -33,14 +37,14 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
         names.change("_create_c10d_store", _counting_processes(ranks))
         names.change("_store_based_barrier", _waiting_for_processes(ranks))
         names.change("_new_process_group_helper", functools.partial(_noting_members, ranks, hook))
-        names.change("ProcessGroupGloo", lambda real: StandIn.beside(real, ranks))
+        names.change("ProcessGroupGloo", lambda real: StandIn.beside(real, ranks, dispatched))
 
     changes.install("folded groups", change)
     shards = Shards(ranks)
     changes.install("uneven shards", shards.change)
     shards.change_modules()
     _replace(dist.distributed_c10d.split_group, functools.partial(_noting_parts, ranks, hook))
-    _replace(dist.distributed_c10d.monitored_barrier, lambda real: _monitored_barrier)
+    _replace(dist.distributed_c10d.monitored_barrier, lambda real: _looking_for_nobody(dispatched))
     return ranks
 
 
@@ -89,14 +93,17 @@ def _noting_parts(ranks: FoldedRanks, hook: Hook, real: Any) -> Any:
     return split_group
 
 
-def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """Nobody looks for a rank that is late: the coordinator does."""
-    import torch
-    import torch.distributed as dist
+def _looking_for_nobody(dispatched: Dispatched) -> Callable[..., None]:
+    """A monitored barrier: whoever is late is found by the coordinator."""
 
-    group = group or dist.group.WORLD
-    if group is not dist.GroupMember.NON_GROUP_MEMBER:
-        backend_of(group, torch.device("cpu")).barrier().wait()
+    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        import torch.distributed as dist
+
+        group = group or dist.group.WORLD
+        if group is not dist.GroupMember.NON_GROUP_MEMBER:
+            dispatched.member_of(group).barrier().wait()
+
+    return monitored_barrier
 
 
 def _counting_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +16,29 @@ class Done(c10d.Work):
     def __init__(self, finish: Callable[[], None]) -> None:
         super().__init__()
         self._finish: Callable[[], None] | None = finish
+        self._done: Callable[[], None] | None = None
+
+    @classmethod
+    def of_all(cls, works: Sequence[Done]) -> Done:
+        """Done when all of these are."""
+
+        def finish() -> None:
+            for work in works:
+                work.wait()
+
+        return cls(finish)
+
+    def on_done(self, done: Callable[[], None]) -> None:
+        """`done` is called once, when the work is."""
+        self._done = done
 
     def wait(self, timeout: timedelta = timedelta()) -> bool:
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
+        done, self._done = self._done, None
+        if done is not None:
+            done()
         return True
 
     def is_completed(self) -> bool:

@@ -242,7 +242,13 @@ PURPOSES = (
         "folded groups",
         "process groups of which most ranks have no process",
         "folded runs wait for ranks that have no process",
-        ("emu/folding/groups.py", "emu/folding/gloo.py", "emu/folding/work.py", _ACCESS),
+        (
+            "emu/folding/groups.py",
+            "emu/folding/gloo.py",
+            "emu/folding/dispatched.py",
+            "emu/folding/work.py",
+            _ACCESS,
+        ),
         (
             Name("torch.distributed.rendezvous", "_create_c10d_store", takes=("hostname port rank world_size ...",)),
             Name(_D, "_store_based_barrier", takes=("rank store group_name rendezvous_count ...",)),

@@ -144,6 +144,13 @@ def test_megatron_s_distributed_optimizer(run: Run) -> None:
     assert f"approximate (--roles similar): rank {witness} launched" in folded.output
 
 
+def test_groups_of_gloo_s(run: Run) -> None:
+    """The script checks what each call gives."""
+    folded = run("host_groups.py", n=4, options=("--nproc-per-node", "2", "--fold", "dp=4", "--fold-apart", "0"))
+    assert folded.exit_code == 0, folded.output
+    assert folded.report["folding"]["processes"] == 3
+
+
 def test_a_group_of_part_of_an_axis_is_refused(run: Run) -> None:
     folded = run("tensor_parallel.py", n=4, options=("--fold", "dp=4", "--fold-apart", "none"))
     assert folded.exit_code == 80, folded.output
