@@ -26,8 +26,6 @@ REPLICAS = ("shared", "each")
 ROLES = ("alike", "similar")
 ISOLATIONS = isolation.LEVELS
 NETWORKS = isolation.NETWORKS
-STALL_TIMEOUT_S = 1800.0
-"""gloo's default and three times NCCL's: many ranks share few processors here."""
 LOOP_TURNS = 1000
 """Turns after which a loop counts as one that never ends. So many turns of a training loop take minutes here."""
 DEFAULT_CLUSTER = "dgx-h200"
@@ -502,14 +500,14 @@ class RunOptions:
         metavar="RANKS",
         help="ranks whose output is shown, such as 0,3, or all, or none (default: 0)",
     )
-    stall_timeout: float = _option(
-        STALL_TIMEOUT_S,
+    stall_timeout: float | None = _option(
+        None,
         OUTPUT,
         "--stall-timeout",
         kind=Kind.SECONDS,
         metavar="SECONDS",
         help="end the run when all ranks, or a rank that others wait for, have made no visible progress for this "
-        "long in real time (default: %(default)g; 0: no limit)",
+        "long in real time (default: 1800, but 30 where all ranks only sleep; 0: no limit)",
     )
     loop_turns: int = _option(
         LOOP_TURNS,

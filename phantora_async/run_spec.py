@@ -68,9 +68,9 @@ class RunSpec:
     """What `--loaders` says."""
     values: tuple[StatedValue, ...] = ()
     """What `--value` says."""
-    stall_timeout_s: float = 0.0
-    """For how long, in real time, ranks may wait for one that makes no visible progress, or none may make any; 0: no
-    limit."""
+    stall_timeout_s: float | None = None
+    """For how long, in real time, ranks may wait for one that makes no visible progress, or none may make any: see
+    ``phantora_async.liveness.patience``."""
     loop_turns: int = 0
     """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
 

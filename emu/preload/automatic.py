@@ -28,6 +28,7 @@ _LAUNCHERS_VARIABLES = (
     "NODE_RANK",
     "PET_*",
     "PHANTORA_*",
+    "RAY_*",
     "TORCHELASTIC_*",
 )
 """What launchers set for the ranks that they start."""

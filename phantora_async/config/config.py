@@ -123,7 +123,7 @@ class Config:
     shown_ranks: frozenset[int]
     """Ranks whose output is shown on the terminal."""
     progress: bool
-    stall_timeout_s: float
+    stall_timeout_s: float | None
     """0: never."""
     listen: Listen | None
     """None: all servers are on this machine."""

@@ -37,8 +37,8 @@ def until_ns_of(text: str | None) -> int:
     return for_ns
 
 
-def check_waits(stall_timeout_s: float, loop_turns: int) -> None:
-    if not stall_timeout_s >= 0:
+def check_waits(stall_timeout_s: float | None, loop_turns: int) -> None:
+    if stall_timeout_s is not None and not stall_timeout_s >= 0:
         raise UsageError(f"--stall-timeout {stall_timeout_s:g}: expected seconds, or 0 for no limit")
     if not 0 <= loop_turns < 2**62:
         raise UsageError(f"--loop-turns {loop_turns}: expected a number of turns, or 0 for no limit")

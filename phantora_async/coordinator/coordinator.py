@@ -36,6 +36,7 @@ from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
+from phantora_async.liveness.bystanders import Bystanders
 from phantora_async.liveness.compiling import compiling_ranks
 from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.proc_fs import ProcFs
@@ -103,9 +104,12 @@ class Coordinator:
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
         run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses, mirrored_ranks)
-        restarts = Restarts(timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns)
+        restarts = Restarts(
+            timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns, spec.stall_timeout_s
+        )
+        bystanders = Bystanders(pids, blocked_ranks.threads)
         early_end = EarlyEnd(spec, timeline)
-        reactions = Reactions(timeline, connections, spec.faults)
+        reactions = Reactions(timeline, connections, spec.faults, spec.stall_timeout_s)
         failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, reactions, early_end, run_end)
         turns = Turns(
             timeline,
@@ -120,6 +124,7 @@ class Coordinator:
             failures,
             spec.launcher,
             len(folding.live) if folding is not None else spec.world_size,
+            bystanders,
             spec.stall_timeout_s,
             mirrored_ranks,
         )

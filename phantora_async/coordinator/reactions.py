@@ -15,6 +15,7 @@ from emu.contract import records
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.errors import Deadlock
 from phantora_async.faults import Death, Fault, begin_ns
+from phantora_async.liveness.patience import limit_s
 from phantora_async.virtual_time import Timeline
 from phantora_async.wording import named, seconds
 
@@ -23,7 +24,15 @@ PATIENCE_S = 90.0
 
 
 class Reactions:
-    def __init__(self, timeline: Timeline, connections: Connections, faults: Sequence[Fault]) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        connections: Connections,
+        faults: Sequence[Fault],
+        stall_timeout_s: float | None = None,
+    ) -> None:
+        """`stall_timeout_s`: see ``limit_s``."""
+        self._patience_s = limit_s(stall_timeout_s, PATIENCE_S)
         self._timeline = timeline
         self._connections = connections
         self._deaths = [fault for fault in faults if isinstance(fault, Death)]
@@ -72,7 +81,7 @@ class Reactions:
 
     def over(self) -> bool:
         """Have all ranks ended that were told, or has nothing happened for long?"""
-        return not self._told.difference(self._failed) or monotonic() - self._news_s > PATIENCE_S
+        return not self._told.difference(self._failed) or monotonic() - self._news_s > self._patience_s
 
     def text(self) -> str:
         """What has happened, for the message."""

@@ -18,11 +18,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from emu.contract import records
-from phantora_async.coordinator import standstill
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
+from phantora_async.liveness.patience import limit_s
 from phantora_async.virtual_time import Timeline, UnseenFact
 
 PATIENCE_S = 60.0
@@ -62,8 +62,12 @@ class Restarts:
         connections: Connections,
         exits: dict[int, Any],
         delay_ns: int,
+        stall_timeout_s: float | None = None,
     ) -> None:
-        """`exits`: how processes of ranks have ended; `delay_ns`: how long after it the launcher notices an end."""
+        """`exits`: how processes of ranks have ended; `delay_ns`: how long after it the launcher notices an end;
+        `stall_timeout_s`: see ``limit_s``.
+        """
+        self._patience_s = limit_s(stall_timeout_s, PATIENCE_S)
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._connections = connections
@@ -139,10 +143,10 @@ class Restarts:
         """For how long, in real time, nothing has happened."""
         return monotonic() - self._news_s
 
-    def nobody_starts(self, rank: int, blocked_ranks: BlockedRanks) -> bool:
-        """Has no process become this rank, while all others have waited for long?"""
+    def nobody_starts(self, rank: int, blocked_ranks: BlockedRanks, patience_s: float) -> bool:
+        """Has no process become this rank, while all others have waited for so long?"""
         started = self._connections.pids
-        if rank in started or not started or self.idle_s() < standstill.PATIENCE_S:
+        if rank in started or not started or self.idle_s() < patience_s:
             return False
         blocked_ranks.gone = [other for other in range(len(self._fact_builder.rank_info)) if other not in started]
         waiting = blocked_ranks.all_wait()
@@ -151,7 +155,7 @@ class Restarts:
 
     def given_up(self) -> bool:
         """A rank has failed, and its launcher does nothing."""
-        return bool(self.failed) and monotonic() - self._news_s > PATIENCE_S
+        return bool(self.failed) and monotonic() - self._news_s > self._patience_s
 
     # ---- ranks start again -----------------------------------------------------------------------------------------
 

@@ -7,26 +7,31 @@ from time import monotonic
 
 from emu.contract import records
 from phantora_async.coordinator.ranks.connections import Connections
-from phantora_async.errors import Deadlock
+from phantora_async.errors import Deadlock, Stalled
 from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.ingest.communicators import Answers
 from phantora_async.liveness.blocked_ranks import BlockedRanks, Verdict
+from phantora_async.liveness.bystanders import Bystanders
+from phantora_async.liveness.listening import Listener
+from phantora_async.liveness.patience import STALL_S, limit_s
 from phantora_async.virtual_time import Timeline
 from phantora_async.wording import named
 
 MOST_PIDS = 8
 """Processes that a message names."""
 PATIENCE_S = 30.0
-"""All asleep for so long, with nothing to simulate: a deadlock. A shorter sleep may be a slow download or disk. A user
-who sets a shorter ``--stall-timeout`` knows that there is none.
-"""
+"""All asleep for so long, with nothing to simulate: a deadlock. A shorter sleep may be a slow download or disk."""
 READER_S = 600.0
 """All asleep for so long, while ranks ask for the time and less virtual time than that has passed: a rank may get on,
 slowly, since each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
 """
 
+SHORT_S = 1.0
+"""Processes beside the ranks are looked at when these have slept for longer."""
 FLUSH_S = 0.01
 """Ranks have been asked for the work that nothing follows: when to look again, if not all have answered by then."""
+IDLE_LOOK_S = 5.0
+"""How often a run that stands still is asked whether a program of it waits for somebody to connect."""
 LOOK_EVERY_S = 1.0
 """Where no look is needed, there is one so often: it finds deadlocks."""
 
@@ -37,11 +42,17 @@ class Standstill:
         timeline: Timeline,
         connections: Connections,
         blocked_ranks: BlockedRanks,
-        stall_timeout_s: float,
+        bystanders: Bystanders,
+        stall_timeout_s: float | None,
         mirrored_ranks: MirroredRanks | None = None,
     ) -> None:
-        """`stall_timeout_s`: 0 stands for none."""
-        self._patience_s = min(PATIENCE_S, stall_timeout_s or PATIENCE_S)
+        """`stall_timeout_s`: see ``limit_s``."""
+        self._given_s = stall_timeout_s
+        self._patience_s = limit_s(stall_timeout_s, PATIENCE_S)
+        self._stall_s = limit_s(stall_timeout_s, STALL_S)
+        self._bystanders = bystanders
+        self._idle_looked_s = 0.0
+        self._listener: Listener | None = None
         self._mirrored_ranks = mirrored_ranks
         self._timeline = timeline
         self._connections = connections
@@ -68,10 +79,7 @@ class Standstill:
         verdict = self._blocked_ranks.look()
         if not verdict.asleep or self._connections.resume_all():
             return verdict.again_s
-        if verdict.stuck_s > self._patience_with(verdict):
-            raise Deadlock(
-                f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {self._why(verdict.asleep)}"
-            )
+        self._check(verdict)
         answering = [rank for rank in verdict.asleep + verdict.waiting if not self._blocked_ranks.stopped(rank)]
         if self._connections.flush(answering):
             self._flushing, self._since = verdict.asleep, self._now()
@@ -91,9 +99,41 @@ class Standstill:
         self._pass_over(asleep)
         return True
 
+    def _check(self, verdict: Verdict) -> None:
+        """Raises Deadlock if this has lasted too long for ranks that only sleep, and Stalled if it has for any."""
+        for_s = verdict.stuck_s
+        if verdict.still_s > self._stall_s and for_s <= self._patience_s:
+            raise Stalled(
+                f"no rank has made visible progress for {verdict.still_s:.0f} s, though processes have worked; "
+                f"{self._why(verdict.asleep)}; that is longer than --stall-timeout {self._stall_s:g}"
+            )
+        if for_s <= SHORT_S:
+            return
+        if self._bystanders.work():
+            self._blocked_ranks.worked()
+        elif for_s > self._patience_with(verdict):
+            why = self._why(verdict.asleep)
+            idle = self._idle(verdict)
+            if idle is None:
+                raise Deadlock(f"deadlock: no rank has made progress for {for_s:.0f} s; {why}")
+            if for_s > self._stall_s:
+                raise Stalled(
+                    f"{idle.name} (process {idle.pid}) has waited {for_s:.0f} s for somebody to connect, and no rank "
+                    f"has anything to do; {why}; that is longer than --stall-timeout {self._stall_s:g}"
+                )
+
+    def _idle(self, verdict: Verdict) -> Listener | None:
+        """The program that waits for somebody to connect, unless ranks wait for each other."""
+        if verdict.waiting or self._blocked_ranks.wait_for_ranks():
+            return None
+        now_s = monotonic()
+        if self._listener is None or now_s - self._idle_looked_s > IDLE_LOOK_S:
+            self._listener, self._idle_looked_s = self._bystanders.listener(), now_s
+        return self._listener
+
     def _patience_with(self, verdict: Verdict) -> float:
         reads = verdict.read_ns is not None and verdict.read_ns < self._patience_s * 1e9
-        return READER_S if reads and self._patience_s == PATIENCE_S else self._patience_s
+        return READER_S if reads and self._given_s is None else self._patience_s
 
     def told(self, answers: Answers) -> None:
         """Processes have been told something, which may wake others. That work is complete is progress: PyTorch lets go

@@ -10,6 +10,7 @@ from phantora_async.diagnosis.progress import Progress, clock, examples, line, p
 from phantora_async.errors import Stalled, WaitsForValue
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.loop_watch import LoopWatch
+from phantora_async.liveness.patience import STALL_S, limit_s
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.virtual_time import Timeline
 
@@ -30,7 +31,7 @@ class StatusView:
         fact_builder: FactBuilder,
         stall_watch: StallWatch,
         loop_watch: LoopWatch,
-        stall_timeout_s: float,
+        stall_timeout_s: float | None,
         live_state: LiveState,
         compiling: Callable[[], Sequence[int]],
     ) -> None:
@@ -39,7 +40,7 @@ class StatusView:
         self._fact_builder = fact_builder
         self._stall_watch = stall_watch
         self._loop_watch = loop_watch
-        self._stall_timeout_s = stall_timeout_s
+        self._limit_s = limit_s(stall_timeout_s, STALL_S)
         self._live_state = live_state
         self._compiling = compiling
 
@@ -55,9 +56,8 @@ class StatusView:
         if stall is not None:
             if self._stall_watch.notice_due(stall):
                 notice = stall.notice()
-            limit_s = self._stall_timeout_s
-            if limit_s and stall.counts and stall.for_s > limit_s:
-                raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}")
+            if stall.counts and stall.for_s > self._limit_s:
+                raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {self._limit_s:g}")
         progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
         stalled = str(loop or stall or "")
         at = f"{clock(self._live_state.elapsed_s)} | {phase(progress, self._compiling(), self._live_state.whole())}"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+from phantora_async.coordinator import standstill
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.failures import Failures
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
-from phantora_async.coordinator.standstill import PATIENCE_S, Standstill
+from phantora_async.coordinator.standstill import Standstill
 from phantora_async.errors import Deadlock
 from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
+from phantora_async.liveness.bystanders import Bystanders
+from phantora_async.liveness.patience import limit_s
 from phantora_async.trace.run_trace import RunTrace
 from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
 
@@ -38,11 +41,12 @@ class Turns:
         failures: Failures,
         launcher: bool,
         processes: int,
-        stall_timeout_s: float,
+        bystanders: Bystanders,
+        stall_timeout_s: float | None,
         mirrored_ranks: MirroredRanks | None = None,
     ) -> None:
         """`launcher`: a launcher of the user's starts the ranks' processes. `processes`: of how many ranks there are
-        any. `stall_timeout_s`: 0 stands for none.
+        any. `stall_timeout_s`: see ``limit_s``.
         """
         self._processes = processes
         self._timeline = timeline
@@ -51,7 +55,9 @@ class Turns:
         self._connections = connections
         self._trace = trace
         self._blocked_ranks = blocked_ranks
-        self._standstill = Standstill(timeline, connections, blocked_ranks, stall_timeout_s, mirrored_ranks)
+        self._standstill = Standstill(timeline, connections, blocked_ranks, bystanders, stall_timeout_s, mirrored_ranks)
+        self._patience_s = limit_s(stall_timeout_s, standstill.PATIENCE_S)
+        self._bystanders = bystanders
         self._restarts = restarts
         self._early_end = early_end
         self._run_end = run_end
@@ -141,7 +147,7 @@ class Turns:
             return
         with self._failures.caught():
             starved = self._timeline.starved
-            if starved is not None and self._launcher and self._restarts.nobody_starts(starved, self._blocked_ranks):
+            if starved is not None and self._launcher and self._nobody_starts(starved):
                 self._do_without(starved)
                 return
             again_s = self._standstill.look()
@@ -149,6 +155,15 @@ class Turns:
                 self.take_soon()
             else:
                 self._look_later(again_s)
+
+    def _nobody_starts(self, rank: int) -> bool:
+        """Has no process become this rank, though the others have waited for long and no other process works?"""
+        if not self._restarts.nobody_starts(rank, self._blocked_ranks, self._patience_s):
+            return False
+        if self._bystanders.work():
+            self._restarts.news()
+            return False
+        return True
 
     def flushed(self) -> None:
         """A rank that was asked for the work that nothing follows has none."""
@@ -163,15 +178,17 @@ class Turns:
                 return
             if self._restarts.failed and not self._restarts.told:
                 self._restarts.tell()  # virtual time will not come to its end
-            if self._restarts.idle_s() > PATIENCE_S and not self._restarts.next_ones:
-                raise Deadlock("deadlock: no rank can ever continue")
+            if self._restarts.idle_s() > self._patience_s and not self._restarts.next_ones:
+                if not self._bystanders.work():
+                    raise Deadlock("deadlock: no rank can ever continue")
+                self._restarts.news()
             self._look_later(LOOK_AGAIN_S)
 
     def _do_without(self, rank: int) -> None:
         """The launcher has started fewer ranks than there are GPUs. If the rank comes after all, it begins then."""
         self._fact_builder.warn(
             rank,
-            f"no process has used this GPU, and the other ranks have waited {PATIENCE_S:.0f} s for it: the run "
+            f"no process has used this GPU, and the other ranks have waited {self._patience_s:.0f} s for it: the run "
             "continues without this rank. --nproc-per-node should be the number of ranks that the launcher starts on a "
             "server",
         )

@@ -24,6 +24,10 @@ AGAIN_S = 0.01
 """Between two looks at a rank that slept when last seen: it only has to be seen to sleep still."""
 SLOWEST_S = 0.25
 """Between later looks, which become rarer."""
+LONGEST_S = 1.0
+"""What one look adds to the time in which a rank could run: looks are rare while virtual time gets on."""
+RUNNING_SHARE = 0.5
+"""A rank with a thread that could run in more of the looks works, and does not only poll."""
 POLLS = frozenset(
     (records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE, records.STALL_CLOCK)
 )
@@ -48,6 +52,8 @@ class Verdict:
     """Ranks that wait for answers."""
     stuck_s: float
     """For how long all have been asleep, apart from polling, and made no visible progress."""
+    still_s: float
+    """For how long none has made visible progress, though some may have worked since they were first seen asleep."""
     again_s: float
     """In how many seconds to look again."""
     read_ns: int | None = None
@@ -76,11 +82,15 @@ class BlockedRanks:
         """Ranks whose process has ended and may be started again."""
         self._delay_s = FIRST_S
         self._stuck_since: float | None = None
+        self._still_since: float | None = None
+        self._looked_s = 0.0
+        self._awake_s = 0.0
+        """Since `_stuck_since`: how long some rank ran, or could have run, from one look to the next."""
         self._stuck_from_ns = 0
         """Virtual time at that moment."""
         self._clock_was_read = False
-        self._used_ns: dict[int, int] = {}
-        """Processor time of the main threads of all ranks with processes at that moment."""
+        self._worked_ns: dict[int, int] = {}
+        """Processor time of all ranks with processes at that moment."""
 
     def rank_spoke(self, rank: int, news: bool, reads: bool = False, flushed: bool = False) -> None:
         """Records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``; `flushed`: it was asked
@@ -100,7 +110,19 @@ class BlockedRanks:
 
     def progressed(self) -> None:
         """Not all are stuck."""
+        self._stuck_since = self._still_since = None
+
+    def worked(self) -> None:
+        """Somebody for whom they may wait works."""
         self._stuck_since = None
+
+    def threads(self) -> set[int]:
+        """Threads of ranks, as last seen."""
+        return self._sleep_detector.threads()
+
+    def wait_for_ranks(self) -> bool:
+        """Does a rank wait for another one's collective?"""
+        return bool(self._fact_builder.incomplete_collectives())
 
     @property
     def starved(self) -> int | None:
@@ -135,15 +157,17 @@ class BlockedRanks:
         """To be repeated after ``again_s`` until records arrive."""
         starved = self.starved
         assert starved is not None, "virtual time waits for no rank"
-        if not self._asleep(starved):
-            return self._not_yet()
-        quiet = self._quiet(starved)
+        before_s, self._looked_s = self._looked_s, monotonic()
+        quiet = self._quiet(starved) if self._asleep(starved) else None
         if quiet is None:
+            if self._sleep_detector.could_run():
+                self._awake_s += min(self._looked_s - before_s, LONGEST_S)
             return self._not_yet()
         self._delay_s = min(self._delay_s * 2, SLOWEST_S)
         stuck_s = self._stuck_s()
+        still_s = self._looked_s - (self._still_since or self._looked_s)
         read_ns = self._timeline.now_ns - self._stuck_from_ns if self._clock_was_read else None
-        return Verdict(*quiet, stuck_s, self._delay_s, read_ns)
+        return Verdict(*quiet, stuck_s, still_s, self._delay_s, read_ns)
 
     def all_wait(self) -> bool:
         """Does every rank that runs sleep, or wait for an answer?"""
@@ -185,17 +209,23 @@ class BlockedRanks:
 
     def _stuck_s(self) -> float:
         """How long all have been asleep, or waited for an answer. It starts from zero if any has worked between looks:
-        a rank that imports modules, and asks for the time now and then, tells no news but gets on.
+        a rank that imports modules, and asks for the time now and then, tells no news but gets on. So does one whose
+        threads could run, though the machine had no processor for them.
         """
-        now_s = monotonic()
-        used_ns = self._sleep_detector.used_ns()
-        since = self._used_ns | {rank: ns for rank, ns in used_ns.items() if rank not in self._used_ns}
-        worked_ns = max(ns - since[rank] for rank, ns in used_ns.items())
-        if self._stuck_since is None or worked_ns > (now_s - self._stuck_since) * 1e9 * POLLING_SHARE + FIRST_S * 1e9:
-            self._stuck_since, self._used_ns = now_s, used_ns
+        now_s = self._looked_s
+        if self._still_since is None:
+            self._still_since = now_s
+        worked_ns = self._sleep_detector.worked_ns()
+        since = self._worked_ns | {rank: ns for rank, ns in worked_ns.items() if rank not in self._worked_ns}
+        most_ns = max((ns - since[rank] for rank, ns in worked_ns.items()), default=0)
+        if self._stuck_since is None or (
+            most_ns > (now_s - self._stuck_since) * 1e9 * POLLING_SHARE + FIRST_S * 1e9
+            or self._awake_s > (now_s - self._stuck_since) * RUNNING_SHARE + LONGEST_S
+        ):
+            self._stuck_since, self._worked_ns, self._awake_s = now_s, worked_ns, 0.0
             self._stuck_from_ns, self._clock_was_read = self._timeline.now_ns, False
         else:
-            self._used_ns = since
+            self._worked_ns = since
         return now_s - self._stuck_since
 
     def _asleep(self, rank: int) -> bool:
@@ -212,4 +242,4 @@ class BlockedRanks:
     def _not_yet(self) -> Verdict:
         again_s = self._delay_s
         self._delay_s = min(self._delay_s * 1.5, SLOWEST_S)
-        return Verdict([], [], 0.0, again_s)
+        return Verdict([], [], 0.0, 0.0, again_s)

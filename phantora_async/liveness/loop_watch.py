@@ -12,6 +12,7 @@ from time import monotonic
 
 from phantora_async.ingest.call_sites import Line
 from phantora_async.ingest.uncomputed_reads import UncomputedReads, WaitingLoop
+from phantora_async.liveness.patience import STALL_S, limit_s
 from phantora_async.wording import named
 
 SHOWN_S = 3.0
@@ -50,12 +51,14 @@ class Waiting:
 
 
 class LoopWatch:
-    def __init__(self, reads: UncomputedReads, connected: Collection[int], most_turns: int, most_s: float) -> None:
-        """`connected`: ranks. The limits: 0 stands for none."""
+    def __init__(
+        self, reads: UncomputedReads, connected: Collection[int], most_turns: int, most_s: float | None
+    ) -> None:
+        """`connected`: ranks. `most_turns`: 0 stands for no limit; `most_s`: see ``limit_s``."""
         self._reads = reads
         self._connected = connected
         self._most_turns = most_turns
-        self._most_s = most_s
+        self._most_s = limit_s(most_s, STALL_S)
         self._since: dict[int, tuple[Line, float]] = {}
         """By rank: which loop it goes round, and since when."""
         self._over_since_s: float | None = None
@@ -79,7 +82,7 @@ class LoopWatch:
         ranks = [rank for rank, (where, _) in loops.items() if where == place]
         loop = max((loops[rank][1] for rank in ranks), key=lambda loop: loop.turns)
         for_s = now_s - since_s
-        limit = "--stall-timeout" if 0 < self._most_s < for_s else ""
+        limit = "--stall-timeout" if self._most_s < for_s else ""
         if self._over_since_s is not None and self._all_told(ranks, loop.turns, now_s - self._over_since_s):
             limit = "--loop-turns"
         if not limit and for_s < SHOWN_S:

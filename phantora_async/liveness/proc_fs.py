@@ -14,6 +14,7 @@ from emu.contract.definitions.thread_names import AWAKE, MAIN, STANDS_FOR
 from phantora_async.liveness.sleep_detector import Seen, Thread
 
 _MOST_NBYTES = 1 << 16
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PROCESSOR_TIME = 2
 """CPUCLOCK_SCHED of Linux: with the complement of a process's number a clock's number. ``clock_getcpuclockid(3)``."""
 
@@ -64,6 +65,11 @@ class ProcFs:
         known = self._known.get(pid)
         return known.threads if known is not None and known.still_holds() else self._read_all(pid)
 
+    def family(self, pid: int) -> list[int]:
+        """The process and its descendants."""
+        self._known.pop(pid, None)
+        return [] if self.threads(pid) is None else self._processes[pid]
+
     def _read_all(self, pid: int) -> dict[int, Thread] | None:
         clocks = _clocks(self._processes.pop(pid, [pid]))
         self._known.pop(pid, None)
@@ -100,6 +106,8 @@ class ProcFs:
                     todo += forked
                     # Else it is about to be told that the other has ended; or it was, and waits for the rank's look.
                     sleeping = sleeping and (bool(forked) or state == "Z")
+                if number == process:
+                    used_ns += _of_children_ns(rest)
                 found[number] = Thread(name, main, sleeping, used_ns, state in "Tt")
         self._processes[pid] = processes
         if clocks is not None and clocks.keys() == set(processes) and not stands_for:
@@ -108,6 +116,22 @@ class ProcFs:
 
     def now_ns(self) -> int:
         return time.monotonic_ns()
+
+
+def parent(pid: int) -> int:
+    """0 if the process has ended."""
+    try:
+        return int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _of_children_ns(stat: str) -> int:
+    """Processor time of descendants that have ended, and whose end the process has taken notice of: a program that
+    starts one short command after the other works. `stat`: what follows the process's name.
+    """
+    words = stat.split()
+    return (int(words[13]) + int(words[14])) * _TICK_NS
 
 
 def _clocks(processes: Iterable[int]) -> dict[int, int] | None:
@@ -138,8 +162,8 @@ def _waits_for_values(folder: str, task: str) -> bool:
 def _forked_by_parent(pid: int, own_id: str) -> list[int]:
     """The child of the process's parent whose id in its own namespace is `own_id`; none if it has ended."""
     try:
-        parent = int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
-        siblings = _read(f"/proc/{parent}/task/{parent}/children").split()
+        server = parent(pid)
+        siblings = _read(f"/proc/{server}/task/{server}/children").split()
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [int(sibling) for sibling in siblings if _own_id(sibling) == own_id]

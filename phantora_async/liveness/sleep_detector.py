@@ -18,8 +18,10 @@ POLLING_SHARE = 0.1
 POLLING_LOOKS = 6
 HELPERS_SHARE = 0.01
 """What threads beside the main ones may spend: many library threads have no name to recognise them by."""
-STUBBORN_NS = 20_000_000_000
-"""A thread beside the main ones that has never slept for this long no longer counts."""
+RESTLESS_NS = 20_000_000_000
+"""After main threads have rested for so long, others may spend more on polling."""
+RESTLESS_SHARE = 0.5
+"""So much. One that has a processor, or waits for one, works however long: nobody can tell whether it polls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,13 @@ class Processes(Protocol):
         """Real time."""
 
 
-def _used_ns(threads: Mapping[int, Thread]) -> int:
-    return sum(thread.used_ns for thread in threads.values() if thread.main)
+def _work_ns(before: Mapping[int, Thread], threads: Mapping[int, Thread]) -> int:
+    """Processor time that threads have used which do not only serve or watch, those that have begun included."""
+    return sum(
+        max(0, thread.used_ns - (before[number].used_ns if number in before else 0))
+        for number, thread in threads.items()
+        if thread.main or not thread.name.startswith((*SERVES, *WATCHES))
+    )
 
 
 class _Look:
@@ -72,7 +79,7 @@ class _Look:
         self.looks = 0
         self.asleep = False
         self.restless = False
-        """It counts as asleep although a thread of its polls, or never sleeps."""
+        """It counts as asleep although a thread of its polls."""
         self.still_from_ns = seen.until_ns
         """No thread that may wake another rank has run, or waited for a processor, since then, up to the last look."""
         self.awake_since_ns = seen.until_ns
@@ -94,7 +101,7 @@ class SleepDetector:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._last: dict[int, _Look] = {}
-        self._used_ns: dict[int, int] = {}
+        self._worked_ns: dict[int, int] = {}
         self.tries = 0
         """How often no moment was found at which all slept, though each one did."""
         self._woken_ns = 0
@@ -123,11 +130,10 @@ class SleepDetector:
         if seen is None:
             self.forget(rank)
             return False
-        self._used_ns[rank] = _used_ns(seen.threads)
         if last is None:
             self._last[rank] = _Look(seen)
             return False
-        last.again(seen)
+        self._again(rank, seen)
         last.asleep = self._compare(last, seen)
         return last.asleep
 
@@ -137,7 +143,7 @@ class SleepDetector:
 
         `pids`: processes of ranks that ``look`` has found asleep, now or earlier. Looks at all of them once more:
         between two looks at a thread that has used no processor time it has slept. Nothing is known of a rank with a
-        thread that polls or never sleeps; and the answer is True after some tries, because library threads may wake up
+        thread that polls; and the answer is True after some tries, because library threads may wake up
         all the time.
         """
         for rank, pid in pids.items():
@@ -148,8 +154,7 @@ class SleepDetector:
             if seen is None:
                 self.forget(rank)
             elif rank in self._last:
-                self._used_ns[rank] = _used_ns(seen.threads)
-                self._last[rank].again(seen)
+                self._again(rank, seen)
         if not all(self.slept(rank) for rank in pids):
             return False
         if any(self._last[rank].last.since_ns < self._woken_ns for rank in pids):
@@ -171,9 +176,26 @@ class SleepDetector:
         last = self._last.get(rank)
         return last is not None and any(thread.stopped for thread in last.last.threads.values() if thread.main)
 
-    def used_ns(self) -> dict[int, int]:
-        """Processor time that the main threads of each rank had used when it was last seen."""
-        return dict(self._used_ns)
+    def worked_ns(self) -> dict[int, int]:
+        """Processor time that each rank was seen to use, but for threads that only serve or watch."""
+        return dict(self._worked_ns)
+
+    def could_run(self) -> bool:
+        """At the last look at each rank: had one a thread that ran or waited for a processor, and not only serves?"""
+        return any(
+            not thread.sleeping and (thread.main or not thread.name.startswith((*SERVES, *WATCHES)))
+            for look in self._last.values()
+            for thread in look.last.threads.values()
+        )
+
+    def threads(self) -> set[int]:
+        """All that were seen when ranks were last looked at."""
+        return {number for look in self._last.values() for number in look.last.threads}
+
+    def _again(self, rank: int, seen: Seen) -> None:
+        look = self._last[rank]
+        self._worked_ns[rank] = self._worked_ns.get(rank, 0) + _work_ns(look.last.threads, seen.threads)
+        look.again(seen)
 
     def computes(self, pid: int) -> bool:
         """Does the process's first thread run, or wait for a processor, now?"""
@@ -188,19 +210,16 @@ class SleepDetector:
         """Is the rank asleep, by this look and those before? Remembers this look."""
         now_ns, threads = seen.until_ns, seen.threads
         for_ns = now_ns - last.seen.until_ns
-        stubborn = now_ns - last.awake_since_ns > STUBBORN_NS
+        rested = now_ns - last.awake_since_ns > RESTLESS_NS
         counted = {
-            number: thread
-            for number, thread in threads.items()
-            if thread.main or not (stubborn or thread.name.startswith(SERVES))
+            number: thread for number, thread in threads.items() if thread.main or not thread.name.startswith(SERVES)
         }
         before = last.seen.threads
         last.seen = seen
-        used_ns = sum(thread.used_ns - before[n].used_ns if n in before else for_ns for n, thread in counted.items())
-        resting = stubborn or all(thread.sleeping for thread in threads.values())
-        resting = resting and all(
-            thread.sleeping and (n not in before or before[n].sleeping) for n, thread in counted.items()
-        )
+        spent = {n: thread.used_ns - before[n].used_ns if n in before else for_ns for n, thread in counted.items()}
+        used_ns, main_ns = sum(spent.values()), sum(ns for n, ns in spent.items() if counted[n].main)
+        resting = all(thread.sleeping for thread in threads.values())
+        resting = resting and all(n not in before or before[n].sleeping for n in counted)
         if (
             resting
             and used_ns <= for_ns * HELPERS_SHARE
@@ -208,9 +227,10 @@ class SleepDetector:
                 thread.main and n in before and thread.used_ns != before[n].used_ns for n, thread in counted.items()
             )
         ):
-            last.restless = stubborn
+            last.restless = False
             return True
-        if resting and used_ns <= for_ns * POLLING_SHARE:
+        most = RESTLESS_SHARE if rested else POLLING_SHARE
+        if resting and used_ns <= for_ns * most and main_ns <= for_ns * POLLING_SHARE:
             last.restless = True
             last.looks += 1
             return last.looks >= POLLING_LOOKS

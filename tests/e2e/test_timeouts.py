@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import DEADLOCK_SOON, Run
+from .conftest import DEADLOCK_SOON, SCRIPTS, Finished, Run
 
 pytestmark = pytest.mark.torch
 
@@ -44,3 +44,22 @@ def test_a_rank_that_asks_a_local_socket_over_and_over_waits(run: Run) -> None:
     assert done.exit_code == 0, done.output
     assert "GOT [0, 1, 2]" in done.output
     assert 0.75e9 <= done.simulated["virtual_ns"] < 0.8e9, "rank 1 sleeps three times a quarter of a second"
+
+
+def serve(run: Run, client: str) -> Finished:
+    command = f"python {SCRIPTS}/served.py server & python {SCRIPTS}/served.py {client}; wait"
+    options = ("--nproc-per-node", "1", "--launcher", "--")
+    return run("sh", "-c", command, n=1, options=options, constants=DEADLOCK_SOON)
+
+
+def test_a_server_is_idle_while_its_client_works(run: Run) -> None:
+    """For three times as long as ranks that sleep may."""
+    done = serve(run, "client")
+    assert done.exit_code == 0, done.output
+    assert "ANSWER c000" in done.log(0), "3 * 64"
+
+
+def test_a_server_that_waits_for_its_client_s_words_is_stuck(run: Run) -> None:
+    done = serve(run, "silent")
+    assert done.exit_code == 75, done.output
+    assert "deadlock: no rank has made progress" in done.output

@@ -44,7 +44,7 @@ async def outcome_when_told(
     """Rank 1 fails after `before`, and rank 0 executes `meanwhile`. Nothing is done because of patience. Returns also
     of whose end the launcher was told, which then ends.
     """
-    for name in ("standstill", "turns", "restarts"):
+    for name in ("standstill", "restarts"):
         monkeypatch.setattr(f"phantora_async.coordinator.{name}.PATIENCE_S", 1e6)
     two.spec = replace(two.spec, launcher=True, restart_delay_ns=DELAY_NS)
     two.coordinator = two._make()

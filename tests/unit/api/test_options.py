@@ -99,7 +99,7 @@ def test_the_documents_list_every_keyword() -> None:
         ({"trace": 3}, "trace: expected a path, found 3"),
         ({"arguments": ["--lr", 0.1]}, "arguments: expected a list of texts, found ['--lr', 0.1]"),
         ({"until": "x" * 100}, None),
-        ({"stall_timeout": None}, "stall_timeout: expected a number, found None"),
+        ({"loop_turns": None}, "loop_turns: expected a whole number, found None"),
         ({"script": 7}, "script: expected a path, found 7"),
     ],
 )

@@ -10,14 +10,19 @@ import pytest
 from emu.contract import records
 from phantora_async.coordinator import standstill
 from phantora_async.coordinator.standstill import FLUSH_S, Standstill
-from phantora_async.errors import Deadlock
+from phantora_async.errors import Deadlock, Stalled
 from phantora_async.liveness.blocked_ranks import Verdict
+from phantora_async.liveness.listening import Listener
 
 
 class Machine:
     """Rank 0 sleeps; virtual time has answered others."""
 
-    def __init__(self) -> None:
+    def __init__(self, given_s: float | None = None) -> None:
+        self.others_work = False
+        self.listener: Listener | None = None
+        self.incomplete = False
+        self.worked = 0
         self.looks = self.progress = self.told = 0
         self.stopped: set[int] = set()
         self.unflushed: set[int] = set()
@@ -30,17 +35,23 @@ class Machine:
             stopped=lambda rank: rank in self.stopped,
             progressed=self.progressed,
             told=self.tell,
+            worked=self.work,
+            wait_for_ranks=lambda: self.incomplete,
             wait_for_calls=lambda: self.wait_for_calls,
         )
         timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
         self.connections: Any = SimpleNamespace(
             resume_all=lambda: False, flush=lambda ranks: bool(self.unflushed & set(ranks)), flushing=False
         )
-        self.standstill = Standstill(timeline, self.connections, self.blocked_ranks, 0.0)
-        self.verdict = Verdict([0], [1], 0.0, 0.1)
+        self.bystanders: Any = SimpleNamespace(work=lambda: self.others_work, listener=lambda: self.listener)
+        self.standstill = Standstill(timeline, self.connections, self.blocked_ranks, self.bystanders, given_s)
+        self.verdict = Verdict([0], [1], 0.0, 0.0, 0.1)
 
     def progressed(self) -> None:
         self.progress += 1
+
+    def work(self) -> None:
+        self.worked += 1
 
     def tell(self) -> None:
         self.told += 1
@@ -107,12 +118,53 @@ def test_a_rank_that_waits_for_another_one_s_call_needs_no_look(monkeypatch: pyt
 )
 def test_a_rank_that_asks_for_the_time_may_get_on(stuck_s: float, read_ns: int | None, dead: bool) -> None:
     machine = Machine()
-    machine.verdict = Verdict([0], [1], stuck_s, 0.1, read_ns)
+    machine.verdict = Verdict([0], [1], stuck_s, stuck_s, 0.1, read_ns)
     if dead:
         with pytest.raises(Deadlock, match=f"for {stuck_s:.0f} s"):
             machine.standstill.look()
     else:
         assert machine.standstill.look() is None
+
+
+@pytest.mark.parametrize(("given_s", "after_s"), [(None, 30), (5.0, 5), (300.0, 300), (0.0, 10**6)])
+def test_the_limit_is_the_user_s(given_s: float | None, after_s: int) -> None:
+    machine = Machine(given_s)
+    machine.verdict = Verdict([0], [], after_s - 1.0, after_s - 1.0, 0.1)
+    assert machine.standstill.look() is None
+    machine.verdict = Verdict([0], [], after_s + 1.0, after_s + 1.0, 0.1)
+    if given_s == 0:
+        assert machine.standstill.look() is None
+    else:
+        with pytest.raises(Deadlock):
+            machine.standstill.look()
+
+
+def test_a_process_that_is_no_rank_and_works_is_waited_for() -> None:
+    machine = Machine()
+    machine.verdict, machine.others_work = Verdict([0], [1], 31.0, 31.0, 0.1), True
+    assert machine.standstill.look() is None
+    assert machine.worked == 1
+    machine.verdict = Verdict([0], [1], 5.0, 1801.0, 0.1)
+    with pytest.raises(Stalled, match="though processes have worked"):
+        machine.standstill.look()
+
+
+def test_a_server_that_waits_for_requests_is_idle_until_the_limit() -> None:
+    machine = Machine()
+    machine.listener, machine.verdict = Listener(7, "vllm"), Verdict([0], [], 1799.0, 1799.0, 0.1)
+    assert machine.standstill.look() is None
+    machine.verdict = Verdict([0], [], 1801.0, 1801.0, 0.1)
+    with pytest.raises(Stalled, match=r"vllm \(process 7\) has waited 1801 s for somebody to connect"):
+        machine.standstill.look()
+
+
+@pytest.mark.parametrize("waits", ["for an answer", "for a collective"])
+def test_a_program_that_listens_explains_no_deadlock_of_ranks(waits: str) -> None:
+    machine = Machine()
+    machine.listener, machine.incomplete = Listener(7, "board"), waits == "for a collective"
+    machine.verdict = Verdict([0], [1] if waits == "for an answer" else [], 31.0, 31.0, 0.1)
+    with pytest.raises(Deadlock):
+        machine.standstill.look()
 
 
 def test_no_rank_is_passed_over_before_all_have_sent_the_work_that_nothing_follows() -> None:

@@ -36,7 +36,12 @@ class Machine:
     def look(self, pid: int) -> Seen:
         self.looks.append(pid)
         threads = {pid: Thread("python", True, True, self.used_ns if pid == 1 else self.others_used_ns)}
-        return Seen(threads, self.now_ns(), self.now_ns())
+        if pid == 1 and (self.helpers_used_ns or self.helper_runs):
+            threads[900] = Thread("python", False, not self.helper_runs, self.helpers_used_ns)
+        return Seen(threads, self.now_ns(), self.now_ns() + 1)
+
+    helpers_used_ns = 0
+    helper_runs = False
 
     def now_ns(self) -> int:
         return int(self.now_s * 1e9)
@@ -77,6 +82,27 @@ def test_work_between_two_looks_begins_it_anew(machine: Machine) -> None:
     machine.now_s += 100
     machine.used_ns += 60_000_000_000
     assert machine.stuck_s() < 20
+
+
+def test_work_of_a_pool_begins_it_anew(machine: Machine) -> None:
+    """Whether it was seen to work, or only has when all sleep."""
+    machine.stuck_s()
+    machine.now_s += 100
+    machine.helpers_used_ns += 60_000_000_000
+    assert machine.stuck_s() < 20
+    machine.now_s += 100
+    assert machine.stuck_s() > 100
+
+
+def test_a_pool_that_gets_no_processor_begins_it_anew(machine: Machine) -> None:
+    machine.stuck_s()
+    machine.helper_runs = True
+    for _ in range(100):
+        machine.now_s += 1
+        assert not machine.blocked_ranks.look().asleep
+    machine.helper_runs = False
+    assert machine.stuck_s() < 30
+    assert machine.blocked_ranks.look().still_s > 100
 
 
 def test_a_little_work_does_not(machine: Machine) -> None:

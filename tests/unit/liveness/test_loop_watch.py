@@ -39,7 +39,7 @@ def verdict(watch: LoopWatch) -> tuple[int, ...]:
 def test_all_ranks_that_go_round_are_named(clock: Clock) -> None:
     """The first rank beyond the limit waits for the second one's collective."""
     reads = UncomputedReads()
-    watch = LoopWatch(reads, [0, 1], LIMIT, 0.0)
+    watch = LoopWatch(reads, [0, 1], LIMIT, None)
     reads.loops[0] = LOOP
     assert verdict(watch) == ()
     reads.loops[1] = replace(LOOP, turns=3)
@@ -49,7 +49,7 @@ def test_all_ranks_that_go_round_are_named(clock: Clock) -> None:
 def test_a_loop_of_one_rank_alone(clock: Clock) -> None:
     """It does not wait for others: its turns say so."""
     reads = UncomputedReads()
-    watch = LoopWatch(reads, [0, 1], LIMIT, 0.0)
+    watch = LoopWatch(reads, [0, 1], LIMIT, None)
     reads.loops[0] = replace(LOOP, turns=LIMIT + MORE_TURNS - 1)
     assert verdict(watch) == ()
     reads.loops[0] = replace(LOOP, turns=LIMIT + MORE_TURNS)
@@ -58,7 +58,7 @@ def test_a_loop_of_one_rank_alone(clock: Clock) -> None:
 
 def test_the_wait_for_other_ranks_is_bounded(clock: Clock) -> None:
     reads = UncomputedReads()
-    watch = LoopWatch(reads, [0, 1], LIMIT, 0.0)
+    watch = LoopWatch(reads, [0, 1], LIMIT, None)
     reads.loops[0] = LOOP
     assert verdict(watch) == ()
     clock.now_s += PATIENCE_S
@@ -70,4 +70,4 @@ def test_the_wait_for_other_ranks_is_bounded(clock: Clock) -> None:
 def test_a_job_of_one_rank_ends_at_the_limit(clock: Clock) -> None:
     reads = UncomputedReads()
     reads.loops[0] = LOOP
-    assert verdict(LoopWatch(reads, [0], LIMIT, 0.0)) == (0,)
+    assert verdict(LoopWatch(reads, [0], LIMIT, None)) == (0,)

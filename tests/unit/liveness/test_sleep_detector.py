@@ -16,7 +16,7 @@ from phantora_async.liveness import proc_fs
 from phantora_async.liveness.proc_fs import ProcFs
 from phantora_async.liveness.sleep_detector import (
     POLLING_LOOKS,
-    STUBBORN_NS,
+    RESTLESS_NS,
     NotKnownYet,
     Seen,
     SleepDetector,
@@ -107,14 +107,45 @@ def test_a_thread_that_serves_a_message_at_this_moment_does(proc: FakeProc) -> N
     assert not sleepers.look(0, 1, LOOK)
 
 
-def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_for_a_while(proc: FakeProc) -> None:
+def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_however_long(proc: FakeProc) -> None:
     proc.now = {1: Thread("python", True, True, 0), 2: Thread("python", False, False, 0)}
+    sleepers = SleepDetector(proc)
+    for _ in range(10 * RESTLESS_NS // LOOK):
+        proc.use(2, LOOK, sleeping=False)
+        assert not sleepers.look(0, 1, LOOK)
+
+
+def test_one_that_gets_no_processor_is_at_work(proc: FakeProc) -> None:
+    """On a machine with other work it may use little, but it wants to run."""
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("python", False, False, 0)}
+    sleepers = SleepDetector(proc)
+    for _ in range(10 * RESTLESS_NS // LOOK):
+        proc.use(2, 0, sleeping=False)
+        assert not sleepers.look(0, 1, LOOK)
+
+
+def test_a_thread_that_polls_and_sleeps_counts_for_a_while(proc: FakeProc) -> None:
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("python", False, True, 0)}
     sleepers = SleepDetector(proc)
     looks = 0
     while not sleepers.look(0, 1, LOOK):
-        proc.use(2, LOOK, sleeping=False)
+        proc.use(2, LOOK // 4)
         looks += 1
-    assert looks * LOOK >= STUBBORN_NS
+    assert looks * LOOK >= RESTLESS_NS
+    assert sleepers.worked_ns()[0] == looks * (LOOK // 4)
+
+
+def test_work_of_threads_that_have_ended_stays(proc: FakeProc) -> None:
+    sleepers = SleepDetector(proc)
+    sleepers.look(0, 1, LOOK)
+    assert proc.now is not None
+    ended = {2: Thread("python", False, False, 7 * MS), 3: Thread("pt_tcpstore_uv", False, False, 9 * MS)}
+    main = proc.now
+    proc.now = main | ended
+    sleepers.look(0, 1, LOOK)
+    proc.now = main
+    sleepers.look(0, 1, LOOK)
+    assert sleepers.worked_ns() == {0: 7 * MS}
 
 
 class TwoRanks:

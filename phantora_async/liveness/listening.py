@@ -1,0 +1,103 @@
+"""Does a process wait for somebody to connect? Such a program is idle, and not stuck.
+
+The kernel tells in which system call a thread is, and with which descriptors: in accept(2), or in a wait for several
+descriptors one of which listens. Where it does not tell, nobody listens.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from emu.contract.definitions.thread_names import SERVES, WATCHES
+
+_CALLS = {
+    "x86_64": {"accept": (43, 288), "epoll": (232, 281, 441), "poll": (7, 271), "select": (23, 270)},
+    "aarch64": {"accept": (202, 242), "epoll": (22, 441), "poll": (73,), "select": (72,)},
+}.get(platform.machine(), {})
+"""Numbers of Linux's system calls."""
+_POLLED = struct.Struct("ihh")
+_MOST = 1024
+"""Descriptors of one wait that are looked at."""
+_LISTENS_TCP = "0A"
+_LISTENS_UNIX = 0x10000
+"""The flag __SO_ACCEPTCON in /proc/net/unix."""
+
+
+class Listener(NamedTuple):
+    pid: int
+    name: str
+    """Of the process, as `ps` shows it."""
+
+
+def listener(pid: int, *, is_rank: bool) -> Listener | None:
+    """None if the process does not listen. A rank's first thread may listen on any socket, else it must be one of the
+    network's: workers of Python (multiprocessing) listen on local ones for their own purposes.
+    """
+    with suppress(OSError, ValueError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            name = _read(f"/proc/{pid}/task/{task}/comm").strip()
+            if name.startswith((*SERVES, *WATCHES)):
+                continue
+            local = is_rank and int(task) == pid
+            waits = set(_waits_for(pid, task))
+            if waits and any(_listens(pid, number, local) for number in waits):
+                return Listener(pid, _read(f"/proc/{pid}/comm").strip())
+    return None
+
+
+def _waits_for(pid: int, task: str) -> Iterator[int]:
+    """Descriptors that the thread waits for in a system call."""
+    words = _read(f"/proc/{pid}/task/{task}/syscall").split()
+    if not words or not words[0].isdigit():
+        return  # it runs
+    call = next((kind for kind, numbers in _CALLS.items() if int(words[0]) in numbers), None)
+    if call is None:
+        return
+    first, second = (int(word, 16) for word in words[1:3])
+    if call == "accept":
+        yield first
+    elif call == "epoll":
+        for line in _read(f"/proc/{pid}/fdinfo/{first}").splitlines():
+            if line.startswith("tfd:"):
+                yield int(line.split()[1])
+    elif call == "poll":
+        for place in range(min(second, _MOST)):
+            yield _POLLED.unpack(_memory(pid, first + place * _POLLED.size, _POLLED.size))[0]
+    elif second:
+        bits = int.from_bytes(_memory(pid, second, (min(first, _MOST) + 63) // 64 * 8), "little")
+        yield from (number for number in range(min(first, _MOST)) if bits >> number & 1)
+
+
+def _listens(pid: int, number: int, local: bool) -> bool:
+    target = os.readlink(f"/proc/{pid}/fd/{number}")
+    if not target.startswith("socket:["):
+        return False
+    inode = target[len("socket:[") : -1]
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in _read(f"/proc/{pid}/net/{table}").splitlines()[1:]:
+                words = line.split()
+                if words[9] == inode:
+                    return words[3] == _LISTENS_TCP
+    if local:
+        for line in _read(f"/proc/{pid}/net/unix").splitlines()[1:]:
+            words = line.split()
+            if words[6] == inode:
+                return bool(int(words[3], 16) & _LISTENS_UNIX)
+    return False
+
+
+def _memory(pid: int, at: int, nbytes: int) -> bytes:
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(at)
+        return memory.read(nbytes)
+
+
+def _read(path: str) -> str:
+    with open(path, errors="replace") as file:
+        return file.read()
