@@ -69,10 +69,15 @@ def read_text(path: Path, most_nbytes: int, fault: Fault) -> str:
         raise fault(f"{path}:{line}: expected UTF-8 text, found the byte 0x{error.object[error.start]:02x}") from None
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Completely or not at all, see ``in_place_of``. Raises OSError."""
-    with in_place_of(path) as partial:
-        partial.write_bytes(content)
+def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Completely or not at all, see ``in_place_of``. `private`: a new file is for this user alone. Raises OSError."""
+    with in_place_of(path) as partial, open(partial, "wb", opener=for_user_alone if private else None) as file:
+        file.write(content)
+
+
+def for_user_alone(path: str, flags: int) -> int:
+    """For ``open``: nobody else may read the new file."""
+    return os.open(path, flags, 0o600)
 
 
 @contextlib.contextmanager

@@ -47,6 +47,33 @@ def printable(text: str) -> str:
     return _NOT_PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+_MARKED = re.compile(r"[\\`*\[\]|~<>&@]|(?<!\w)_|_(?!\w)|(?<=:)//")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "//": "&#47;/"}
+"""HTML, and what makes links or calls people where the text is shown."""
+
+
+def markdown(text: str) -> str:
+    """The text within a line of a Markdown document, or in a cell of a table, as nothing but text."""
+
+    def escaped(found: re.Match[str]) -> str:
+        return _ENTITIES.get(found[0]) or f"{found[0][:-1]}\\{found[0][-1]}"
+
+    return _MARKED.sub(escaped, printable(" ".join(text.split())))
+
+
+def markdown_code(text: str) -> str:
+    """The text as code in a cell of a table: between more backticks than it has in a row."""
+    text = printable(" ".join(text.split())).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    space = " " if "`" in text else ""
+    return f"{fence}{space}{text}{space}{fence}" if text else ""
+
+
+def printable_json(text: str) -> str:
+    """A JSON document, of the same meaning, without anything that a terminal would obey."""
+    return _NOT_PRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def utf8(value: Any) -> Any:
     """A JSON value without halves of surrogate pairs, which stand for bytes of a path that are not UTF-8."""
     if isinstance(value, str):

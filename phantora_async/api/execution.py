@@ -129,7 +129,7 @@ def _once(options: RunOptions) -> Executed:
         report = outcome.report | {"run": describe(config, session.versions)}
         unrecorded = outcome.unrecorded
         if config.record is not None and not unrecorded and outcome.failure is None:
-            unrecorded = _write(config.record / "run.json", to_json(report["run"]))
+            unrecorded = _write(config.record / "run.json", to_json(report["run"]), private=True)
             if unrecorded:
                 (config.record / recorder.FILE).unlink()  # it could not be replayed
         unplayed = None
@@ -183,10 +183,10 @@ def _handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _write(report: Path, content: bytes) -> str:
+def _write(report: Path, content: bytes, *, private: bool = False) -> str:
     """Returns why it could not."""
     try:
-        write_whole(report, content)
+        write_whole(report, content, private=private)
     except OSError as error:
         return f"cannot write the report {short(report)}: {error.strerror}"
     return ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from phantora_async.errors import EnvironmentUnusable, UsageError
-from phantora_async.wording import gib, seconds
+from phantora_async.wording import gib, markdown, markdown_code, seconds
 
 if TYPE_CHECKING:
     import pandas
@@ -132,7 +132,7 @@ def as_markdown(run: Run) -> str:
         ]
     else:
         head.append(("GPU", "no emulated GPU was used"))
-    parts = [f"# {_cell(found.script) or 'Report'}", _markdown(["", ""], head)]
+    parts = [f"# {markdown(found.script) or 'Report'}", _markdown(["", ""], head)]
     if run.used_gpu:
         names = ("compute", "transfer", "peers", "host_bound", "idle")
         ranks = [
@@ -145,11 +145,15 @@ def as_markdown(run: Run) -> str:
                 _markdown(["fullest GPU holds", "size"], [(name, gib(nbytes)) for name, nbytes in held.items()])
             )
         kernels = [
-            (f"{one.share:.1%}", _seconds(one.time), f"{one.launches:,}", one.source, one.bound, f"`{one.title}`")
+            (f"{one.share:.1%}", _seconds(one.time), f"{one.launches:,}", one.source, one.bound, Code(one.title))
             for one in run.kernels[:MOST_KERNELS]
         ]
         parts.append(_markdown(["share", "time", "launches", "source", "bound by", "GPU work"], kernels))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+class Code(str):
+    """A cell that is shown as code."""
 
 
 def _columns(kind: type[Any]) -> list[str]:
@@ -157,12 +161,14 @@ def _columns(kind: type[Any]) -> list[str]:
 
 
 def _markdown(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows] if rows else []
-    return "\n".join(f"| {' | '.join(_cell(one) for one in line)} |" for line in lines)
+    if not rows:
+        return ""
+    head, *others = [f"| {' | '.join(_cell(one) for one in line)} |" for line in (titles, *rows)]
+    return "\n".join([head, f"|{' --- |' * len(titles)}", *others])
 
 
 def _cell(value: Any) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
+    return markdown_code(value) if isinstance(value, Code) else markdown(str(value))
 
 
 def _figures(run: Run) -> Figures:

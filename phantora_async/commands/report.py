@@ -86,9 +86,10 @@ def run(given: argparse.Namespace) -> int:
         from phantora_async.api.results import load
         from phantora_async.api.tables import as_csv, as_markdown
         from phantora_async.report import to_json
+        from phantora_async.wording import printable_json
 
         found = load(path)
-        made = to_json(dict(found.report)).decode() if given.json else ""
+        made = printable_json(to_json(dict(found.report)).decode()) if given.json else ""
         print(made or (as_csv(found, given.table) if given.csv else as_markdown(found)), end="")
         return 0
     spent = lines(asked.answered(given, document)) if asked.is_asked(given) else None

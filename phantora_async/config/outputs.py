@@ -54,7 +54,7 @@ def record_of(given: RunOptions) -> Path | None:
     folder = Path(given.record).absolute()
     check_recordable(given, "--record")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         others = sorted(entry.name for entry in os.scandir(folder) if entry.name not in RECORDING_FILES)
     except OSError as error:
         raise UsageError(f"--record {folder}: {error.strerror or error}", "choose another folder") from None

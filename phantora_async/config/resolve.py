@@ -81,7 +81,7 @@ def resolve(options: RunOptions) -> Config:
     claimed = run_dir_of(_text(given.run_dir), script, sum(servers))
     if all_steps and record is None:
         record = claimed.path / RECORDED
-        record.mkdir(exist_ok=True)
+        record.mkdir(mode=0o700, exist_ok=True)
     if given.launcher:
         link_logs(claimed.path, servers)
     return Config(

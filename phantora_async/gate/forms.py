@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from phantora_async.budget import FIGURES, Row
 from phantora_async.gate.checking import Judged
-from phantora_async.wording import printable, short
+from phantora_async.wording import markdown, printable, short
 
 
 def line(one: Judged, width: int) -> str:
@@ -64,11 +64,11 @@ def as_markdown(judged: Sequence[Judged]) -> str:
     titles = [figure.title for figure in FIGURES.values()]
     lines = [f"| job | verdict | {' | '.join(titles)} |", f"| --- | --- |{' ---: |' * len(titles)}"]
     for one in judged:
-        verdict = "ok" if one.good else f"**{one.reason}**"
+        verdict = "ok" if one.good else f"**{markdown(one.reason)}**"
         cells = [
             _cell([row for row in one.rows if row.figure is figure], one, figure.name) for figure in FIGURES.values()
         ]
-        lines.append(f"| {' | '.join(_escaped(text) for text in (one.job.name, verdict, *cells))} |")
+        lines.append(f"| {' | '.join((markdown(one.job.name), verdict, *map(markdown, cells)))} |")
     return "\n".join([*lines, "", summary(judged), ""])
 
 
@@ -77,10 +77,6 @@ def _cell(rows: Sequence[Row], one: Judged, name: str) -> str:
         return ""
     shown = FIGURES[name].text(one.figures[name])
     return "; ".join([shown, *(row.text.partition(shown)[2].lstrip(", ") for row in rows)])
-
-
-def _escaped(text: str) -> str:
-    return printable(text).replace("|", "\\|").replace("\n", " ")
 
 
 def report_lines(judged: Sequence[Judged]) -> list[str]:

@@ -19,7 +19,7 @@ import orjson
 import psutil
 
 from emu.contract import records
-from formats.files import read_bytes
+from formats.files import for_user_alone, read_bytes
 from phantora_async.errors import UsageError
 
 FORMAT = 4
@@ -57,7 +57,8 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._partial = path.with_name(PARTIAL)
-        self._file: IO[bytes] = self._partial.open("wb")
+        self._partial.unlink(missing_ok=True)
+        self._file: IO[bytes] = open(self._partial, "wb", opener=for_user_alone)  # noqa: SIM115
         self._file.write(MAGIC)
         self._numbers: dict[tuple[bytes, int], int] = {}
         self._pieces: list[list[Any]] = []

@@ -20,6 +20,12 @@ from phantora_async.wording import short
 
 FILE = "trials.sqlite"
 FORMAT = 1
+MOST_NBYTES = 64 << 20
+"""Of one value in the database."""
+MOST_ALL_NBYTES = 1 << 30
+"""Of all texts. A result has some thousand bytes."""
+MOST_STEPS = 1000
+"""Thousands of instructions of SQLite's machine until it has the next row: it has no reason to search for one."""
 TABLE = """
 CREATE TABLE trials (
     number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL, how TEXT NOT NULL, state TEXT NOT NULL,
@@ -44,9 +50,12 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{short(self.path)}: {error.strerror or error}", ANOTHER) from None
+        if self.path.exists() and not self.path.is_file():
+            raise UsageError(f"{short(self.path)} is no file", ANOTHER)
         try:
             # Results come from the thread that drives the sweep; an event loop may have made another one close it.
             self._database = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+            self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_NBYTES)
             self._begin(self._database)
         except sqlite3.Error as error:
             self.__exit__()
@@ -61,22 +70,35 @@ class Store:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("BEGIN EXCLUSIVE")
         ((found,),) = database.execute("PRAGMA user_version")
-        ((tables,),) = database.execute("SELECT count(*) FROM sqlite_master")
-        if not found and not tables:
+        made = list(database.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 2"))
+        if not found and not made:
             database.execute(TABLE)
             database.execute(f"PRAGMA user_version = {FORMAT}")
-        elif found != FORMAT:
+        elif found != FORMAT or [(kind, _words(sql)) for kind, sql in made] != [("table", _words(TABLE))]:
             raise UsageError(f"{short(self.path)} is of another version, or of another program", ANOTHER)
         database.execute("COMMIT")
         self.results = {one.key: one for one in self._read(database)}
 
     def _read(self, database: sqlite3.Connection) -> Iterator[Result]:
+        steps = nbytes = 0
+
+        def too_long() -> bool:
+            nonlocal steps
+            steps += 1
+            return steps > MOST_STEPS
+
+        database.set_progress_handler(too_long, 1000)
         with closing(database.execute(f"SELECT {', '.join(COLUMNS)} FROM trials ORDER BY number")) as rows:
             for number, row in enumerate(rows, 1):
+                steps = 0
+                nbytes += sum(len(one) for one in row if isinstance(one, str | bytes))
+                if nbytes > MOST_ALL_NBYTES:
+                    raise UsageError(f"{short(self.path)} is larger than what a sweep writes", ANOTHER)
                 try:
                     yield _result(dict(zip(COLUMNS, row, strict=True)))
                 except (ValueError, TypeError, KeyError, RecursionError):
                     raise UsageError(f"{short(self.path)}: row {number} is no result of a sweep", ANOTHER) from None
+        database.set_progress_handler(None, 0)
 
     def _unusable(self, error: sqlite3.Error) -> UsageError:
         if "locked" in str(error):
@@ -112,17 +134,40 @@ class Store:
         self.results[result.key] = result
 
 
+def _words(sql: object) -> str:
+    """A statement without its lines. Whatever else is in the database, such as a view of that name, may never end."""
+    return " ".join(str(sql).split())
+
+
 def _text(text: str) -> str:
     """Without what UTF-8 cannot say: bytes of names of files."""
     return text.encode(errors="backslashreplace").decode()
 
 
+def _job(fields: dict[str, Any]) -> Job:
+    """Raises TypeError for what is none."""
+    job = Job(**fields)
+    texts, numbers = (job.gpu, job.tokens_from), (job.gpus, job.step_s)
+    perhaps = [one for one in (job.step_j, job.tokens_per_step) if one is not None]
+    if not all(isinstance(one, str) for one in texts) or not all(map(_is_number, (*numbers, *perhaps))):
+        raise TypeError("no job")
+    return job
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _result(row: dict[str, Any]) -> Result:
     """Raises ValueError, TypeError or KeyError for what is none."""
+    wall_s = row["wall_s"]
+    if not all(isinstance(one, str) for name, one in row.items() if name != "wall_s") or not _is_number(wall_s):
+        raise TypeError("no result")
     figures, job = json.loads(row.pop("figures")), json.loads(row.pop("job"))
-    found = Result(job=None if job is None else Job(**job), figures=figures, **row)
-    numbers = (found.wall_s, *found.figures.values())
-    if found.state not in STATES or not all(isinstance(one, int | float) for one in numbers):
+    if not isinstance(figures, dict) or not isinstance(job, dict | None):
+        raise TypeError("no result")
+    found = Result(job=None if job is None else _job(job), figures=figures, **row)
+    if found.state not in STATES or not all(map(_is_number, figures.values())):
         raise ValueError("no result")
     if found.good and job is None:
         raise ValueError("no result")

@@ -96,6 +96,31 @@ def test_markdown_has_whole_tables(tmp_path: Path, capsys: pytest.CaptureFixture
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
 
 
+HOSTILE = "<script>alert(1)</script> a|b `code` *b* __c__ [l](http://x) \x1b[31m \x9b31m \u202e ![i](y) @all & \\\\ a_b"
+
+
+def test_what_names_hold_is_text_in_markdown_and_for_terminals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = explained()
+    content["simulated"] |= {"gpu": HOSTILE, "cluster": HOSTILE}
+    content["run"] = content.get("run", {}) | {"script": HOSTILE}
+    kernel = {"title": f"``{HOSTILE}", "launches": 1, "mean_ns": 1000, "source": "roofline"}
+    content["simulated"]["kernels"] |= {"signatures": [kernel], "ranks": []}
+    run_of(content, tmp_path)
+    printed = command(capsys, tmp_path, "--md")
+    for raw in ("\x1b", "\x9b", "\u202e"):
+        assert raw not in printed
+    plain = re.sub(r"(?<!\\)(`+) .*? \1(?= \|)", "", printed)
+    assert plain != printed, "titles of kernels are code"
+    assert not re.search(r"<\w|(?<!\\)[`*\[\]]|@all|://", plain), plain
+    for table in printed.split("\n\n")[1:]:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
+    as_json = command(capsys, tmp_path, "--json")
+    assert not re.search("[\x1b\x9b\u202e]", as_json), "a terminal obeys nothing"
+    assert json.loads(as_json) == content
+
+
 @pytest.mark.parametrize("table", get_args(Table))
 def test_every_table_is_a_data_frame(table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pandas")
