@@ -56,6 +56,8 @@ class Cost:
     (profiles.models.errors)."""
     bound: str = ""
     """`compute`, `memory`, `pcie` or `latency` (profiles.models.bound)."""
+    at_least: bool = False
+    """Is it a lower bound, since sizes of the work are not known?"""
     draw: Draw = NOTHING
     """What it draws of the GPU's power. The times are those at the full clock."""
 
@@ -165,6 +167,7 @@ def _corrected(modelled: Cost, solo_ns: int, contended_ns: int, source: Source, 
         contended_ns=max(solo_ns, contended_ns),
         source=source,
         unknown="",
+        at_least=False,
         error_share=error,
     )
 
@@ -191,6 +194,7 @@ def _modelled(gpu: Gpu, what: Signature) -> Cost:
         estimate.model,
         share,
         bound_by(gpu, what, estimate),
+        estimate.at_least,
         draw(gpu, what, estimate),
     )
 

@@ -31,6 +31,8 @@ class Unrecognised:
     signatures: int
     example: str
     """The first of them in alphabetical order: it does not depend on which rank asked first."""
+    at_least: bool = False
+    """Are costs of some of them lower bounds?"""
 
 
 class CostTable:
@@ -88,8 +90,6 @@ class Costs:
         self._table = table
         self.known: dict[int, Priced] = {}
         """By key."""
-        self.unrecognised: dict[str, Unrecognised] = {}
-        """By what the model does not know. They cost an estimate."""
 
     def answer(self, ask: records.Cost) -> bytes:
         """The encoded COST_OF. Its entry is in the table already.
@@ -114,8 +114,22 @@ class Costs:
     def add(self, key: int, priced: Priced) -> None:
         """What this key stands for."""
         self.known[key] = priced
-        if priced.cost.source is Source.UNRECOGNISED:
-            self._note_unrecognised(priced.signature, priced.cost.unknown)
+
+    @property
+    def unrecognised(self) -> dict[str, Unrecognised]:
+        """By what the model does not know. They cost an estimate. A kernel that was asked for again with its operands
+        counts as that.
+        """
+        again = {without_operands(one.signature) for one in self.known.values()}
+        found: dict[str, Unrecognised] = {}
+        for signature, cost in self.known.values():
+            if cost.source is not Source.UNRECOGNISED or signature in again:
+                continue
+            noted = found.setdefault(cost.unknown, Unrecognised(0, signature, cost.at_least))
+            noted.signatures += 1
+            noted.example = min(noted.example, signature)
+            noted.at_least |= cost.at_least
+        return found
 
     def check(self, rank: int, key: int) -> None:
         """Raises ProtocolError for work of a key that no rank has asked for: nobody knows what it is."""
@@ -137,10 +151,11 @@ class Costs:
         """What was answered for this key. Raises KeyError for one that no rank has asked for."""
         return self.known[key]
 
-    def _note_unrecognised(self, signature: str, reason: str) -> None:
-        noted = self.unrecognised.setdefault(reason, Unrecognised(0, signature))
-        noted.signatures += 1
-        noted.example = min(noted.example, signature)
+
+def without_operands(signature: str) -> str:
+    """What a rank asks first, if this is what it asks again; "" for all other signatures."""
+    head, _, rest = signature.partition(";")
+    return f"kernel;{rest.rsplit(';', 2)[0]}" if head == "sized" else ""
 
 
 def _answer(cost: Cost) -> tuple[int, int, float, int, int, int, int]:

@@ -324,9 +324,11 @@ def _unknown_share(kernels: Document) -> float:
 
 def _unrecognised(costs: Costs, totals: Sequence[Counts]) -> Document:
     """Only if there are such signatures: what is not known of them, and their share of the GPU time."""
-    if not costs.unrecognised:
+    unrecognised = costs.unrecognised
+    if not unrecognised:
         return {}
-    gpu_ns, by_reason = 0, dict.fromkeys(costs.unrecognised, 0)
+    gpu_ns, by_reason = 0, dict.fromkeys(unrecognised, 0)
+    bounds: set[str] = set()
     for counts, ranks in together(totals):
         for key, (launches, slowed_ns) in counts.items():
             cost = costs.priced(key).cost
@@ -334,13 +336,16 @@ def _unrecognised(costs: Costs, totals: Sequence[Counts]) -> Document:
             gpu_ns += total_ns
             if cost.source is Source.UNRECOGNISED:
                 by_reason[cost.unknown] += total_ns
+                if cost.at_least:
+                    bounds.add(cost.unknown)
     reasons = [
         {
             "reason": reason,
             "signatures": noted.signatures,
             "example": noted.example,
             "share": by_reason[reason] / gpu_ns if gpu_ns else 0.0,
+            "at_least": reason in bounds,
         }
-        for reason, noted in sorted(costs.unrecognised.items())[:MOST_WARNINGS]
+        for reason, noted in sorted(unrecognised.items())[:MOST_WARNINGS]
     ]
     return {"unrecognised_signatures": reasons}

@@ -10,7 +10,7 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
-_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
+_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER, "at_least": FLAG})
 _SOURCES = Fields(
     _fields(NUMBER, "measured", "interpolated", "roofline", "gpu_ns"),
     {"window": TEXT, "unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},

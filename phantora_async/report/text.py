@@ -163,10 +163,10 @@ def _memory(simulated: Mapping[str, Any]) -> str:
 def _step(simulated: Mapping[str, Any]) -> str:
     step, work, found = simulated["step"], simulated["work"], simulated["step"]["interval"]
     if step["source"].startswith(WHOLE_RUN):
-        text = f"{why_untimed(step)}: the whole run takes {seconds(step['median_ns'])}"
+        text = f"{why_untimed(step)}: the whole run takes {_at_least(simulated)}{seconds(step['median_ns'])}"
     else:
         median = "median of " * (step["counted"] > 1)
-        text = f"a step takes {seconds(step['median_ns'])} ({median}{counted_steps(step)})"
+        text = f"a step takes {_at_least(simulated)}{seconds(step['median_ns'])} ({median}{counted_steps(step)})"
         if abs(step["mean_ns"] - step["median_ns"]) > LEAST_UNEVEN * step["median_ns"]:
             text += f", {seconds(step['mean_ns'])} in the mean: {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
         if turn := step.get("turn_ns"):
@@ -181,6 +181,13 @@ def _step(simulated: Mapping[str, Any]) -> str:
             text += f" without kernels of {unknown:.0%} of the GPU time, whose FLOPs are not known"
     logged = [one["text"] for one in simulated.get("logged", []) if one.get("rate") in RATES]
     return text + (f"; the script logged {logged[0]}" if logged else "")
+
+
+def _at_least(simulated: Mapping[str, Any]) -> str:
+    """Where kernels were launched whose operands' sizes nobody knows: what they cost is a lower bound, however small
+    their share of the GPU time is.
+    """
+    return "at least " * any(one.get("at_least") for one in simulated["cost_sources"].get("unrecognised_signatures", []))
 
 
 def _assumed(sources: Mapping[str, Any]) -> str:

@@ -123,6 +123,8 @@ class Estimate:
     """Steps that wait for each other decide, not bytes."""
     unknown: str = ""
     """What of the work the model does not know and has assumed."""
+    at_least: bool = False
+    """Is it a lower bound, since sizes of the work are not known?"""
 
 
 def both(

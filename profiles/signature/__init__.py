@@ -24,6 +24,7 @@ from profiles.signature.kinds import (
     Sequences,
     Shape,
     Signature,
+    Sized,
     Strided,
     Triton,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "Sequences",
     "Shape",
     "Signature",
+    "Sized",
     "Strided",
     "Triton",
     "dtype_nbytes",

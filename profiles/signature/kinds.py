@@ -33,6 +33,12 @@ class Scaled(Kernel):
 
 
 @dataclass(frozen=True, slots=True)
+class Sized(Kernel):
+    numbers: str
+    buffers: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sequences(Kernel):
     sequences: int
     queries: int
@@ -168,13 +174,28 @@ class Memset:
 
 
 Signature = (
-    Kernel | Strided | Scaled | Sequences | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
+    Kernel
+    | Strided
+    | Scaled
+    | Sized
+    | Sequences
+    | Triton
+    | Grouped
+    | Gemm
+    | Conv
+    | Norm
+    | Sdpa
+    | Rnn
+    | Library
+    | Copy
+    | Memset
 )
 
 CLASSES: dict[str, type[Signature]] = {
     "kernel": Kernel,
     "strided": Strided,
     "scaled": Scaled,
+    "sized": Sized,
     "triton": Triton,
     "grouped": Grouped,
     "sequences": Sequences,

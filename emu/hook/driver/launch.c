@@ -4,6 +4,7 @@
 #include "core/hash.h"
 #include "threads/host.h"
 #include "driver/driver.h"
+#include "kernels/kernel.h"
 #include "kernels/registry.h"
 #include "streams/host_function.h"
 
@@ -147,15 +148,20 @@ PH_EXPORT int cuOccupancyMaxActiveClusters(int *clusters, void *function, const 
 
 /* ---- tensor maps ------------------------------------------------------------------------------------------------- */
 
-/* A tensor map is 128 opaque bytes that kernels read. Since no kernel runs, they only have to be the same for the same
- * arguments. */
+/* A tensor map is 128 opaque bytes that kernels read. Since no kernel runs, they have to be the same for the same
+ * arguments, and to tell how large the tensor is (kernels/operands.c). */
 PH_EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const uint64_t *dims,
                                      const uint64_t *strides, const unsigned *box, const unsigned *element_strides,
                                      int interleave, int swizzle, int l2, int fill) {
     memset(map, 0, 128);
     if (rank == 0 || rank > 5 || !address || !dims || !box || !element_strides || (rank > 1 && !strides))
         return CUDA_INVALID_VALUE;
+    static const unsigned char nbits[] = {8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 4, 6};
+    uint64_t items = 1;
+    for (unsigned i = 0; i < rank; i++) items *= dims[i];
     const uint64_t words[] = {(uintptr_t)address,
+                              PH_TENSOR_MAP,
+                              items * (type >= 0 && (size_t)type < sizeof nbits ? nbits[type] : 8) / 8,
                               (uint64_t)type << 32 | rank,
                               ph_hash(1, dims, rank * sizeof *dims),
                               rank > 1 ? ph_hash(2, strides, (rank - 1) * sizeof *strides) : 0,

@@ -1,10 +1,10 @@
 /*
  * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
  * programs of Triton's kernels (program), what those of other libraries may write (stores), how element-wise ones walk
- * over their operands (layout), from and to which size others scale images (images), for which GPUs they were compiled
- * (architectures), their launch (launch), their attributes and occupancy (occupancy); launches of the math libraries
- * (library). Comes in: registrations by nvcc's stubs, cubins, launches from cudart/ and driver/, calls of the math
- * libraries. Goes out: launches to streams/.
+ * over their operands (layout), how large operands are (operands), from and to which size others scale images (images),
+ * for which GPUs they were compiled (architectures), their launch (launch), their attributes and occupancy (occupancy);
+ * launches of the math libraries (library). Comes in: registrations by nvcc's stubs, cubins, launches from cudart/ and
+ * driver/, calls of the math libraries. Goes out: launches to streams/.
  */
 #ifndef PHANTORA_KERNEL_H
 #define PHANTORA_KERNEL_H
@@ -31,6 +31,7 @@ typedef struct ph_kernel {
     const char *name;
     const ph_program *program;    /* program.h; NULL: the kernel is known by its name alone */
     const char *stores;           /* stores.c; NULL: not read yet */
+    const char *kinds;            /* of its parameters, stores.c; NULL: not read yet */
     bool peers;                   /* peers.h: it works on memory of several processes */
     bool has_layout;              /* layout.c: its operands need not be dense */
     int operands;                 /* layout.c; 0: not read yet */
@@ -112,5 +113,38 @@ bool ph_images_of(const ph_kernel *kernel, void *const *params, ph_images *out);
 void ph_kernel_stores(ph_kernel *kernel, void *const *params, ph_stream *stream);
 /* The readable name, which the caller frees; NULL if there is none. */
 char *ph_demangled(const char *name);
+/* Of parameters: a pointer that the kernel may store through, one to const, an integer of 32 and of 64 bits, another
+ * number, a struct. */
+enum {
+    PH_PARAMETER_WRITTEN = 'w',
+    PH_PARAMETER_CONST = 'c',
+    PH_PARAMETER_INT = 'i',
+    PH_PARAMETER_LONG = 'l',
+    PH_PARAMETER_NUMBER = '-',
+    PH_PARAMETER_STRUCT = 's'
+};
+enum { PH_MOST_PARAMETERS = 256 };
+/* A character for each parameter; NULL: the name tells no types. */
+const char *ph_parameter_kinds(ph_kernel *kernel);
+/* Words from an address on, as many as can be read. */
+size_t ph_words_at(const void *address, uintptr_t *out, size_t most);
+
+/* ---- operands.c: what parameters tell of the operands of a kernel that no model knows by its grid ------------------
+ */
+enum { PH_MOST_BUFFERS = 24, PH_MOST_NUMBERS = 16, PH_OPERANDS_CHARACTERS = 22 * PH_MOST_BUFFERS };
+enum { PH_TENSOR_MAP = 0x7068746d };
+
+typedef struct ph_operands {
+    uint32_t n, numbers;
+    uint64_t nbytes[PH_MOST_BUFFERS], number[PH_MOST_NUMBERS];
+    bool view[PH_MOST_BUFFERS]; /* the pointer does not begin the block */
+} ph_operands;
+
+/* False: nothing is known of them. params: as cuLaunchKernel gets them. */
+bool ph_operands_of(ph_kernel *kernel, void *const *params, ph_operands *out);
+uint64_t ph_operands_mix(const ph_operands *operands, uint64_t hash);
+/* As a `sized` signature has them (emu/contract/signature.def). */
+void ph_operands_numbers(const ph_operands *operands, char *text, size_t capacity);
+void ph_operands_buffers(const ph_operands *operands, char *text, size_t capacity);
 
 #endif

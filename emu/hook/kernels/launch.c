@@ -10,6 +10,7 @@
 #include "costs/signature.h"
 #include "graphs/capture.h"
 #include "kernels/kernel.h"
+#include "core/records.h"
 #include "kernels/peers.h"
 #include "nvtx/nvtx.h"
 #include "threads/thread.h"
@@ -28,6 +29,7 @@ typedef struct launch {
     const ph_sequences *sequences;
     const ph_layout *layout;
     const ph_images *images;
+    const ph_operands *operands; /* NULL: not asked for, or not known */
     void *const *params;
 } launch;
 
@@ -126,6 +128,22 @@ static size_t describe_scaled(const void *what, char *text, size_t capacity) {
     return ph_format_scaled(&signature, text, capacity);
 }
 
+static size_t describe_sized(const void *what, char *text, size_t capacity) {
+    const launch *l = what;
+    char numbers[PH_OPERANDS_CHARACTERS], buffers[PH_OPERANDS_CHARACTERS];
+    ph_operands_numbers(l->operands, numbers, sizeof numbers);
+    ph_operands_buffers(l->operands, buffers, sizeof buffers);
+    ph_signature_sized signature = {.name = l->kernel->name,
+                                    .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                    .block = {l->block.x, l->block.y, l->block.z},
+                                    .shared_nbytes = l->shared_nbytes,
+                                    .op = l->op->name,
+                                    .sizes = l->op->sizes,
+                                    .numbers = numbers,
+                                    .buffers = buffers};
+    return ph_format_sized(&signature, text, capacity);
+}
+
 static uint64_t key_of(const launch *l) {
     uint64_t h = ph_mix(l->kernel->name_hash, (uint64_t)l->grid.x << 32 | l->block.x);
     h = ph_mix(h, (uint64_t)l->grid.y << 48 | (uint64_t)l->grid.z << 32 | l->block.y << 16 | l->block.z);
@@ -135,10 +153,12 @@ static uint64_t key_of(const launch *l) {
     if (UNLIKELY(l->sequences != NULL)) h = ph_mix(h, ph_hash(11, l->sequences, sizeof *l->sequences));
     if (UNLIKELY(l->layout != NULL)) h = ph_layout_mix(l->layout, h);
     if (UNLIKELY(l->images != NULL)) h = ph_mix(h, ph_hash(7, l->images, sizeof *l->images));
+    if (UNLIKELY(l->operands != NULL)) h = ph_operands_mix(l->operands, h);
     return h ? h : 1;
 }
 
 static ph_describe describe(const launch *l) {
+    if (l->operands) return describe_sized;
     if (l->kernel->program) return describe_triton;
     if (l->images) return describe_scaled;
     if (l->sequences) return describe_sequences;
@@ -216,7 +236,16 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
     if (UNLIKELY(kernel->peers) && ph_peer_functions.launch(kernel, params, stream)) return CUDA_OK;
-    ph_launch_work(stream, key_of(&l), describe(&l), &l);
+    ph_operands operands;
+    uint64_t key = key_of(&l);
+    /* What no model knows by its grid is asked for again with its operands. Whether it does is a function of the key,
+     * the same for every rank. */
+    if (params && !kernel->program && ph_cost_of(key, describe(&l), &l)->source == PH_SOURCE_UNRECOGNISED &&
+        ph_operands_of(kernel, params, &operands)) {
+        l.operands = &operands;
+        key = key_of(&l);
+    }
+    ph_launch_work(stream, key, describe(&l), &l);
     if (UNLIKELY(kernel->program != NULL)) {
         ph_program_compute(kernel->program, grid, params);
         ph_program_overwrites(kernel->program, params, stream);

@@ -21,9 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { MOST_PARAMETERS = 256, STRUCT_WORDS = 64 };
-/* Of parameters: a pointer that the kernel may store through, one to const, a number, a struct. */
-enum { WRITTEN = 'w', CONST = 'c', NUMBER = '-', STRUCT = 's' };
+enum { STRUCT_WORDS = 64 };
 #define UNTYPED "?" /* the name tells no types */
 
 char *ph_demangled(const char *name) {
@@ -37,14 +35,32 @@ char *ph_demangled(const char *name) {
     return function(name, NULL, NULL, &status);
 }
 
-static bool is_number(const char *type, size_t n) {
-    static const char *const numbers[] = {
-        "bool",  "char",         "signed char", "unsigned char", "short",     "unsigned short",
-        "int",   "unsigned int", "long",        "unsigned long", "long long", "unsigned long long",
-        "float", "double",       "__half",      "__nv_bfloat16", "c10::Half", "c10::BFloat16"};
+/* 0: it is no number. */
+static char number_kind(const char *type, size_t n) {
+    static const struct {
+        const char *name;
+        char kind;
+    } numbers[] = {{"int", PH_PARAMETER_INT},
+                   {"unsigned int", PH_PARAMETER_INT},
+                   {"long", PH_PARAMETER_LONG},
+                   {"unsigned long", PH_PARAMETER_LONG},
+                   {"long long", PH_PARAMETER_LONG},
+                   {"unsigned long long", PH_PARAMETER_LONG},
+                   {"bool", PH_PARAMETER_NUMBER},
+                   {"char", PH_PARAMETER_NUMBER},
+                   {"signed char", PH_PARAMETER_NUMBER},
+                   {"unsigned char", PH_PARAMETER_NUMBER},
+                   {"short", PH_PARAMETER_NUMBER},
+                   {"unsigned short", PH_PARAMETER_NUMBER},
+                   {"float", PH_PARAMETER_NUMBER},
+                   {"double", PH_PARAMETER_NUMBER},
+                   {"__half", PH_PARAMETER_NUMBER},
+                   {"__nv_bfloat16", PH_PARAMETER_NUMBER},
+                   {"c10::Half", PH_PARAMETER_NUMBER},
+                   {"c10::BFloat16", PH_PARAMETER_NUMBER}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (strlen(numbers[i]) == n && strncmp(numbers[i], type, n) == 0) return true;
-    return false;
+        if (strlen(numbers[i].name) == n && strncmp(numbers[i].name, type, n) == 0) return numbers[i].kind;
+    return 0;
 }
 
 static char kind_of(const char *type, size_t n) {
@@ -52,9 +68,10 @@ static char kind_of(const char *type, size_t n) {
     while (n && isspace((unsigned char)type[n - 1])) n--;
     if (n && type[n - 1] == '*') {
         while (n && (type[n - 1] == '*' || isspace((unsigned char)type[n - 1]))) n--;
-        return n >= 5 && strncmp(type + n - 5, "const", 5) == 0 ? CONST : WRITTEN;
+        return n >= 5 && strncmp(type + n - 5, "const", 5) == 0 ? PH_PARAMETER_CONST : PH_PARAMETER_WRITTEN;
     }
-    return is_number(type, n) ? NUMBER : STRUCT;
+    char number = number_kind(type, n);
+    return number ? number : PH_PARAMETER_STRUCT;
 }
 
 /* A character for each parameter. The list is the last pair of parentheses. */
@@ -84,8 +101,7 @@ static const char *read_types(const char *name) {
     return kinds;
 }
 
-/* Words from an address on, as many as can be read. */
-static size_t words_at(const void *address, uintptr_t *out, size_t most) {
+size_t ph_words_at(const void *address, uintptr_t *out, size_t most) {
     struct iovec to = {out, most * sizeof *out}, from = {(void *)(uintptr_t)address, most * sizeof *out};
     ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
     if (got <= 0) { /* a part of it lies on a page that is not there: read up to the page's end */
@@ -102,31 +118,37 @@ static void overwrite(uintptr_t address, ph_stream *stream) {
 }
 
 static void overwrite_untyped(void *const *params, ph_stream *stream) {
-    uintptr_t parameters[MOST_PARAMETERS], word;
-    size_t n = words_at(params, parameters, MOST_PARAMETERS);
+    uintptr_t parameters[PH_MOST_PARAMETERS], word;
+    size_t n = ph_words_at(params, parameters, PH_MOST_PARAMETERS);
     for (size_t i = 0; i < n && parameters[i]; i++) {
-        if (words_at((const void *)parameters[i], &word, 1) != 1) break; /* no pointer: the list has ended */
+        if (ph_words_at((const void *)parameters[i], &word, 1) != 1) break; /* no pointer: the list has ended */
         overwrite(word, stream);
     }
 }
 
+const char *ph_parameter_kinds(ph_kernel *kernel) {
+    if (!kernel->kinds) kernel->kinds = read_types(kernel->name);
+    return strcmp(kernel->kinds, UNTYPED) == 0 ? NULL : kernel->kinds;
+}
+
 void ph_kernel_stores(ph_kernel *kernel, void *const *params, ph_stream *stream) {
-    if (!kernel->stores) kernel->stores = read_types(kernel->name);
-    const char *kinds = kernel->stores;
-    if (strcmp(kinds, UNTYPED) == 0) {
+    const char *kinds = ph_parameter_kinds(kernel);
+    if (!kernel->stores) kernel->stores = kinds ? kinds : UNTYPED;
+    if (!kinds) {
         overwrite_untyped(params, stream);
         return;
     }
-    uintptr_t read_only[MOST_PARAMETERS], words[STRUCT_WORDS];
+    uintptr_t read_only[PH_MOST_PARAMETERS], words[STRUCT_WORDS];
     size_t nread_only = 0;
     for (size_t i = 0; kinds[i]; i++)
-        if (kinds[i] == CONST && nread_only < MOST_PARAMETERS) memcpy(&read_only[nread_only++], params[i], 8);
+        if (kinds[i] == PH_PARAMETER_CONST && nread_only < PH_MOST_PARAMETERS)
+            memcpy(&read_only[nread_only++], params[i], 8);
     for (size_t i = 0; kinds[i]; i++) {
-        if (kinds[i] == WRITTEN) {
+        if (kinds[i] == PH_PARAMETER_WRITTEN) {
             memcpy(words, params[i], sizeof *words);
             overwrite(words[0], stream);
         }
-        size_t n = kinds[i] == STRUCT ? words_at(params[i], words, STRUCT_WORDS) : 0;
+        size_t n = kinds[i] == PH_PARAMETER_STRUCT ? ph_words_at(params[i], words, STRUCT_WORDS) : 0;
         for (size_t j = 0; j < n; j++) { /* words of other parameters may lie behind the struct */
             size_t k = 0;
             while (k < nread_only && read_only[k] != words[j]) k++;

@@ -1,4 +1,4 @@
-"""Kernels that arrive by name: which model prices which. What none of them knows is priced by its grid."""
+"""Kernels that arrive by name: which model prices which. What none of them knows is priced by its operands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName, read_name
-from profiles.models.kernels import chains, elementwise, movement, optimizers, quantized, reductions
+from profiles.models.kernels import (
+    chains,
+    elementwise,
+    movement,
+    optimizers,
+    quantized,
+    reductions,
+    transformer_engine,
+)
+from profiles.models.kernels.operands import operands
 from profiles.models.machine import Estimate, Machine, Model, both, overlapped
 from profiles.models.products import attention
 from profiles.models.products.matrix import grouped, scaled
-from profiles.signature import Grouped, Kernel, Strided, Triton, elements
+from profiles.signature import Grouped, Kernel, Sized, Strided, Triton, elements
 
-BY_GRID = "by grid"
+BY_GRID, BY_OPERANDS = "by grid", "by operands"
 CHAINS = chains.FAMILIES | {"resampling"}  # there threads go through planes, or wait for each other's additions
 TURNED = "element-wise, turned"
 # An unknown kernel: every thread reads two and writes one vector of 16 bytes, or does this much arithmetic.
@@ -39,6 +48,8 @@ def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
             model=f"attention, {problem.backend}",
             peak=attention.peak_of(problem.dtype),
         )
+    if isinstance(what, Sized) and (known := transformer_engine.estimate(gpu, what, name)):
+        return known
     rule = _model_of(name)
     if rule is None:
         return by_grid(gpu, what, f"no model knows the kernel {name.base}")
@@ -62,8 +73,19 @@ def _model_of(name: KernelName) -> tuple[str, Model] | None:
 
 
 def by_grid(gpu: Gpu, what: Kernel | Triton, why: str) -> Estimate:
-    """A kernel that no model knows."""
-    return replace(both(gpu, lambda machine: _unknown_ns(machine, what), model=BY_GRID), unknown=why)
+    """A kernel that no model knows. Without its operands' sizes its grid is all there is to go by, and a kernel may go
+    through any amount of data with few blocks.
+    """
+    if isinstance(what, Sized) and (found := operands(what)).nbytes:
+        estimate = both(gpu, lambda machine: _by_operands_ns(machine, what, found.total), model=BY_OPERANDS)
+        return replace(estimate, unknown=why, nbytes=found.total, at_least=found.at_least)
+    return replace(both(gpu, lambda machine: _unknown_ns(machine, what), model=BY_GRID), unknown=why, at_least=True)
+
+
+def _by_operands_ns(machine: Machine, what: Kernel, nbytes: float) -> float:
+    """Every operand is read or written once, and every thread does so much arithmetic."""
+    issue = machine.issue_ns(UNKNOWN_INSTRUCTIONS * prod(what.grid) * prod(what.block))
+    return overlapped(machine.memory_ns(nbytes, blocks=prod(what.grid)), issue)
 
 
 def _unknown_ns(machine: Machine, what: Kernel | Triton) -> float:

@@ -20,6 +20,7 @@ CHUNK = 65536
 MOST_BLOCKS = 320  # of a launch
 MOST_TENSORS = (110, 64, 48, 36, 30)  # of a launch, by the number of lists
 UPDATE_INSTRUCTIONS = 101.0  # of an optimizer, per element: square roots and divisions, some in double
+CAPTURABLE_INSTRUCTIONS = 330.0  # of one that reads its step from the device: every thread computes its powers
 INSTRUCTIONS = 9.3
 START_NS, UPDATE_START_NS = 700.0, 2_000.0  # of a block: its tensor's place; powers of an optimizer's step in double
 ROUND_NS = 380.0  # a load's way to memory and back
@@ -97,6 +98,8 @@ def _launches(counts: tuple[int, ...], most_tensors: int) -> tuple[tuple[int, fl
 
 
 def _instructions(name: KernelName) -> float:
+    if "AdamCapturable" in name.text:
+        return CAPTURABLE_INSTRUCTIONS
     return UPDATE_INSTRUCTIONS if _is_update(name) else INSTRUCTIONS
 
 
@@ -112,6 +115,14 @@ def _traffic(name: KernelName) -> tuple[int, int, float]:
     arguments = split_arguments(functor[functor.index("<") :]) if "<" in functor else ()
     depth = _depth(metadata)
     item = item_nbytes(arguments[0] if arguments else functor)
+    if "Adam" in head and "Fused" not in head and len(arguments) > 2:
+        # Transformer Engine's and Apex's, AdamFunctor<parameter, gradient, full, ...>: gradient, parameter and two
+        # moments; where there is a fifth list, of the parameters in full, the parameter is only written.
+        parameter, gradient, full = (item_nbytes(one) for one in arguments[:3])
+        written = parameter + full * (depth - 2)
+        read = gradient + full * (depth - 2) + (parameter if depth < 5 else 0.0)
+        count = 2 * depth - (1 if depth < 5 else 2)
+        return depth, count - depth, (read + written) / count
     if "Fused" in head:
         # Parameters and state are written back, gradients only read.
         return depth, max(depth - 1, 1), item

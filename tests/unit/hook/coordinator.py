@@ -63,7 +63,7 @@ class VanishError(Exception):
 
 class Coordinator(threading.Thread):
     """Serves one rank. ``cost(signature)`` is (solo_ns, contended_ns), and power and clocked if they are not 0;
-    ``answer(record)`` any other reply's fields.
+    ``answer(record)`` any other reply's fields. A signature that has the word "unknown" in it is not recognised.
     """
 
     def __init__(self, folder: Path, cost: Callable[[str], tuple[int, ...]], answer: Callable[[Any], tuple[Any, ...]]):
@@ -105,7 +105,8 @@ class Coordinator(threading.Thread):
             self.signatures.append(signature)
             solo, contended, *drawn = self._cost(signature)
             power, clocked = drawn or (0, 0)
-            source = records.SourceKind.ROOFLINE
+            known = "unknown" not in signature
+            source = records.SourceKind.ROOFLINE if known else records.SourceKind.UNRECOGNISED
             self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, source, power, clocked, 0))
         elif record.kind == records.BYE:
             with suppress(BrokenPipeError):  # the rank does not wait for it, unless it has promised bytes

@@ -38,6 +38,7 @@ int main(void) {
     SHOW("sequences", sequences, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, 3, 1000, 990, 9, 8, 22, 5, 230000);
     SHOW("strided", strided, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, {image, 2}, "2x16384,16384x2");
     SHOW("scaled", scaled, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, {image, 2}, {image, 2});
+    SHOW("sized", sized, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, "8192,4096", "67108864,~1048576");
     SHOW("rnn", rnn, PH_CONV_DGRAD, PH_RNN_LSTM, PH_RNN_STANDARD, 35, 20, 1500, 1500, 1500, 2, true, PH_DTYPE_F16, op,
          sizes);
     SHOW("library", library, "cudnnRNN", UINT64_MAX >> 1, op, sizes);

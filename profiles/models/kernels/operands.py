@@ -1,0 +1,55 @@
+"""How many bytes a kernel's operands have, where its launch tells it: what lies behind its pointers.
+
+A block may be larger than the tensor in it. What counts less: a view, which begins inside a block and whose end is not
+known, and a pool, a block many times as large as all other operands together (a cache of keys and values, of which an
+attention reads what its tables name). Either counts as much as the largest other operand. The time is then a lower
+bound, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from profiles.signature import Sized
+
+POOL = 64.0
+"""Times the other operands together, from which on a block is a pool."""
+LEAST_OF_POOL = 65536.0
+"""A block is a pool only beside operands of so many bytes: beside a few numbers, or a row of weights, it is what the
+kernel goes through.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    nbytes: tuple[float, ...]
+    """Of each operand, as it counts."""
+    at_least: bool
+    """Are some of them larger than they count?"""
+
+    @property
+    def total(self) -> float:
+        return sum(self.nbytes)
+
+
+def numbers(what: Sized) -> tuple[int, ...]:
+    return tuple(int(one) for one in what.numbers.split(",") if one.isdigit())
+
+
+@lru_cache(maxsize=4096)
+def operands(what: Sized) -> Operands:
+    blocks = [one for one in what.buffers.split(",") if one.lstrip("~").isdigit()]
+    whole = [float(one) for one in blocks if not one.startswith("~")]
+    views = [float(one[1:]) for one in blocks if one.startswith("~")]
+    # Pools come in twos (keys and values): what is left of the blocks below a gap of this factor are the operands.
+    ordered = sorted(whole)
+    kept = ordered
+    for place in range(1, len(ordered)):
+        if ordered[place] > POOL * sum(ordered[:place]) and sum(ordered[:place]) >= LEAST_OF_POOL:
+            kept = ordered[:place]
+            break
+    largest = max(kept, default=min(views, default=0.0))
+    others = [largest] * (len(ordered) - len(kept)) + [min(one, largest) for one in views]
+    cut = len(kept) < len(ordered) or any(one > largest for one in views)
+    return Operands((*kept, *others), cut)

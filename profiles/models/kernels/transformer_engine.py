@@ -1,0 +1,198 @@
+"""Transformer Engine's own kernels, by the bytes of their operands.
+
+They are persistent, or their grids depend on occupancy: the same for operands of any size. What decides is told by the
+launch (`sized`): rows and columns among its numbers, and the blocks that its pointers lie in. A view of a larger block
+(a weight in a buffer of all parameters) counts as much as rows and columns allow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+from profiles.descriptions.gpu import Gpu
+from profiles.kernel_names.kernel_name import KernelName, item_nbytes, split_arguments
+from profiles.models.kernels.operands import numbers
+from profiles.models.machine import Estimate, Machine, both
+from profiles.signature import Sized
+
+Bytes = Callable[[Sized, KernelName], float]
+Time = Callable[[Machine, Sized, KernelName], float]
+WIDEST_ITEM, NARROW = 4.0, 2.0
+NORM_START_NS, NORM_GENERAL_START_NS = 1_300.0, 2_000.0
+NORM_FORWARD, NORM_BACKWARD = 1.10, 1.20
+"""Times the time that the bytes take: kernels that are tuned to a row's length."""
+GENERAL_FORWARD, GENERAL_BACKWARD = 3.2, 2.5
+"""... and those that are not."""
+FINALIZE_NS, FINALIZE_ROW_NS = 1_500.0, 48.0
+FINALIZE_ROWS = (660.0, 396.0)
+"""Blocks of the gradient before, each of which leaves a row: of rows up to SHORT, and of longer ones."""
+SHORT = 2048
+CAST_START_NS, CAST = 1_600.0, 1.16
+GENERAL_CAST_START_NS, GENERAL_CAST = 6_500.0, 1.95
+BLOCK_START_NS, BLOCK_1D, BLOCK_2D = 3_300.0, 1.56, 1.11
+AMAX_START_NS, AMAX = 800.0, 1.30
+ACTIVATION_START_NS, ACTIVATION = 2_000.0, 1.05
+TRANSPOSE_START_NS, TRANSPOSE = 600.0, 1.04
+ROPE_START_NS, ROPE, ROPE_TOKEN_NS = 900.0, 1.85, 0.65
+ROUTED_START_NS, ROUTED_EXPERT_NS, ROUTED_TOKEN_NS, ROUTED_PAIR_NS = 2_200.0, 14.0, 0.60, 0.0065
+ROUTED_BACK_START_NS, ROUTED_BACK_TOKEN_NS, ROUTED_BACK_PAIR_NS = 1_100.0, 0.38, 0.0033
+DBIAS_START_NS, DBIAS_ROW_NS = 100.0, 112.0
+MANY_START_NS, MANY = 10_000.0, 2.1
+SCALES_START_NS, SCALE_NS = 3_000.0, 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    pattern: str
+    """Of the function's name."""
+    model: str
+    nbytes: Bytes
+    ns: Time
+    """Beside the floor of a launch."""
+
+
+def _moved(nbytes: Bytes, start_ns: float, slowdown: float) -> Time:
+    return lambda machine, what, name: start_ns + slowdown * machine.memory_ns(nbytes(what, name))
+
+
+def _of_operands(what: Sized, name: KernelName) -> float:
+    """Every operand once."""
+    given = numbers(what)[:2]
+    most = WIDEST_ITEM * prod(given) if given else float("inf")
+    blocks = what.buffers.split(",")
+    return sum(min(float(one[1:]), most) if one.startswith("~") else float(one) for one in blocks if one != "-")
+
+
+def _items(name: KernelName) -> tuple[float, float]:
+    """Bytes of an input's and an output's item of a norm: Kernel_traits<weight, input, output, ...>."""
+    inner = name.arguments[0] if name.arguments else ""
+    types = split_arguments(inner[inner.index("<") :]) if "<" in inner else ()
+    return (item_nbytes(types[1]), item_nbytes(types[2])) if len(types) > 2 else (NARROW, NARROW)
+
+
+def _norm_nbytes(what: Sized, name: KernelName) -> float:
+    """Forward, the input is read and the output written. Backward, the gradient and the input are read, the input's
+    gradient is written; sums of the weights' stay in the cache.
+    """
+    given = numbers(what)
+    if len(given) < 4:
+        return _of_operands(what, name)
+    read, written = _items(name)
+    return given[2] * given[3] * (2 * read + written if "_bwd_" in name.base else read + written)
+
+
+def _general_norm(start_ns: float, slowdown: float) -> Time:
+    """Kernels that fit rows of any length take their time by elements, whatever their type: no wider loads help."""
+
+    def model(machine: Machine, what: Sized, name: KernelName) -> float:
+        given, nbytes = numbers(what), _norm_nbytes(what, name)
+        moved = machine.memory_ns(nbytes)
+        if len(given) < 4:
+            return start_ns + slowdown * moved
+        items = NARROW * given[2] * given[3] * (3 if "_bwd_" in name.base else 2)
+        return start_ns + max(slowdown * machine.memory_ns(items), moved)
+
+    return model
+
+
+def _nothing(what: Sized, name: KernelName) -> float:
+    return 0.0
+
+
+def _finalize(machine: Machine, what: Sized, name: KernelName) -> float:
+    """Threads go through what the blocks of the gradient have left of a column, one row after another."""
+    given = numbers(what)
+    if len(given) < 4 or "tuned" in name.base:
+        return FINALIZE_NS
+    most = FINALIZE_ROWS[given[3] > SHORT] / max(given[1], 1)
+    return FINALIZE_NS + FINALIZE_ROW_NS * min(given[0], most)
+
+
+def _rope(machine: Machine, what: Sized, name: KernelName) -> float:
+    """A block a token."""
+    moved = ROPE * machine.memory_ns(_of_operands(what, name))
+    return ROPE_START_NS + ROPE_TOKEN_NS * prod(what.grid) * machine.gpu.sm_count / machine.sms + moved
+
+
+def _routed(machine: Machine, what: Sized, name: KernelName) -> float:
+    """A warp a token, which goes through the experts once for each that it chooses."""
+    tokens, experts = (*numbers(what), 1, 1)[:2]
+    part = machine.gpu.sm_count / machine.sms
+    if "backward" in name.base:
+        return ROUTED_BACK_START_NS + part * tokens * (ROUTED_BACK_TOKEN_NS + ROUTED_BACK_PAIR_NS * experts)
+    each = ROUTED_TOKEN_NS + ROUTED_PAIR_NS * experts
+    return ROUTED_START_NS + ROUTED_EXPERT_NS * experts + part * tokens * each
+
+
+def _dbias(machine: Machine, what: Sized, name: KernelName) -> float:
+    """A thread a column, which adds up what blocks of rows have left."""
+    rows = numbers(what)[1] if len(numbers(what)) > 1 else 1
+    return DBIAS_START_NS + DBIAS_ROW_NS * rows
+
+
+def _scales(machine: Machine, what: Sized, name: KernelName) -> float:
+    """A block a tensor: the largest of its history."""
+    return SCALES_START_NS + SCALE_NS * what.grid[0]
+
+
+def _number(machine: Machine, what: Sized, name: KernelName) -> float:
+    """A thread that writes a number."""
+    return 0.0
+
+
+CAST_MODEL, NORM_MODEL = "Transformer Engine, cast", "Transformer Engine, norm"
+ROUTER_MODEL, ACTIVATION_MODEL = "Transformer Engine, router", "Transformer Engine, activation"
+SMALL_MODEL = "Transformer Engine, scales"
+RULES: tuple[Rule, ...] = (
+    Rule(r"^(rmsnorm|ln)_bwd_finalize", NORM_MODEL, _nothing, _finalize),
+    Rule(r"^(rmsnorm|ln)_fwd_tuned", NORM_MODEL, _norm_nbytes, _moved(_norm_nbytes, NORM_START_NS, NORM_FORWARD)),
+    Rule(r"^(rmsnorm|ln)_bwd_tuned", NORM_MODEL, _norm_nbytes, _moved(_norm_nbytes, NORM_START_NS, NORM_BACKWARD)),
+    Rule(r"^(rmsnorm|ln)_fwd_", NORM_MODEL, _norm_nbytes, _general_norm(NORM_GENERAL_START_NS, GENERAL_FORWARD)),
+    Rule(r"^(rmsnorm|ln)_bwd_", NORM_MODEL, _norm_nbytes, _general_norm(NORM_GENERAL_START_NS, GENERAL_BACKWARD)),
+    Rule(r"^block_scaled_1d_cast", CAST_MODEL, _of_operands, _moved(_of_operands, BLOCK_START_NS, BLOCK_1D)),
+    Rule(r"^block_scaled_cast", CAST_MODEL, _of_operands, _moved(_of_operands, BLOCK_START_NS, BLOCK_2D)),
+    Rule(r"^multi_cast_transpose", CAST_MODEL, _of_operands, _moved(_of_operands, MANY_START_NS, MANY)),
+    Rule(
+        r"^(cast_)?transpose_(general|fused_kernel_notaligned)",
+        CAST_MODEL,
+        _of_operands,
+        _moved(_of_operands, GENERAL_CAST_START_NS, GENERAL_CAST),
+    ),
+    Rule(r"^cast_transpose", CAST_MODEL, _of_operands, _moved(_of_operands, CAST_START_NS, CAST)),
+    Rule(r"^quantize_.*(mxfp8|nvfp4)", CAST_MODEL, _of_operands, _moved(_of_operands, CAST_START_NS, CAST)),
+    Rule(r"^(transpose_|swizzle)", CAST_MODEL, _of_operands, _moved(_of_operands, TRANSPOSE_START_NS, TRANSPOSE)),
+    Rule(r"^amax_kernel", CAST_MODEL, _of_operands, _moved(_of_operands, AMAX_START_NS, AMAX)),
+    Rule(
+        r"^d?gated_act_kernel|^unary_(grad_)?kernel",
+        ACTIVATION_MODEL,
+        _of_operands,
+        _moved(_of_operands, ACTIVATION_START_NS, ACTIVATION),
+    ),
+    Rule(r"^fused_(qkv_)?rope_", "Transformer Engine, rope", _of_operands, _rope),
+    Rule(r"^fused_(topk|score)_", ROUTER_MODEL, _of_operands, _routed),
+    Rule(r"^reduce_dbias_kernel", SMALL_MODEL, _of_operands, _dbias),
+    Rule(r"^kernel_bulk$", SMALL_MODEL, _nothing, _scales),
+    Rule(
+        r"^(zero_amax|compute_scale_from_amax|update_tensor_scale_inv|set_float)_kernel|^extract_seed_and_offset"
+        r"|^cu_seqlens_|^populate_rng_state",
+        SMALL_MODEL,
+        _nothing,
+        _number,
+    ),
+)
+
+
+def estimate(gpu: Gpu, what: Sized, name: KernelName) -> Estimate | None:
+    """None: it is none of these kernels."""
+    rule = next((one for one in RULES if re.search(one.pattern, name.base)), None)
+    if rule is None:
+        return None
+    found = both(gpu, lambda machine: rule.ns(machine, what, name), model=rule.model)
+    return replace(found, nbytes=rule.nbytes(what, name) * REALLY_MOVED)
+
+
+REALLY_MOVED = 0.5
+"""Of the bytes behind the pointers: the share that a kernel moves at least, since blocks are larger than tensors."""

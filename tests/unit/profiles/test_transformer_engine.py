@@ -1,0 +1,60 @@
+"""Kernels of Transformer Engine on an H200: by the bytes of their operands, not by their grids. Measured times are those
+of one GPU (driver 580, PyTorch 2.11, Transformer Engine 2.20.2), of kernels in sizes that no figure was chosen for.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from profiles import CostModel, Source, load_gpu
+
+H200 = CostModel(load_gpu("h200"))
+TRAITS = "N18transformer_engine13normalization24rmsnorm_{way}_tuned_kernelINS0_13Kernel_traitsI13__nv_bfloat16S3_S3_fjLj{cols}ELj1ELj1ELj4ELj16ENS0_18Kernel_traits_baseILj{cols}ES3_S3_S3_fjLj128EEEEE"
+FORWARD = f"_Z{TRAITS.format(way='fwd', cols=8192)}EvNS0_19ForwardKernelParamsE"
+CAST = "_Z31cast_transpose_optimized_kernelPK13__nv_bfloat16PKfP13__nv_fp8_e4m3S5_S3_PfS6_mm"
+ACTIVATION = (
+    "_ZN18transformer_engine16gated_act_kernelILi16ELb1EfNS_5EmptyEXadL_ZNS_4siluIffEET_T0_RKS1_EE13__nv_bfloat16S7_EE"
+    "vPKT4_PT5_PKT1_PSD_SG_mmT2_m"
+)
+BOUND = 4800.0
+"""Bytes that an H200's memory can move in a nanosecond, by its datasheet."""
+
+
+def cost(name: str, numbers: str, *buffers: int, grid: int = 2112):
+    return H200.cost(f"sized;{name};{grid},1,1;128,1,1;0;;;{numbers};{','.join(map(str, buffers))}")
+
+
+def test_a_norm_of_the_same_grid_costs_what_its_rows_need() -> None:
+    large = cost(FORWARD, "2112,1,8192,8192", 8192 * 8192 * 2, 32768, 16384, 8192 * 8192 * 2)
+    small = cost(FORWARD, "2112,1,2112,8192", 2112 * 8192 * 2, 8448, 16384, 2112 * 8192 * 2)
+    assert large.source is Source.ROOFLINE
+    assert large.solo_ns == pytest.approx(72_600, rel=0.12)
+    assert large.solo_ns > 4 * 8192 * 8192 / BOUND
+    assert 3.0 < large.solo_ns / small.solo_ns < 4.5  # 3.9 times the rows
+
+
+@pytest.mark.parametrize(("rows", "columns", "measured_ns"), [(4096, 4096, 22_900), (16384, 8192, 147_000)])
+def test_a_cast_reads_two_bytes_and_writes_two(rows: int, columns: int, measured_ns: int) -> None:
+    items = rows * columns
+    assert cost(CAST, f"{columns},{rows}", 2 * items, 512, items, items).solo_ns == pytest.approx(measured_ns, rel=0.15)
+
+
+def test_a_weight_in_a_buffer_of_all_parameters_counts_as_itself() -> None:
+    items = 4096 * 4096
+    whole = cost(CAST, "4096,4096", 2 * items, 512, items, items)
+    given = f"~{1 << 33},512,{items},{items}"
+    view = H200.cost(f"sized;{CAST};1024,1,1;128,1,1;0;;;4096,4096;{given}")
+    assert whole.solo_ns < view.solo_ns < 1.6 * whole.solo_ns  # an item of the view may have four bytes
+
+
+def test_a_gated_activation_reads_twice_what_it_writes() -> None:
+    items = 8192 * 8192
+    found = cost(ACTIVATION, "8192,8192,1024", 4 * items, 2 * items, grid=8192)
+    assert found.solo_ns == pytest.approx(95_800, rel=0.12)
+    assert found.bound == "memory"
+
+
+def test_without_operands_its_kernels_are_not_recognised() -> None:
+    """So that the rank tells them."""
+    for name in (FORWARD, CAST, ACTIVATION):
+        assert H200.cost(f"kernel;{name};2112,1,1;128,1,1;0;;").source is Source.UNRECOGNISED
