@@ -187,7 +187,8 @@ def _at_least(simulated: Mapping[str, Any]) -> str:
     """Where kernels were launched whose operands' sizes nobody knows: what they cost is a lower bound, however small
     their share of the GPU time is.
     """
-    return "at least " * any(one.get("at_least") for one in simulated["cost_sources"].get("unrecognised_signatures", []))
+    reasons = simulated["cost_sources"].get("unrecognised_signatures", [])
+    return "at least " * any(one.get("at_least") for one in reasons)
 
 
 def _assumed(sources: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
-"""Kernels of Transformer Engine on an H200: by the bytes of their operands, not by their grids. Measured times are those
-of one GPU (driver 580, PyTorch 2.11, Transformer Engine 2.20.2), of kernels in sizes that no figure was chosen for.
+"""Kernels of Transformer Engine on an H200: by the bytes of their operands, not by their grids.
+
+Measured times are those of one GPU (driver 580, PyTorch 2.11, Transformer Engine 2.20.2).
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import pytest
 from profiles import CostModel, Source, load_gpu
 
 H200 = CostModel(load_gpu("h200"))
-TRAITS = "N18transformer_engine13normalization24rmsnorm_{way}_tuned_kernelINS0_13Kernel_traitsI13__nv_bfloat16S3_S3_fjLj{cols}ELj1ELj1ELj4ELj16ENS0_18Kernel_traits_baseILj{cols}ES3_S3_S3_fjLj128EEEEE"
-FORWARD = f"_Z{TRAITS.format(way='fwd', cols=8192)}EvNS0_19ForwardKernelParamsE"
+FORWARD = (
+    "_ZN18transformer_engine13normalization24rmsnorm_fwd_tuned_kernelINS0_13Kernel_traitsI13__nv_bfloat16S3_S3_fjLj8192"
+    "ELj1ELj1ELj4ELj16ENS0_18Kernel_traits_baseILj8192ES3_S3_S3_fjLj128EEEEEEEvNS0_19ForwardKernelParamsE"
+)
 CAST = "_Z31cast_transpose_optimized_kernelPK13__nv_bfloat16PKfP13__nv_fp8_e4m3S5_S3_PfS6_mm"
 ACTIVATION = (
     "_ZN18transformer_engine16gated_act_kernelILi16ELb1EfNS_5EmptyEXadL_ZNS_4siluIffEET_T0_RKS1_EE13__nv_bfloat16S7_EE"
