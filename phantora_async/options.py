@@ -19,6 +19,7 @@ from phantora_async.errors import UsageError
 from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.trace_request import FORMS
 from phantora_async.virtual_time.speculation.policy import POLICIES
+from profiles import DEFAULT_CLUSTER
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
@@ -28,7 +29,6 @@ ISOLATIONS = isolation.LEVELS
 NETWORKS = isolation.NETWORKS
 LOOP_TURNS = 1000
 """Turns after which a loop counts as one that never ends. So many turns of a training loop take minutes here."""
-DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 JOB, MACHINE, LIMITS, SEVERAL, OUTPUT = "job", "emulated machine", "limits", "several machines", "output"
 """Groups of options, as --help shows them."""
@@ -233,13 +233,13 @@ class RunOptions:
         metavar="TIME",
         help="end the run, with a complete report, at this virtual time: 500ms, 10s, 2m, 1h",
     )
-    cluster: PathText = _option(
-        DEFAULT_CLUSTER,
+    cluster: PathText | None = _option(
+        None,
         MACHINE,
         "--cluster",
         kind=Kind.PATH,
         metavar="NAME|FILE",
-        help="servers and network (default: %(default)s)",
+        help=f"servers and network (default: those that the GPU of --gpu is sold in, or {DEFAULT_CLUSTER})",
     )
     gpu: PathText | None = _option(
         None,

@@ -42,6 +42,8 @@ class RunSpec:
     speculation: str = ON_DEMAND
     progress: bool = False
     """The status line is shown as it changes."""
+    assumed_links: str = ""
+    """What joins the GPUs, if the user did not say it of this GPU; else empty."""
     nccl: NcclSettings = field(default_factory=NcclSettings)
     """What NCCL's environment variables ask for."""
     faults: tuple[Fault, ...] = ()

@@ -190,6 +190,7 @@ class Session:
             each_if_they_differ=config.each_if_they_differ,
             gpu=config.gpu,
             cluster=config.cluster,
+            assumed_links=config.assumed_links,
             host=config.host,
             host_mode=config.host_mode,
             loading=config.loading,

@@ -12,7 +12,8 @@ May import: nothing of ours outside this folder. Others import this module alone
 from profiles.activity import COPY, FILL, KERNEL, Activity, activity
 from profiles.cost import Cost, CostModel, Source, TimesOn
 from profiles.descriptions.catalog import base_of, cluster_names, gpu_names, host_names, path_of, price_names
-from profiles.descriptions.cluster import Cluster, load_cluster, load_network
+from profiles.descriptions.cluster import DEFAULT as DEFAULT_CLUSTER
+from profiles.descriptions.cluster import Cluster, Machine, load_cluster, load_machine, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.descriptions.prices import LISTED, Price, load_prices
 from profiles.descriptions.slowest import largest_of
@@ -37,6 +38,7 @@ __all__ = [
     "AGAIN",
     "CALL_KINDS",
     "COPY",
+    "DEFAULT_CLUSTER",
     "FILL",
     "FINE_KINDS",
     "KERNEL",
@@ -49,6 +51,7 @@ __all__ = [
     "Fit",
     "Gpu",
     "HostModel",
+    "Machine",
     "Measured",
     "Origin",
     "Price",
@@ -70,6 +73,7 @@ __all__ = [
     "load_cluster",
     "load_gpu",
     "load_host",
+    "load_machine",
     "load_network",
     "load_prices",
     "load_table",

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from formats.files import write_whole
 from phantora_async.api.results import Run
@@ -99,9 +98,10 @@ def replay(
     ``replay("rec", gpu="b200", nccl=["NCCL_ALGO=Ring"], slow=["17=0.7"])``. What is not given is as it was. Raises the
     errors of ``phantora_async.errors``; PathChanged, if the script would have been answered otherwise.
     """
-    texts: dict[str, Any] = {"cluster": cluster, "gpu": gpu, "faults": faults}
     changes = Changes(
-        **{name: None if value is None else os.fspath(value) for name, value in texts.items()},
+        cluster=_text(cluster),
+        gpu=_text(gpu),
+        faults=_text(faults),
         host=host,
         kernel_times=tuple(kernel_times),
         nccl=tuple(nccl),
@@ -115,3 +115,7 @@ def replay(
     places = [None if path is None else os.fspath(path) for path in (run_dir, report)]
     done = written(Path(recording), changes, tuple(allow), *places)
     return Run(done.replayed.report, done.path, done.run_dir)
+
+
+def _text(path: PathText | None) -> str | None:
+    return None if path is None else os.fspath(path)

@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster", metavar="NAME|FILE", help="other servers and another network, with their GPU and host"
     )
-    parser.add_argument("--gpu", metavar="NAME|FILE", help="another GPU")
+    parser.add_argument(
+        "--gpu", metavar="NAME|FILE", help="another GPU, in the servers that it is sold in if the run was in its GPU's"
+    )
     parser.add_argument(
         "--host", choices=("modelled", "none"), help="what the script's Python code and CUDA calls cost, as in run"
     )

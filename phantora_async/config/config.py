@@ -98,6 +98,8 @@ class Config:
     """The run ends at this instant of virtual time; 0: when the script does."""
     kernel_times: tuple[KernelTimes, ...]
     """Measured ones; the first that knows a kernel is asked."""
+    assumed_links: str
+    """What joins the GPUs, if the user did not say it of this GPU; else empty."""
     measure: bool
     """Measure what they lack on this machine's GPU."""
     nccl: NcclSettings

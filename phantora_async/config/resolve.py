@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from phantora_async import kernel_times, trace_request
@@ -30,7 +29,7 @@ from phantora_async.errors import UsageError
 from phantora_async.faults import check_deaths, given_faults
 from phantora_async.options import PathText, RunOptions
 from phantora_async.virtual_time.speculation.policy import NEVER
-from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
+from profiles import HostModel, Machine, ProfileError, load_host, load_machine
 
 
 def resolve(options: RunOptions) -> Config:
@@ -40,7 +39,8 @@ def resolve(options: RunOptions) -> Config:
         raise UsageError(
             "no script given", "phantora-async run -n 8 train.py, or for a module: phantora-async run -n 8 -m MODULE"
         )
-    cluster, gpu, host = _descriptions(given)
+    machine, host = _descriptions(given)
+    cluster, gpu = machine.cluster, machine.gpu
     if given.clock == "optimistic" and given.speculation == NEVER:
         raise UsageError(
             "--clock optimistic needs speculation; --speculation never disables it", "leave out one of the two options"
@@ -93,6 +93,7 @@ def resolve(options: RunOptions) -> Config:
         servers=servers,
         gpu=gpu,
         cluster=cluster,
+        assumed_links=machine.assumed_links,
         host=host,
         host_mode=given.host,
         loading=loading,
@@ -143,11 +144,10 @@ def _budget_of(given: RunOptions) -> Limits:
         raise UsageError(f"--{name.replace('_', '-')}:{fault}") from None
 
 
-def _descriptions(given: RunOptions) -> tuple[Cluster, Gpu, HostModel]:
+def _descriptions(given: RunOptions) -> tuple[Machine, HostModel]:
     try:
-        cluster = load_cluster(given.cluster)
-        gpu = replace(load_gpu(given.gpu or cluster.gpu), peer_gb_per_s=cluster.peer_gb_per_s)
-        return cluster, gpu, load_host(cluster.host)
+        machine = load_machine(given.cluster, given.gpu)
+        return machine, load_host(machine.cluster.host)
     except ProfileError as error:
         raise UsageError(
             str(error),

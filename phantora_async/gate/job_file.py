@@ -35,7 +35,7 @@ from phantora_async.budget import OPTIONS as BUDGETS
 from phantora_async.config import AUTO, folds_by_itself, resolve, servers_of
 from phantora_async.errors import UsageError
 from phantora_async.options import OPTIONS, Kind, RunOptions
-from profiles import ProfileError, load_cluster
+from profiles import ProfileError, load_machine
 
 UNFOLDED = "none"
 """Of `fold`: a process for each rank."""
@@ -136,7 +136,7 @@ def _folded(job: Job) -> Job:
     if any(name in given for name in NOT_WITH_AUTO) or job.options.clock == "optimistic":
         return job
     try:
-        servers = servers_of(job.options, load_cluster(job.options.cluster))
+        servers = servers_of(job.options, load_machine(job.options.cluster, job.options.gpu).cluster)
         if not folds_by_itself(job.options, servers):
             return job
     except (UsageError, ProfileError):

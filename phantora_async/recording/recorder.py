@@ -203,6 +203,7 @@ def _description(spec: RunSpec) -> dict[str, Any]:
         "servers",
         "gpu",
         "cluster",
+        "assumed_links",
         "host",
         "host_mode",
         "nccl",

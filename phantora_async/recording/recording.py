@@ -92,6 +92,7 @@ class Setup:
     until_ns: int
     routing: str
     values: tuple[StatedValue, ...]
+    assumed_links: str = ""
     data_shapes: str = MOST
     folding: Folding | None = None
     share_timelines: bool = False

@@ -21,7 +21,7 @@ from phantora_async.replaying.differences import Allowed
 from phantora_async.replaying.width import check_width, widened
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timelines
-from profiles import ProfileError, load_cluster, load_gpu, load_host
+from profiles import ProfileError, load_gpu, load_host, load_machine
 
 NCCL = "NCCL_"
 NONE = "none"
@@ -55,6 +55,8 @@ class Changes:
     """`each`, or `shared`: those to which the same happens are simulated once."""
     steps: int | None = None
     """More than were recorded: the others are played from the record."""
+    as_run: bool = False
+    """`cluster` and `gpu` are all that is said of them, as in a run: where both are None, the default."""
 
 
 def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
@@ -75,7 +77,7 @@ def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
     if changes.network:
         network = _network(spec.cluster.network, changes.network)
         spec = dataclasses.replace(spec, cluster=dataclasses.replace(spec.cluster, network=network))
-    if changes.cluster is not None or changes.nccl or changes.network:
+    if spec.cluster != setup.cluster or changes.nccl or changes.network:
         spec = dataclasses.replace(spec, nccl=_nccl(recording, changes, spec))
     if setup.steps and changes.steps is not None:
         spec = dataclasses.replace(spec, steps=changes.steps)
@@ -165,10 +167,15 @@ def _network(table: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
 
 def _described(spec: RunSpec, changes: Changes) -> RunSpec:
     """With other descriptions. A cluster brings its GPU and its host. Raises ProfileError or UsageError."""
-    cluster, gpu, host = spec.cluster, spec.gpu, spec.host
-    if changes.cluster is not None:
-        cluster = load_cluster(changes.cluster)
-        gpu, host = load_gpu(cluster.gpu), load_host(cluster.host)
+    cluster, gpu, host, assumed = spec.cluster, spec.gpu, spec.host, spec.assumed_links
+    if not changes.as_run and changes.cluster is None and changes.gpu is not None and cluster.name != gpu.servers:
+        # The run was not in its GPU's own cluster: the user has chosen that one for its links.
+        gpu = load_gpu(changes.gpu)
+        assumed = "" if cluster.gpu == gpu.name else cluster.links
+    elif changes.as_run or changes.cluster is not None or changes.gpu is not None:
+        machine = load_machine(changes.cluster, changes.gpu)
+        cluster, gpu, assumed = machine.cluster, machine.gpu, machine.assumed_links
+        host = load_host(cluster.host)
         modelled = (changes.host or spec.host_mode) == "modelled"
         if modelled and host.counting_lines() != spec.host.counting_lines():
             raise UsageError(
@@ -176,12 +183,12 @@ def _described(spec: RunSpec, changes: Changes) -> RunSpec:
                 f" {', '.join(host.counting_lines())}",
                 "run the script on this host, or give its description the values of the recording",
             )
-    if changes.gpu is not None:
-        gpu = load_gpu(changes.gpu)
     gpu = dataclasses.replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s).one_of(spec.world_size)
     mode = changes.host or spec.host_mode
     host = host.one_of(spec.world_size if mode == "modelled" else 1)
-    return dataclasses.replace(spec, cluster=cluster, gpu=gpu, host=host, host_mode=mode, kernel_times=())
+    return dataclasses.replace(
+        spec, cluster=cluster, assumed_links=assumed, gpu=gpu, host=host, host_mode=mode, kernel_times=()
+    )
 
 
 def _nccl(recording: Recording, changes: Changes, spec: RunSpec) -> netsim.NcclSettings:
@@ -194,8 +201,11 @@ def _nccl(recording: Recording, changes: Changes, spec: RunSpec) -> netsim.NcclS
     try:
         server = netsim.build(spec.cluster.network).server
         netsim.build(spec.cluster.network, spec.cluster.network_servers(len(spec.servers)))
-        if max(spec.servers) > server.gpus:
-            raise UsageError(f"cluster {spec.cluster.name}: the run has {max(spec.servers)} GPUs on a server")
+        if (used := max(spec.servers)) > server.gpus:
+            raise UsageError(
+                f"cluster {spec.cluster.name}: the run has {used} GPUs on a server, this has {server.gpus}",
+                "run the script there, or say with --cluster in which other servers the GPUs are",
+            )
         return netsim.collectives.settings.read(environment, server.nics).settings
     except netsim.NetsimError as error:
         raise UsageError(f"cluster {spec.cluster.name}: {error}", "docs/netsim.md describes the network") from None

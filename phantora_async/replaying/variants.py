@@ -38,7 +38,7 @@ MEMORY_HINT = "perhaps for lack of memory: each has the recording in memory; rep
 LISTS = ("kernel_times", "nccl", "network", "slow", "fault", "width")
 """Changes that are lists of texts; in a file a text with blanks between them will do, of faults with commas."""
 T = TypeVar("T")
-_KEYS = frozenset(("name", *(one.name for one in fields(Changes))))
+_KEYS = frozenset(("name", *(one.name for one in fields(Changes)))) - {"as_run"}
 
 
 @dataclass(frozen=True, slots=True)

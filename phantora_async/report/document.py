@@ -181,6 +181,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "servers": list(spec.servers),
         "gpu": spec.gpu.name,
         "cluster": spec.cluster.name,
+        "assumed_links": spec.assumed_links,
         "host": spec.host.name,
         "host_mode": spec.host_mode,
         "gpu_use": gpu_use_document(snapshot.ranks, fact_builder.rank_info),

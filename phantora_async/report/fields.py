@@ -140,6 +140,7 @@ _SIMULATED = Fields(
     },
     {
         "kernel_times": Each(Fields({"file": TEXT, "gpu": TEXT, "signatures": WHOLE, "carried_over": FLAG})),
+        "assumed_links": TEXT,
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "data_shapes": Fields({"policy": TEXT, "places": Each(_SIZED)}),
         "stated_values": Each(_STATED),

@@ -232,9 +232,11 @@ def _what_binds(shares: Mapping[str, float], found: Mapping[str, Any] | None, by
 
 def _heading(simulated: Mapping[str, Any]) -> str:
     servers, collectives = len(simulated["servers"]), simulated["collectives"]
+    links = simulated.get("assumed_links")
+    cluster = simulated["cluster"] + (f"; assumed: {links}" if links else "")
     return (
         f"{simulated['world_size']} x {simulated['gpu']} on {servers} server{'s' * (servers != 1)} "
-        f"({simulated['cluster']}), host {simulated['host']} ({simulated['host_mode']}); "
+        f"({cluster}), host {simulated['host']} ({simulated['host_mode']}); "
         f"whole run: {seconds(simulated['virtual_ns'])} simulated, {collectives} collective{'s' * (collectives != 1)}"
     )
 

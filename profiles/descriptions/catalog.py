@@ -9,6 +9,7 @@ from typing import Literal
 
 from formats.nearest import meant_file, meant_or_known
 from profiles.descriptions.fields import Fields, read_fields
+from profiles.descriptions.spelling import spelt_otherwise, variants_of
 from profiles.errors import ProfileError, UnknownProfile
 
 Kind = Literal["gpu", "cluster", "host", "price"]
@@ -49,6 +50,9 @@ def path_of(name: str) -> Path:
         path = folder / f"{name}.toml"
         if path.is_file():
             return path
+    for kind in FOLDERS:
+        if len(found := spelt_otherwise(name, {one: _also(kind, one) for one in names(kind)})) == 1:
+            return FOLDERS[kind] / f"{found[0]}.toml"
     known = [one for kind in FOLDERS for one in names(kind)]
     raise UnknownProfile(f"no profile is called {name!r}; {meant_or_known(name, known)}")
 
@@ -65,8 +69,17 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     path = FOLDERS[kind] / f"{text}.toml"
     if text and path.is_file():
         return path
-    likely = meant_or_known(text, names(kind))
+    known = {name: _also(kind, name) for name in names(kind)}
+    if len(found := spelt_otherwise(text, known)) == 1:
+        return FOLDERS[kind] / f"{found[0]}.toml"
+    variants = found or variants_of(text, known)
+    likely = f"its variants: {', '.join(variants)}" if variants else meant_or_known(text, list(known))
     raise UnknownProfile(f"unknown {kind} {text!r}; {likely} (a file's path ends in .toml)")
+
+
+def _also(kind: Kind, name: str) -> list[str]:
+    """Words that people add to the name of a GPU."""
+    return read_fields(FOLDERS[kind] / f"{name}.toml").texts("also", []) if kind == "gpu" else []
 
 
 def read(kind: Kind, name_or_path: str | os.PathLike[str]) -> Fields:

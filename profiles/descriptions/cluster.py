@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from profiles.descriptions.catalog import read
 from profiles.descriptions.fields import Fields
+from profiles.descriptions.gpu import Gpu, load_gpu
 
+DEFAULT = "dgx-h200"
+"""Where neither a cluster nor a GPU is asked for."""
 MOST_GPUS = 1024
 MOST_CPUS = 8192
 CPUS_PER_GPU = 16
@@ -45,6 +48,19 @@ class Cluster:
         gbps = self._server().get("gpu_gbps")
         return gbps / 8 if isinstance(gbps, int | float) and gbps > 0 else None
 
+    @property
+    def links(self) -> str:
+        """What joins the GPUs of a server, and the servers: ``PCIe of 31 GB/s, 2 cards of 200 Gbit/s``."""
+        server = self._server()
+        gbps = server.get("gpu_gbps" if server.get("kind") == "nvswitch" else "pcie_gbps")
+        if not isinstance(gbps, int | float):
+            return "its network"
+        inside = f"{'NVLink' if server['kind'] == 'nvswitch' else 'PCIe'} of {gbps / 8:.0f} GB/s"
+        if server.get("nvlink_pair_gbps"):
+            inside += " with NVLink between pairs"
+        nics = server.get("nics", 0) // self.servers_per_nvlink_domain
+        return f"{inside}, {nics} x {server.get('nic_gbps', 0):g} Gbit/s to other servers"
+
     def _server(self) -> dict[str, Any]:
         server = self.network.get("server")
         return server if isinstance(server, dict) else {}
@@ -72,6 +88,33 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     top.end()
     _check_gpus(cluster, top)
     return cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a job runs on, as the user asks for it."""
+
+    cluster: Cluster
+    gpu: Gpu
+    assumed_links: str
+    """What joins the GPUs if nobody said it of this GPU; else empty."""
+
+
+def load_machine(cluster: str | os.PathLike[str] | None, gpu: str | os.PathLike[str] | None) -> Machine:
+    """A GPU brings the servers that it is sold in, a cluster its GPU; without both it is DEFAULT. Raises UnknownProfile
+    or ProfileError.
+    """
+    if gpu is None:
+        servers = load_cluster(DEFAULT if cluster is None else cluster)
+        return _machine(servers, load_gpu(servers.gpu), "")
+    found = load_gpu(gpu)
+    servers = load_cluster(found.servers if cluster is None else cluster)
+    known = servers.name == DEFAULT if cluster is None else load_gpu(servers.gpu).path == found.path
+    return _machine(servers, found, "" if known else servers.links)
+
+
+def _machine(cluster: Cluster, gpu: Gpu, assumed_links: str) -> Machine:
+    return Machine(cluster, replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s), assumed_links)
 
 
 def _host(name_or_path: str, folder: Path) -> str:

@@ -84,6 +84,8 @@ class Achieved:
     """How many times as far off the models are as on an H200."""
 
 
+ON_PCIE = "pcie"
+"""The cluster of a GPU whose description names none."""
 L2_REACH = 1.2
 """Traffic of so many times the L2 cache's size finds nothing there; `l2_reach` of a file that does not say it."""
 NOT_MEASURED = 2.5
@@ -148,6 +150,8 @@ class Gpu:
     path: Path
     peer_gb_per_s: float | None = None
     """What it reads from another GPU's memory, where a cluster says so; None: as over PCIe."""
+    servers: str = ON_PCIE
+    """Name of the cluster of servers that it is sold in."""
 
     @property
     def products_by_warp_groups(self) -> bool:
@@ -207,6 +211,7 @@ def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
     """Reads a shipped GPU by name or a user's file by path. Raises UnknownProfile or ProfileError."""
     top = read("gpu", name_or_path)
     gpu = _gpu(top)
+    top.texts("also", [])  # `catalog` reads it
     top.end()
     if gpu.memory.reserved_nbytes >= gpu.memory.total_nbytes:
         raise ProfileError(f"{top.path}: memory.reserved_nbytes: expected less than total_nbytes")
@@ -288,6 +293,7 @@ def _gpu(top: Fields) -> Gpu:
         ),
         attributes=tuple(sorted((known | _overrides(top)).items())),
         path=top.path,
+        servers=top.text("servers", ON_PCIE),
     )
 
 

@@ -16,7 +16,7 @@ from formats.files import MOST_DATA_NBYTES, read_bytes
 from phantora_async.config import folding_of, servers_of
 from phantora_async.options import OPTIONS, Kind, RunOptions
 from phantora_async.replaying.machine import Changes
-from profiles import Gpu, load_cluster, load_gpu
+from profiles import Gpu, Machine, load_machine
 
 REPLAYED = ("nccl", "set_network", "slow_gpu")
 """Lists of texts, named as the options of `phantora-async replay`."""
@@ -44,12 +44,17 @@ class Trial:
     @cached_property
     def gpu(self) -> Gpu:
         """Raises ProfileError."""
-        return load_gpu(self.options.gpu or load_cluster(self.options.cluster).gpu)
+        return self._machine.gpu
 
     @cached_property
     def servers(self) -> tuple[int, ...]:
         """GPUs of each."""
-        return servers_of(self.options, load_cluster(self.options.cluster))
+        return servers_of(self.options, self._machine.cluster)
+
+    @cached_property
+    def _machine(self) -> Machine:
+        """Raises ProfileError."""
+        return load_machine(self.options.cluster, self.options.gpu)
 
     @property
     def gpus(self) -> int:
@@ -119,8 +124,9 @@ class Trial:
         """Of a replay of any trial with the same program."""
         given = self.options
         return Changes(
-            cluster=str(given.cluster),
+            cluster=None if given.cluster is None else str(given.cluster),
             gpu=None if given.gpu is None else str(given.gpu),
+            as_run=True,
             host=given.host,
             kernel_times=tuple(given.kernel_times),
             nccl=self.replayed.get("nccl", ()),

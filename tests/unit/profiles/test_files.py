@@ -162,3 +162,76 @@ def test_cluster_with_unknown_key(tmp_path: Path) -> None:
     path.write_text(profiles.path_of("laptop").read_text().replace("nccl =", 'ncll = "x"\nnccl ='))
     with pytest.raises(profiles.ProfileError, match="ncll: unknown key"):
         profiles.load_cluster(path)
+
+
+@pytest.mark.parametrize(
+    ("spelt", "name"),
+    [
+        ("H100", "h100"),
+        ("h100-sxm", "h100"),
+        ("H100 SXM5 80GB", "h100"),
+        ("h100sxm5", "h100"),
+        ("h100_pcie", "h100-pcie"),
+        ("A100-80GB", "a100-80g"),
+        ("a100 40 GB PCIe", "a100-pcie-40g"),
+        ("RTX-4090", "rtx4090"),
+        ("GeForce RTX 4090", "rtx4090"),
+        ("Tesla_T4", "t4"),
+        ("L40s", "l40s"),
+    ],
+)
+def test_a_gpu_is_understood_as_people_spell_it(spelt: str, name: str) -> None:
+    assert profiles.load_gpu(spelt).name == name
+    assert profiles.path_of(spelt) == profiles.path_of(name)
+
+
+@pytest.mark.parametrize("name", profiles.gpu_names())
+def test_the_name_that_cuda_gives_is_understood(name: str) -> None:
+    """But that of a GPU whose device says no more than its kind: that is the usual one."""
+    device_name = profiles.load_gpu(name).device_name
+    assert profiles.load_gpu(device_name).name == ("h100" if device_name == "NVIDIA H100" else name)
+
+
+@pytest.mark.parametrize(
+    ("spelt", "variants"),
+    [
+        ("a100", "a100-40g, a100-80g, a100-pcie-40g, a100-pcie-80g"),
+        ("A100-SXM", "a100-40g, a100-80g"),
+        ("NVIDIA A100 PCIe", "a100-pcie-40g, a100-pcie-80g"),
+    ],
+)
+def test_a_name_that_is_open_is_answered_with_its_variants(spelt: str, variants: str) -> None:
+    with pytest.raises(profiles.UnknownProfile) as caught:
+        profiles.load_gpu(spelt)
+    assert f"its variants: {variants} (" in str(caught.value)
+
+
+def test_clusters_are_found_in_any_case() -> None:
+    assert profiles.load_cluster("DGX_H100").name == "dgx-h100"
+    assert profiles.load_cluster("P5en").name == "p5en"
+
+
+@pytest.mark.parametrize("name", profiles.gpu_names())
+def test_a_gpu_brings_the_servers_that_it_is_sold_in(name: str) -> None:
+    """NVSwitch joins modules (SXM, and those of racks), PCIe joins cards."""
+    gpu, machine = profiles.load_gpu(name), profiles.load_machine(None, name)
+    assert (machine.gpu.path, machine.cluster.name) == (gpu.path, gpu.servers)
+    module = name in ("a100-40g", "a100-80g", "v100", "h100", "h100-96g-hbm2e", "h200", "h20", "b200", "b300", "gb200")
+    assert machine.cluster.network["server"]["kind"] == ("nvswitch" if module else "pcie")
+    assert machine.gpu.peer_gb_per_s == machine.cluster.peer_gb_per_s
+    # An A100's NVLink is not an H200's: 12 links of 25 GB/s for 18 of them.
+    assert (machine.cluster.network == profiles.load_cluster("dgx-h200").network) <= (name in ("h100", "h200"))
+
+
+def test_links_that_nobody_named_are_assumed(tmp_path: Path) -> None:
+    def assumed(cluster: str | Path | None, gpu: str | Path | None) -> str:
+        return profiles.load_machine(cluster, gpu).assumed_links
+
+    assert assumed(None, None) == assumed("dgx-h100", None) == assumed("dgx-h100", "H100") == ""
+    assert assumed(None, "rtx4090") == "PCIe of 32 GB/s, 2 x 200 Gbit/s to other servers"
+    assert assumed("dgx-h100", "b200") == "NVLink of 367 GB/s, 8 x 400 Gbit/s to other servers"
+    mine = tmp_path / "mine.toml"
+    text = profiles.path_of("h200").read_text()
+    mine.write_text("".join(line for line in text.splitlines(True) if not line.startswith("servers")))
+    assert profiles.load_machine(None, mine).cluster.name == "pcie", "of a GPU that says nothing: PCIe alone"
+    assert assumed("dgx-h200", mine).startswith("NVLink of 367 GB/s")
