@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Flush | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -56,6 +56,7 @@ HISTORY_WORK: Final = 36
 HISTORY_LIST: Final = 37
 HISTORY: Final = 38
 LOOKED: Final = 39
+ATTRIBUTE_READ: Final = 43
 EVENT_RECORD: Final = 19
 RECORDING_DROP: Final = 20
 STREAM_WAIT: Final = 21
@@ -665,6 +666,17 @@ class Looked(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, device: int, at_site: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class AttributeRead(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    at_site: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, at_site: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class EventRecord(NamedTuple):
     kind: int

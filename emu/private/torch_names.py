@@ -214,6 +214,13 @@ PURPOSES = (
         (Name("torch._C._distributed_c10d", "Work.is_completed"),),
     ),
     Purpose(
+        "what the script reads of its GPU",
+        "telling in a recording which attributes of the GPU the script itself has read",
+        "a replay on another GPU goes on where torch.cuda.get_device_properties would be answered otherwise",
+        ("emu/interpreter/attribute_reads.py",),
+        (Name(_C, "_CudaDeviceProperties", Kind.CLASS),),
+    ),
+    Purpose(
         "Python's watchdog",
         "the same for the watchdog that PyTorch has in Python",
         "timeouts of PyTorch's watchdog count this machine's time and may end the run",

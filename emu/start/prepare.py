@@ -38,7 +38,15 @@ from ..contract.job import Job
 from ..contract.policies import loading_policy, routing_policy, shape_policy
 from ..control import dispatcher
 from ..folding.ranks import FoldedRanks
-from ..interpreter import call_sites, completed_work, frame_counter, heap, thread_names, triton_programs
+from ..interpreter import (
+    attribute_reads,
+    call_sites,
+    completed_work,
+    frame_counter,
+    heap,
+    thread_names,
+    triton_programs,
+)
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.memory_holders import MemoryHolders
 from ..interpreter.nvtx_ranges import NvtxRanges
@@ -185,6 +193,7 @@ def prepare(job: Job) -> Prepared:
     frame_counter.install(hook)
     thread_names.install(hook)
     completed_work.install(hook)
+    attribute_reads.install(hook)
     unused_gpu.install()
     unfused_attention.install(hook.warn_once)
     results = None

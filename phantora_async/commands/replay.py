@@ -93,10 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow",
         action="append",
         default=[],
-        choices=("queries", "memory", "width"),
+        choices=("queries", "memory", "width", "attributes"),
         help="continue although the script would have got another answer: queries: to whether GPU work is complete; "
         "memory: to how much memory is free; width: each rank's part of what ranks along a changed axis share stays "
-        "as large as it was; may be repeated",
+        "as large as it was; attributes: to what kind of GPU it has (name, memory, SMs); may be repeated",
     )
     parser.add_argument(
         "--run-dir", metavar="DIR", help="directory for the report (default: a new one in phantora-runs/)"

@@ -136,6 +136,7 @@ class FactBuilder:
             records.HISTORY_LIST: _beside,
             records.HISTORY_WORK: _beside,
             records.LOOKED: _beside,
+            records.ATTRIBUTE_READ: _beside,
             records.STALL_CLOCK: _beside,
             records.FLUSHED: _beside,
             records.TRACE: self._trace,

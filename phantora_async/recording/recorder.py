@@ -33,6 +33,7 @@ SIDE = frozenset(
         records.MEMORY_HELD,
         records.LAUNCH_COUNTS,
         records.LOOKED,
+        records.ATTRIBUTE_READ,
         records.ROUTING,
         records.DATA_SIZE,
         records.STATED_VALUE,

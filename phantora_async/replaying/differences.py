@@ -7,12 +7,13 @@ from typing import Any
 
 from phantora_async.errors import PathChanged
 from phantora_async.recording import Recording
+from phantora_async.replaying.attribute_reads import AttributeRead, other_reads
 from phantora_async.replaying.site_lines import line_of
 from phantora_async.run_spec import RunSpec
 from profiles import Gpu
 
-QUERIES, MEMORY, WIDTH = "queries", "memory", "width"
-MAY_CHANGE = (QUERIES, MEMORY, WIDTH)
+QUERIES, MEMORY, WIDTH, ATTRIBUTES = "queries", "memory", "width", "attributes"
+MAY_CHANGE = (QUERIES, MEMORY, WIDTH, ATTRIBUTES)
 """Kinds of answers that stop a replay, unless the user allows that they change."""
 Allowed = Set[str]
 
@@ -43,6 +44,19 @@ def check_memory(recording: Recording, spec: RunSpec, allowed: Allowed) -> None:
             )
 
 
+def check_attributes(recording: Recording, spec: RunSpec, allowed: Allowed) -> list[AttributeRead]:
+    """What the script itself read of its GPU that is another now. Raises PathChanged unless that is allowed."""
+    found = list(other_reads(recording, spec.gpu))
+    if found and ATTRIBUTES not in allowed:
+        raise PathChanged(
+            f"the replay leaves the recorded path: rank {found[0].rank} asked at {found[0].line} for the GPU's "
+            f"{found[0].attribute}; recorded: {found[0].then}, now: {found[0].now}",
+            "what the script does on another GPU is not recorded: run it; or replay with --allow attributes, if it "
+            "decides nothing by the answer",
+        )
+    return found
+
+
 def _changed(recording: Recording, rank: int, site: int, asked: str, then: str, now: str) -> PathChanged:
     return PathChanged(
         f"the replay leaves the recorded path: rank {rank} asked at {line_of(recording, rank, site)} for {asked}; "
@@ -53,7 +67,9 @@ def _changed(recording: Recording, rank: int, site: int, asked: str, then: str, 
 
 
 def attributes(recording: Recording, gpu: Gpu) -> dict[str, tuple[int, int]]:
-    """Device attributes that are not as they were: PyTorch reads all of them when it starts."""
+    """Device attributes that are not as they were: PyTorch reads all of them when it starts. `check_attributes` has
+    those that the script itself has read.
+    """
     then = dict(recording.setup.gpu.attributes)
     changed = {
         attribute.name.lower(): (then[attribute], value)

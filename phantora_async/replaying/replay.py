@@ -22,7 +22,8 @@ from phantora_async.recording import Recording
 from phantora_async.recording.given_answers import GivenAnswers, RecordedAnswers
 from phantora_async.recording.recording import Stream
 from phantora_async.replaying.answers import Compared, compare
-from phantora_async.replaying.differences import QUERIES, Allowed, check_memory
+from phantora_async.replaying.attribute_reads import as_json
+from phantora_async.replaying.differences import QUERIES, Allowed, check_attributes, check_memory
 from phantora_async.replaying.execution import execute
 from phantora_async.replaying.facts import FactMaker
 from phantora_async.replaying.pricing import Machine, Pricing
@@ -60,6 +61,7 @@ def replay(
     usage = Usage()
     with uncollected():
         check_memory(recording, spec, allowed)
+        read = check_attributes(recording, spec, allowed)
         pricing = pricing_for(recording, spec, slow)
         executed = execute_on(recording, spec, pricing, allowed, repetition)
     fact_builder = _known(recording, spec, pricing, repetition)
@@ -70,6 +72,8 @@ def replay(
     if spec.gpu == recording.setup.gpu and not spec.kernel_times:
         report["simulated"]["kernel_times"] = recording.report["kernel_times"]
     report["simulated"]["logged"] = recording.report["logged"] if same_times else []
+    if read:
+        report["simulated"]["read_attributes"] = [as_json(one) for one in read]
     if list(map(str, spec.faults)) != list(recording.setup.faults):
         report["simulated"] |= _without_faults(recording, spec, pricing, allowed, repetition)
     if repetition is not None:

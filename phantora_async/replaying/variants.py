@@ -22,7 +22,7 @@ from formats.values import shown
 from phantora_async.errors import EnvironmentUnusable, PathChanged, UsageError
 from phantora_async.recording import Recording
 from phantora_async.replaying.answers import Compared
-from phantora_async.replaying.differences import Allowed, check_memory
+from phantora_async.replaying.differences import Allowed, check_attributes, check_memory
 from phantora_async.replaying.machine import Changes, cast_for, slow_gpus, spec_of
 from phantora_async.replaying.pricing import Pricing
 from phantora_async.replaying.replay import execute_on, pricing_for, uncollected
@@ -132,6 +132,7 @@ class Player:
             slow = slow_gpus(changes, spec.world_size)
             recording = self._cast(changes, spec, slow)
             check_memory(recording, spec, self._allowed)
+            check_attributes(recording, spec, self._allowed)
             executed = execute_on(recording, spec, self._pricing(recording, spec, changes, slow), self._allowed)
         except PathChanged as error:
             return Outcome(variant, 0, 0, 0, error.message)

@@ -141,6 +141,7 @@ _SIMULATED = Fields(
     {
         "kernel_times": Each(Fields({"file": TEXT, "gpu": TEXT, "signatures": WHOLE, "carried_over": FLAG})),
         "assumed_links": TEXT,
+        "read_attributes": Each(Fields(_fields(TEXT, "line", "attribute", "then", "now") | {"rank": WHOLE})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "data_shapes": Fields({"policy": TEXT, "places": Each(_SIZED)}),
         "stated_values": Each(_STATED),

@@ -174,7 +174,7 @@ def _step(simulated: Mapping[str, Any]) -> str:
             text += f"; steps come in turns of {len(turn)}: {each}, {seconds(sum(turn))} together"
     if found is not None:
         text += f"; {found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
-    text += _assumed(simulated["cost_sources"])
+    text += _assumed(simulated["cost_sources"]) + _read(simulated.get("read_attributes", []))
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
         if (unknown := work.get("unknown_share", 0.0)) >= LEAST_UNKNOWN:
@@ -189,6 +189,18 @@ def _at_least(simulated: Mapping[str, Any]) -> str:
     """
     reasons = simulated["cost_sources"].get("unrecognised_signatures", [])
     return "at least " * any(one.get("at_least") for one in reasons)
+
+
+def _read(attributes: Sequence[Mapping[str, Any]]) -> str:
+    """What of the GPU the script itself read that is another here: it might have gone another way."""
+    if not attributes:
+        return ""
+    first, names = attributes[0], dict.fromkeys(one["attribute"] for one in attributes)
+    others = f" (also {', '.join(list(names)[1:])})" if names.keys() - {first["attribute"]} else ""
+    return (
+        f"; as recorded, though the script read the GPU's {first['attribute']} at {first['line']}: {first['then']} "
+        f"then, {first['now']} here{others}"
+    )
 
 
 def _assumed(sources: Mapping[str, Any]) -> str:

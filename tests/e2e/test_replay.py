@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from .conftest import Finished, Run
+from emu.contract import records
+from phantora_async.recording import load
+from phantora_async.replaying.site_lines import line_of
+
+from .conftest import SCRIPTS, Finished, Run
 
 pytestmark = pytest.mark.torch
 
@@ -101,3 +105,32 @@ def test_another_host_and_network(run: Run, shared_run: Run, tmp_path: Path) -> 
     found = replay(recorded, tmp_path, *options)
     assert found["virtual_ns"] < recorded.simulated["virtual_ns"]
     assert found | {"logged": 0} == ran.simulated | {"logged": 0}
+
+
+@pytest.mark.versions
+def test_what_the_script_itself_reads_of_its_gpu_is_recorded(run: Run, tmp_path: Path) -> None:
+    """With its lines; not what PyTorch and this emulation read for themselves."""
+    recording, script = tmp_path / "recording", SCRIPTS / "reads_gpu.py"
+    done = run("reads_gpu.py", n=1, options=("--record", str(recording)))
+    assert done.exit_code == 0, done.output
+    lines = {line.strip(): number for number, line in enumerate(script.read_text().splitlines(), 1)}
+    made = load(recording)
+    found = [
+        (one.payload.rstrip(b"\0").decode(), int(line_of(made, 0, one.at_site).split(":")[1].split()[0]))
+        for one in made.side(0)
+        if one.kind == records.ATTRIBUTE_READ
+    ]
+    reads = {line: number for line, number in lines.items() if "get_device_" in line or "_supported" in line}
+    bf16, name, capability, memory = reads.values()
+    (nvml,) = (number for line, number in lines.items() if "nvmlDeviceGetName" in line)
+    (driver,) = (number for line, number in lines.items() if "cuDeviceGetAttribute" in line)
+    assert found == [
+        ("bf16_supported", bf16),
+        ("name", name),
+        ("major", capability),
+        ("minor", capability),
+        ("total_memory", memory),
+        ("name", nvml),
+        ("attr.16", driver),
+    ]
+    assert replay(recording, tmp_path) == done.simulated

@@ -3,6 +3,7 @@
  */
 #include "device/versions.h"
 #include "threads/host.h"
+#include "op_stream/history.h"
 #include "op_stream/warn.h"
 #include "cudart/cudart.h"
 #include "cuda/attributes.h"
@@ -28,6 +29,7 @@ PH_EXPORT int cudaGetDeviceCount(int *count) {
 }
 
 PH_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device) {
+    ph_history_binding_reads_attribute(__builtin_return_address(0), attribute);
     return result(ph_device_attr(attribute, device, value));
 }
 
@@ -194,6 +196,7 @@ static void fill_12(struct cudaDeviceProp12 *to, int device){HEAD COMMON_MEMBERS
 /* CUDA 12's headers map the plain name to cudaGetDeviceProperties_v2. In CUDA 13 the plain name has CUDA 13's struct.
  */
 PH_EXPORT int cudaGetDeviceProperties(struct cudaDeviceProp13 *properties, int device) {
+    PH_READS("properties");
     ph_host_call(PH_CALL_QUERY);
     if (ph_runtime_version() < 13000)
         return result(ph_refuse("cudaGetDeviceProperties with the struct of CUDA 11", CUDA_NOT_SUPPORTED));
@@ -203,6 +206,7 @@ PH_EXPORT int cudaGetDeviceProperties(struct cudaDeviceProp13 *properties, int d
 }
 
 PH_EXPORT int cudaGetDeviceProperties_v2(struct cudaDeviceProp12 *properties, int device) {
+    PH_READS("properties");
     ph_host_call(PH_CALL_QUERY);
     if (!ph_device_exists(device)) return result(CUDA_INVALID_DEVICE);
     fill_12(properties, device);

@@ -3,6 +3,7 @@
  */
 #include "threads/host.h"
 #include "driver/driver.h"
+#include "op_stream/history.h"
 #include "streams/wait.h"
 
 #include <string.h>
@@ -45,6 +46,7 @@ PH_EXPORT int cuDeviceGetCount(int *count) {
 }
 
 PH_EXPORT int cuDeviceGetName(char *name, int capacity, int device) {
+    PH_READS("name");
     if (!ph_device_exists(device) || capacity <= 0)
         return ph_device_exists(device) ? CUDA_INVALID_VALUE : CUDA_INVALID_DEVICE;
     strncpy(name, ph_cfg.device_name, (size_t)capacity - 1);
@@ -61,15 +63,18 @@ PH_EXPORT int cuDeviceGetUuid_v2(cudaUUID *uuid, int device) {
 PH_EXPORT int cuDeviceGetUuid(cudaUUID *uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
 
 PH_EXPORT int cuDeviceTotalMem_v2(size_t *nbytes, int device) {
+    PH_READS("total_memory");
     *nbytes = ph_cfg.memory_nbytes;
     return ph_device_exists(device) ? CUDA_OK : CUDA_INVALID_DEVICE;
 }
 
 PH_EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    ph_history_binding_reads_attribute(__builtin_return_address(0), attribute);
     return ph_device_attr(attribute, device, value);
 }
 
 PH_EXPORT int cuDeviceComputeCapability(int *major, int *minor, int device) {
+    PH_READS("capability");
     *major = ph_cfg.cc_major;
     *minor = ph_cfg.cc_minor;
     return ph_device_exists(device) ? CUDA_OK : CUDA_INVALID_DEVICE;

@@ -7,6 +7,7 @@
 #include "cuda/attributes.h"
 #include "device/device.h"
 #include "memory/memory.h"
+#include "op_stream/history.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -137,6 +138,7 @@ PH_EXPORT int nvmlDeviceGetMinorNumber(nvml_device *device, unsigned *number) {
 }
 
 PH_EXPORT int nvmlDeviceGetName(nvml_device *device, char *name, unsigned capacity) {
+    PH_READS("name");
     return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : text_out(name, capacity, ph_cfg.device_name);
 }
 
@@ -164,12 +166,14 @@ PH_EXPORT int nvmlDeviceGetPciInfo_v2(nvml_device *device, nvml_pci *out) {
 }
 
 PH_EXPORT int nvmlDeviceGetCudaComputeCapability(nvml_device *device, int *major, int *minor) {
+    PH_READS("capability");
     *major = ph_cfg.cc_major;
     *minor = ph_cfg.cc_minor;
     return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
 }
 
 PH_EXPORT int nvmlDeviceGetArchitecture(nvml_device *device, unsigned *architecture) {
+    PH_READS("capability");
     enum { VOLTA = 5, TURING = 6, AMPERE = 7, ADA = 8, HOPPER = 9, BLACKWELL = 10 };
     if (ph_cfg.cc_major == 7)
         *architecture = ph_cfg.cc_minor >= 5 ? TURING : VOLTA;
@@ -190,10 +194,12 @@ static int attribute_out(nvml_device *device, int attribute, int divisor, unsign
 }
 
 PH_EXPORT int nvmlDeviceGetMemoryBusWidth(nvml_device *device, unsigned *bits) {
+    PH_READS("memory_bus_width");
     return attribute_out(device, cudaDevAttrGlobalMemoryBusWidth, 1, bits);
 }
 
 PH_EXPORT int nvmlDeviceGetNumGpuCores(nvml_device *device, unsigned *cores) {
+    PH_READS("multi_processor_count");
     bool half = ph_cfg.cc_major == 7 || (ph_cfg.cc_major == 8 && ph_cfg.cc_minor == 0);
     *cores = (unsigned)ph_cfg.sm_count * (half ? 64 : 128);
     return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
@@ -207,6 +213,7 @@ PH_EXPORT int nvmlDeviceGetEccMode(nvml_device *device, unsigned *current, unsig
 
 /* Clocks in MHz. Current clocks depend on the load; here a GPU always runs at its highest. */
 PH_EXPORT int nvmlDeviceGetMaxClockInfo(nvml_device *device, int type, unsigned *mhz) {
+    PH_READS("clocks");
     enum { GRAPHICS, SM, MEMORY };
     *mhz = 0;
     if (type == GRAPHICS || type == SM) return attribute_out(device, cudaDevAttrClockRate, 1000, mhz);
@@ -214,19 +221,23 @@ PH_EXPORT int nvmlDeviceGetMaxClockInfo(nvml_device *device, int type, unsigned 
     return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_NOT_SUPPORTED; /* the video engine's */
 }
 PH_EXPORT int nvmlDeviceGetClockInfo(nvml_device *device, int type, unsigned *mhz) {
+    PH_READS("clocks");
     return nvmlDeviceGetMaxClockInfo(device, type, mhz);
 }
 
 /* Power limits in mW. */
 PH_EXPORT int nvmlDeviceGetPowerManagementLimit(nvml_device *device, unsigned *limit) {
+    PH_READS("power_limit");
     *limit = ph_cfg.power_limit_w * 1000;
     if (index_of(device) < 0) return NVML_INVALID_ARGUMENT;
     return *limit ? NVML_OK : NVML_NOT_SUPPORTED;
 }
 PH_EXPORT int nvmlDeviceGetEnforcedPowerLimit(nvml_device *device, unsigned *limit) {
+    PH_READS("power_limit");
     return nvmlDeviceGetPowerManagementLimit(device, limit);
 }
 PH_EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(nvml_device *device, unsigned *limit) {
+    PH_READS("power_limit");
     return nvmlDeviceGetPowerManagementLimit(device, limit);
 }
 
@@ -241,12 +252,14 @@ static bool memory_of(nvml_device *device, unsigned long long *free_nbytes, unsi
 
 /* As this process sees it: what other ranks' processes hold of the device is not known here. */
 PH_EXPORT int nvmlDeviceGetMemoryInfo(nvml_device *device, nvml_memory *out) {
+    PH_READS("total_memory");
     bool known = memory_of(device, &out->free, &out->total);
     out->used = out->total - out->free;
     return known ? NVML_OK : NVML_INVALID_ARGUMENT;
 }
 
 PH_EXPORT int nvmlDeviceGetMemoryInfo_v2(nvml_device *device, nvml_memory_v2 *out) {
+    PH_READS("total_memory");
     bool known = memory_of(device, &out->free, &out->total);
     out->reserved = known ? ph_cfg.reserved_nbytes : 0;
     out->used = known ? out->total - out->free - out->reserved : 0;

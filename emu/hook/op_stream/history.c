@@ -11,6 +11,8 @@
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/config.h"
+#include "core/hash.h"
+#include "core/lock.h"
 #include "core/interned.h"
 #include "core/run.h"
 #include "threads/host.h"
@@ -20,6 +22,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,6 +197,46 @@ void ph_history_looked(int device) {
     if (!ph_run.started || atomic_exchange(&last, site + 1) == site + 1) return;
     struct ph_LOOKED record = {.device = (uint32_t)device, .at_site = site};
     ph_emit_out_of_band(PH_KIND_LOOKED, &record, sizeof record, NULL, 0);
+}
+
+/* ---- what kind of GPU ------------------------------------------------------------------------------------------- */
+
+void ph_history_reads(const char *attribute) {
+    static ph_number_set told; /* under the warnings' lock, which nothing is taken under */
+    bool family;
+    if (LIKELY(!ph_cfg.history) || !ph_run.started) return;
+    uint32_t site = ph_site_of_reader(&family);
+    if (!site) return;
+    if (family) attribute = "bf16_supported";
+    ph_lock(PH_LOCK_WARNINGS);
+    bool fresh = ph_number_set_add(&told, ph_hash(site, attribute, strlen(attribute)));
+    ph_unlock(PH_LOCK_WARNINGS);
+    if (!fresh) return;
+    struct ph_ATTRIBUTE_READ record = {.at_site = site};
+    ph_emit_out_of_band(PH_KIND_ATTRIBUTE_READ, &record, sizeof record, attribute, strlen(attribute));
+}
+
+PH_EXPORT void phantora_script_reads(const char *attribute) { ph_history_reads(attribute); }
+
+/* ctypes, NVIDIA's own bindings, and Triton's, which a script may ask as well. */
+static bool is_binding(const void *caller) {
+    static const char *const PARTS[] = {"/libffi", "/_ctypes", "/cuda/bindings/", "/cuda_utils"};
+    Dl_info about;
+    if (!dladdr(caller, &about) || !about.dli_fname) return false;
+    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++)
+        if (strstr(about.dli_fname, PARTS[i])) return true;
+    return false;
+}
+
+void ph_history_binding_reads(const void *caller, const char *attribute) {
+    if (UNLIKELY(ph_cfg.history) && is_binding(caller)) ph_history_reads(attribute);
+}
+
+void ph_history_binding_reads_attribute(const void *caller, int attribute) {
+    if (LIKELY(!ph_cfg.history)) return;
+    char name[24];
+    snprintf(name, sizeof name, "attr.%d", attribute);
+    ph_history_binding_reads(caller, name);
 }
 
 void ph_history_flush(void) {

@@ -30,5 +30,13 @@ bool ph_history_is_torchs(const void *address);
 bool ph_is_allocator(const void *caller);
 /* Without the record lock: the program asks how much memory is free. */
 void ph_history_looked(int device);
+/* Without the record lock: somebody reads what kind of GPU this is. Told if it is the script itself. */
+void ph_history_reads(const char *attribute);
+/* The same of a call that C++ code makes all the time, too, from `caller`: it counts where Python has the binding. */
+void ph_history_binding_reads(const void *caller, const char *attribute);
+/* The same of an attribute by CUDA's number, whose name is `attr.39`. */
+void ph_history_binding_reads_attribute(const void *caller, int attribute);
+/* In an entry point of an API. */
+#define PH_READS(attribute) ph_history_binding_reads(__builtin_return_address(0), attribute)
 
 #endif

@@ -34,7 +34,8 @@ struct location {
     int32_t instruction, line;
     whose whose;
     bool torch;
-    char *text;  /* "file\nfunction" */
+    enum { READS_NOT, READS, READS_FAMILY, READS_FOR_ITSELF } reads; /* of what kind the GPU is */
+    char *text;                                                      /* "file\nfunction" */
     site *sites; /* those with this as the user's line, one for each line of a library */
 };
 
@@ -70,8 +71,25 @@ static bool by_inductor(const char *file) {
            strlen(name) > HASH;
 }
 
-static void judge(location *it, const char *file) {
+/* Packages that bring NVIDIA's libraries to Python, and do nothing else. */
+static bool is_binding(const char *file) {
+    static const char *const PARTS[] = {"-packages/pynvml", "-packages/cuda/", "-packages/py3nvml/"};
+    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++)
+        if (strstr(file, PARTS[i])) return true;
+    return false;
+}
+
+/* Public functions of torch.cuda answer who calls them. Private ones read for PyTorch's own start. */
+static int reading(const char *file, const char *function) {
+    if (is_binding(file)) return READS;
+    if (!below(file, sites.torch) || strcmp(file + strlen(sites.torch), "/cuda/__init__.py") != 0) return READS_NOT;
+    if (strcmp(function, "is_bf16_supported") == 0 || strcmp(function, "is_tf32_supported") == 0) return READS_FAMILY;
+    return function[0] == '_' && strncmp(function, "_get_", 5) != 0 ? READS_FOR_ITSELF : READS;
+}
+
+static void judge(location *it, const char *file, const char *function) {
     it->torch = below(file, sites.torch);
+    it->reads = reading(file, function);
     if (file[0] == '<' || below(file, sites.ours) || by_inductor(file))
         it->whose = UNIMPORTANT;
     else if (it->torch)
@@ -100,7 +118,7 @@ static location *learn(const location *key, uint64_t hash) {
     snprintf(text, nfile + nfunction + 2, "%s\n%s", file, function);
     it->text = text;
     it->line = ph_code_line(key->code, key->instruction);
-    judge(it, file);
+    judge(it, file, function);
     ph_interned_put(&sites.locations, hash, it);
     return it;
 }
@@ -162,6 +180,28 @@ static uint16_t number_of(location *user, const location *library) {
     user->sites = it;
     announce(it->number, user, library);
     return it->number;
+}
+
+uint16_t ph_site_of_reader(bool *family) {
+    uint16_t number = 0;
+    *family = false;
+    if (!sites.on || !ph_run.started || ph_run.finished) return 0;
+    ph_lock(PH_LOCK_SITES);
+    uintptr_t frame = ph_frame_newest();
+    for (int depth = 0; frame && depth < MAX_DEPTH; depth++, frame = ph_frame_previous(frame)) {
+        uintptr_t code = ph_frame_code(frame);
+        location *at = ph_is_code(code) ? location_of(frame, code) : NULL;
+        if (!at) continue;
+        if (at->whose == USER) {
+            number = number_of(at, NULL);
+            break;
+        }
+        if (at->reads == READS_FAMILY) *family = true;
+        bool passes = at->reads == READS || at->reads == READS_FAMILY; /* as ours, generated, the standard library's */
+        if (!passes && (at->torch || at->whose == LIBRARY)) break;
+    }
+    ph_unlock(PH_LOCK_SITES);
+    return number;
 }
 
 uint16_t ph_site(void) {

@@ -34,6 +34,7 @@ class HostTimeCalls(Library):
         self.python_asks: Callable[[int], None] = self._function("python_asks", None, c_int)
         """1: Python code asks what the thread asks from now on, -1: the end of that. For recordings."""
         self.is_recorded: Callable[[], int] = self._function("is_recorded", c_int)
+        self._script_reads = self._function("script_reads", None, c_char_p)
         self.looks_on: Callable[[], int] = self._function("looks_on", c_int)
         """Has the calling thread only asked for the time and for finished work so far? Its questions move no clock."""
         self.thread_looks_on: Callable[[int], None] = self._function("thread_looks_on", None, c_int)
@@ -43,6 +44,10 @@ class HostTimeCalls(Library):
         self.own_work: Callable[[int, int, int], None] = self._function("own_work", None, c_uint32, c_uint32, c_uint32)
         """For `--host measured`: what the emulation takes for observing a call, a range and a Python function, in
         nanoseconds."""
+
+    def script_reads(self, attribute: str) -> None:
+        """Somebody reads this of the GPU: for recordings, if it is the script itself."""
+        self._script_reads(attribute.encode())
 
     def frame_rule(self, file: str, function: str, kind: int) -> None:
         """See emu.interpreter.frame_counter."""

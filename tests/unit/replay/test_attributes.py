@@ -1,0 +1,108 @@
+"""What the script itself read of its GPU stops a replay on a GPU that would have answered otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emu.contract import records
+from phantora_async.errors import PathChanged
+from phantora_async.recording import Recording, load
+from phantora_async.replaying.attribute_reads import value_of
+from phantora_async.replaying.differences import ATTRIBUTES
+from phantora_async.replaying.machine import Changes, spec_of
+from phantora_async.replaying.replay import replay
+from phantora_async.report.text import terminal_report
+from profiles import gpu_names, load_gpu
+from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
+
+from .recordings import record
+
+
+def recording(folder: Path, *names: str) -> Recording:
+    """Of two ranks on an H200, of which the second reads these, in line 7 of train.py."""
+    ranks = [Script(rank, 2, world_comm(2)) for rank in range(2)]
+    for rank, script in enumerate(ranks):
+        script.add(records.CommInit.encode(0, 1, 2, rank, rank, 0, payload=b"world".ljust(128, b"\0")))
+    ranks[1].add(records.Site.encode(0, 3, 7, 0, 0, payload=b"train.py\n<module>\n\n"))
+    for name in names:
+        ranks[1].add(records.AttributeRead.encode(0, 3, 0, payload=name.encode()))
+    for script in ranks:
+        for _ in range(3):
+            script.segment(1000, after=10).all_reduce(1 << 20).sync().step()
+        script.bye()
+    record(ranks, folder, FixedNetwork(), 64)
+    return load(folder)
+
+
+def replayed(made: Recording, gpu: str, *allowed: str) -> dict[str, object]:
+    return dict(replay(made, spec_of(made, Changes(gpu=gpu), made.folder), frozenset(allowed)).report["simulated"])
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "then", "now"),
+    [
+        ("name", "h100", "NVIDIA H200", "NVIDIA H100 80GB HBM3"),
+        ("total_memory", "h100", "150,109,880,320", "85,017,493,504"),
+        ("capability", "b200", "9.0", "10.0"),
+        ("major", "b200", "9", "10"),
+        ("multi_processor_count", "a100-80g", "132", "108"),
+        ("attr.16", "a100-80g", "132", "108"),  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        ("power_limit", "l40s", "700 W", "350 W"),
+        ("bf16_supported", "t4", "True", "False"),
+    ],
+)
+def test_a_replay_stops_where_the_script_would_have_read_another_value(
+    name: str, gpu: str, then: str, now: str, tmp_path: Path
+) -> None:
+    made = recording(tmp_path, name)
+    with pytest.raises(PathChanged) as caught:
+        replayed(made, gpu)
+    assert f"rank 1 asked at train.py:7 for the GPU's {name}; recorded: {then}, now: {now}" in caught.value.message
+    assert "--allow attributes" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("names", "gpu"),
+    [
+        (
+            ("multi_processor_count", "major", "minor", "bf16_supported", "warp_size"),
+            "h100",
+        ),  # 132 SMs, 9.0, as an H200
+        (("bf16_supported", "warp_size"), "a100-80g"),
+        (("name", "total_memory"), "h200"),
+        ((), "a100-80g"),  # libraries' reads are not told
+        (("of a later version",), "a100-80g"),
+    ],
+)
+def test_what_is_the_same_stops_nothing(names: tuple[str, ...], gpu: str, tmp_path: Path) -> None:
+    assert "read_attributes" not in replayed(recording(tmp_path, *names), gpu)
+
+
+def test_the_step_s_line_tells_where_the_user_goes_on(tmp_path: Path) -> None:
+    made = recording(tmp_path, "name", "total_memory")
+    found = replayed(made, "h100", ATTRIBUTES)
+    assert found["read_attributes"] == [
+        {"rank": 1, "line": "train.py:7", "attribute": name, "then": then, "now": now}
+        for name, then, now in (
+            ("name", "NVIDIA H200", "NVIDIA H100 80GB HBM3"),
+            ("total_memory", "150,109,880,320", "85,017,493,504"),
+        )
+    ]
+    report = replay(made, spec_of(made, Changes(gpu="h100"), tmp_path), frozenset({ATTRIBUTES})).report
+    (line,) = (line for line in terminal_report(report).splitlines() if line.startswith("a step takes"))
+    assert "though the script read the GPU's name at train.py:7: NVIDIA H200 then, NVIDIA H100 80GB HBM3 here" in line
+    assert "(also total_memory)" in line
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_every_property_of_torch_has_a_value(name: str) -> None:
+    """But those that belong to one board: its addresses and its UUID."""
+    gpu = load_gpu(name)
+    names = """L2_cache_size clock_rate gcnArchName is_integrated is_multi_gpu_board major max_threads_per_block
+        max_threads_per_multi_processor memory_bus_width memory_clock_rate minor multi_processor_count name
+        regs_per_multiprocessor shared_memory_per_block shared_memory_per_block_optin shared_memory_per_multiprocessor
+        total_memory warp_size"""
+    for attribute in names.split():
+        assert value_of(gpu, attribute) is not None, attribute
