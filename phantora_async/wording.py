@@ -13,6 +13,10 @@ MOST_PARTS = 16
 """Of a text that names ranks."""
 
 
+EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+"""What helps where memory is fragmented."""
+
+
 def compact(ranks: Iterable[int]) -> str:
     """``0-7,16`` for any set of ranks; ``0-56:8`` where they differ by equal steps."""
     numbers = sorted(set(ranks))

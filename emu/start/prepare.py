@@ -43,6 +43,7 @@ from ..interpreter import (
     call_sites,
     completed_work,
     frame_counter,
+    garbage,
     heap,
     thread_names,
     triton_programs,
@@ -192,6 +193,7 @@ def prepare(job: Job) -> Prepared:
     call_sites.note_backward_passes(hook)
     frame_counter.install(hook)
     thread_names.install(hook)
+    garbage.install(hook)
     completed_work.install(hook)
     attribute_reads.install(hook)
     unused_gpu.install()

@@ -65,6 +65,21 @@ def leave(code: int) -> NoReturn:
     _exit(code)
 
 
+class ProcessGroups:
+    """Has this process been in a process group of torch.distributed's?"""
+
+    def __init__(self) -> None:
+        self._seen = False
+
+    def look(self) -> bool:
+        """To be called when steps end and at the rank's end: groups may have been destroyed by then."""
+        import torch
+
+        if not self._seen:
+            self._seen = bool(torch.distributed.is_available() and torch.distributed.is_initialized())
+        return self._seen
+
+
 class Connection:
     """A process's connection to the coordinator: with it the process is a rank. It is closed once, also if the script
     calls `os._exit`.
@@ -74,6 +89,7 @@ class Connection:
         self._prepared = prepared
         self._pid = 0
         self._open = False
+        self._groups: ProcessGroups | None = None
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
         """Its GPU's work and its time are simulated from now on. `process` tells the processes of one rank apart."""
@@ -136,6 +152,8 @@ class Connection:
         log = Path(job.run_dir, f"rank{seat.rank}.log")
         if seat.rank in (0, job.world_size - 1) and _is_stdout(log):
             prepared.hook.at_step(lambda: prepared.hook.logged(os.fstat(1).st_size))
+        groups = ProcessGroups()
+        self._groups = groups
         limit = StepLimit(prepared.hook, job.steps, self._last_words)
 
         def step_ends() -> None:
@@ -143,6 +161,7 @@ class Connection:
             prepared.peaks.report_step(prepared.hook)
             prepared.holders.step_ends()
             prepared.loading.loads.step_ends()
+            groups.look()
 
         prepared.hook.at_step(step_ends)
         if job.mortal:
@@ -171,6 +190,8 @@ class Connection:
         self._prepared.reads.report()
         self._prepared.loading.loads.report()
         self._prepared.hook.report_kept()
+        if self._groups is not None and not self._groups.look():
+            self._prepared.hook.alone()
         if not torch.cuda.is_initialized():
             self._prepared.hook.unused_gpu(list(unused_gpu.causes(sys.argv[1:], os.environ, sys.modules)))
 

@@ -99,7 +99,7 @@ def _chosen(run: Run, ranks: Sequence[int] | None, known: Sequence[int]) -> list
 
 
 def _draw_shares(axes: Any, run: Run, shown: Sequence[int]) -> None:
-    step_ms = run.step_time * 1e3
+    step_ms = (run.step_time or 0.0) * 1e3
     for part, colour in PARTS.items():
         before = list(PARTS)[: list(PARTS).index(part)]
         for place, number in enumerate(shown):

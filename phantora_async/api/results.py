@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from phantora_async.api.tables import Table, data_frame, rows_of
 from phantora_async.errors import UsageError
 from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
+from phantora_async.report.steps import has_step_time
 from phantora_async.wording import gib, seconds
 
 if TYPE_CHECKING:
@@ -143,9 +144,11 @@ class Run:
     # ---- figures ---------------------------------------------------------------------------------------------------
 
     @property
-    def step_time(self) -> float:
-        """Seconds that a training step takes: the median of the steps that count."""
-        return float(self._simulated["step"]["median_ns"]) / 1e9
+    def step_time(self) -> float | None:
+        """Seconds that a training step takes: the median of the steps that count. None: the run failed before it had
+        any, for lack of memory or otherwise.
+        """
+        return float(self._simulated["step"]["median_ns"]) / 1e9 if has_step_time(self.report) else None
 
     @property
     def step_source(self) -> str:
@@ -156,12 +159,33 @@ class Run:
     def interval(self) -> tuple[float, float] | None:
         """The range, in seconds, that should hold the step times of nine real runs in ten."""
         found = self._simulated["step"]["interval"]
-        return None if found is None else (found["low_ns"] / 1e9, found["high_ns"] / 1e9)
+        return (
+            None if found is None or not has_step_time(self.report) else (found["low_ns"] / 1e9, found["high_ns"] / 1e9)
+        )
 
     @property
     def used_gpu(self) -> bool:
         """False: no rank used an emulated GPU, so that nothing of it tells about a cluster, ``step_time`` least."""
         return not used_no_gpu(self._simulated)
+
+    @property
+    def independent(self) -> bool:
+        """True: no rank was in a process group, so these are as many jobs as there are ranks, not one."""
+        return bool(self._simulated.get("independent", False))
+
+    @property
+    def guests(self) -> list[dict[str, Any]]:
+        """Memory that ranks hold on GPUs of other ranks: `gpu`, `owner`, `ranks`, `nbytes` of each, `site` and more."""
+        found: list[dict[str, Any]] = self._simulated.get("memory", {}).get("guests", [])
+        return [dict(one) for one in found]
+
+    @property
+    def memory_growth(self) -> dict[str, Any] | None:
+        """Memory that became more in each of the last steps: `nbytes` a step, `steps`, `site`, `op`. None: it did
+        not.
+        """
+        found: dict[str, Any] | None = self._simulated.get("memory", {}).get("growth")
+        return None if found is None else dict(found)
 
     @property
     def mfu(self) -> float:
@@ -267,7 +291,7 @@ class Run:
             return f"<Run of {what}: failed with exit code {self.exit_code}; {self.path}>"
         if not self.used_gpu:
             return f"<Run of {what}: no emulated GPU was used; {self.path}>"
-        return f"<Run of {what}: {_seconds(self.step_time)} a step, {gib(self.peak_memory)} allocated; {self.path}>"
+        return f"<Run of {what}: {_step(self.step_time)} a step, {gib(self.peak_memory)} allocated; {self.path}>"
 
     def __str__(self) -> str:
         return terminal_report(self.report)
@@ -276,7 +300,7 @@ class Run:
         """For notebooks."""
         rows = [
             ("run", f"{self.world_size} x {self.gpu} on {self.cluster}"),
-            ("step", _seconds(self.step_time)),
+            ("step", _step(self.step_time)),
             ("MFU", f"{self.mfu:.1%}"),
             ("memory allocated, reserved", f"{gib(self.peak_memory)}, {gib(self.peak_reserved)}"),
             ("report", str(self.path)),
@@ -349,6 +373,10 @@ def _kernel(one: Mapping[str, Any]) -> Kernel:
         bound=one.get("bound", ""),
         flops=one.get("flops", 0.0),
     )
+
+
+def _step(value: float | None) -> str:
+    return "not known" if value is None else _seconds(value)
 
 
 def _seconds(value: float) -> str:

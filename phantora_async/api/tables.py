@@ -31,7 +31,8 @@ class Figures:
     gpu: str
     cluster: str
     fits: bool | None
-    step_time: float
+    step_time: float | None
+    """None: the run failed before it had steps."""
     interval_low: float | None
     interval_high: float | None
     mfu: float
@@ -121,15 +122,17 @@ def as_markdown(run: Run) -> str:
     head = [("run", f"{found.world_size} x {found.gpu} on {found.cluster}")]
     if run.failure is not None:
         head.append(("failed", run.failure))
+    if run.independent:
+        head.append(("jobs", f"{found.world_size} independent ones: no rank was in a process group"))
     if run.used_gpu:
         head.append(("fits", {True: "yes", False: "no", None: "not known"}[found.fits]))
-        head.append(("step", _seconds(found.step_time)))
+        if found.step_time is not None:
+            head.append(("step", _seconds(found.step_time)))
         if found.interval_low is not None and found.interval_high is not None:
             head.append(("90% interval", f"{_seconds(found.interval_low)} to {_seconds(found.interval_high)}"))
-        head += [
-            ("MFU", f"{found.mfu:.1%}"),
-            ("memory allocated, reserved", f"{gib(found.peak_memory)}, {gib(found.peak_reserved)}"),
-        ]
+        if found.step_time is not None:
+            head.append(("MFU", f"{found.mfu:.1%}"))
+        head.append(("memory allocated, reserved", f"{gib(found.peak_memory)}, {gib(found.peak_reserved)}"))
     else:
         head.append(("GPU", "no emulated GPU was used"))
     parts = [f"# {markdown(found.script) or 'Report'}", _markdown(["", ""], head)]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from phantora_async.report.steps import has_step_time
+
 Report = Mapping[str, Any]
 WHOLE_RUN = "the whole run"
 """How the source of a step begins that is none."""
@@ -82,7 +84,7 @@ def figures(reports: Sequence[Report]) -> list[Figure]:
 
     steps_compare = len({_step_kind(one["step"]) for one in simulated}) == 1
     rows = [
-        row("step time", "ms", lambda one: one["step"]["median_ns"] / 1e6, steps_compare),
+        Figure("step time", "ms", tuple(map(_step_ms, reports)), steps_compare),
         row("90% range, low end", "ms", lambda one: _end(one["step"], "low_ns"), steps_compare),
         row("90% range, high end", "ms", lambda one: _end(one["step"], "high_ns"), steps_compare),
         row("host's work in a step", "ms", _host_work_ms, steps_compare),
@@ -93,6 +95,10 @@ def figures(reports: Sequence[Report]) -> list[Figure]:
         row("memory reserved", "GiB", lambda one: _peak_gib(one, "reserved_peak_nbytes")),
     ]
     return [one for one in rows if any(value is not None for value in one.values)]
+
+
+def _step_ms(report: Report) -> float | None:
+    return report["simulated"]["step"]["median_ns"] / 1e6 if has_step_time(report) else None
 
 
 def _step_kind(step: Mapping[str, Any]) -> str:

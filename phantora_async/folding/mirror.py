@@ -73,7 +73,7 @@ class Mirror:
             records.NCCL_SOURCES: self._sources,
             records.COST: _host_time,
             records.STREAM_CREATE: self._of_device,
-            records.MEMORY: self._of_device,
+            records.MEMORY: self._memory,
             records.MEMORY_HELD: self._of_device,
             records.LOOKED: self._of_device,
             records.HOST_WAIT: self._host_wait,
@@ -151,6 +151,10 @@ class Mirror:
     def _of_device(self, rank: int, mirrored: int, record: Any) -> Any:
         device = self._device(rank, mirrored, record.device)
         return record if device == record.device else record._replace(device=device)
+
+    def _memory(self, rank: int, mirrored: int, record: records.Memory) -> records.Memory:
+        gpu = self._device(rank, mirrored, record.gpu)
+        return record._replace(device=self._device(rank, mirrored, record.device), gpu=gpu)
 
     def _host_wait(self, rank: int, mirrored: int, record: records.HostWait) -> records.HostWait:
         if record.scope != ScopeKind.DEVICE:

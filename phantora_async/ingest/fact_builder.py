@@ -30,6 +30,14 @@ from phantora_async.virtual_time import NO_MEMORY, MemoryPeaks, Timelines
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
+class Placed(NamedTuple):
+    """What a rank has taken of one of its devices."""
+
+    gpu: int
+    """The GPU's number on its server."""
+    peaks: MemoryPeaks
+
+
 class ProcessorTime(NamedTuple):
     """What a rank has used of this machine."""
 
@@ -57,6 +65,8 @@ class RankInfo:
     """The record of the last question."""
     told_memory: MemoryPeaks = NO_MEMORY
     """The largest peaks among its devices, as told; virtual time may not have come so far."""
+    placed: dict[int, Placed] = field(default_factory=dict)
+    """Where its memory is: by device, as the process counts those that it sees."""
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
     """Who holds the memory of each of its devices at the peak."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
@@ -66,6 +76,8 @@ class RankInfo:
     """How long its log was at the end of each step. Of the first rank and the last one."""
     unused_gpu: tuple[str, ...] = ()
     """Why it may have used no GPU, if it says that its PyTorch was never asked for one."""
+    alone: bool = False
+    """It has said that it was in no process group."""
     loaders: dict[int, records.Loader] = field(default_factory=dict)
     """What each of its data loaders has loaded."""
     sites: dict[int, Site] = field(default_factory=dict)
@@ -148,6 +160,7 @@ class FactBuilder:
             records.CHECKPOINT: self.reads.take_checkpoint,
             records.USAGE: self._usage,
             records.UNUSED_GPU: self._unused_gpu,
+            records.ALONE: self._alone,
             records.LOGGED: self._logged,
             records.MARKER: self._marker,
             records.MEMORY: self._memory,
@@ -260,6 +273,9 @@ class FactBuilder:
     def _logged(self, rank: int, record: records.Logged) -> None:
         self.rank_info[rank].log_ends.append(record.log_nbytes)
 
+    def _alone(self, rank: int, record: records.Alone) -> None:
+        self.rank_info[rank].alone = True
+
     def _unused_gpu(self, rank: int, record: records.UnusedGpu) -> None:
         self.rank_info[rank].unused_gpu = tuple(filter(None, _text(record.payload).split("\n")))
 
@@ -284,7 +300,10 @@ class FactBuilder:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
         if max(peaks) > MOST_NBYTES:
             raise ProtocolError(rank, f"MEMORY: {max(peaks)} bytes")
-        self.rank_info[rank].told_memory = peaks.largest(self.rank_info[rank].told_memory)
+        info = self.rank_info[rank]
+        info.told_memory = peaks.largest(info.told_memory)
+        before = info.placed.get(record.device)
+        info.placed[record.device] = Placed(record.gpu, peaks if before is None else peaks.largest(before.peaks))
         return record
 
     def _memory_held(self, rank: int, record: records.MemoryHeld) -> None:

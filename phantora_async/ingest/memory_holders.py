@@ -49,6 +49,21 @@ class StepMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """Memory that is allocated when steps end, and becomes more from step to step."""
+
+    nbytes: int
+    """By how much in a step, in the mean of the last ones."""
+    steps: int
+    """In a row, the last one among them."""
+    equal: bool
+    """The last steps have left equally much."""
+    site: int
+    """Where most of it was asked for, as of a ``Holder``."""
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeldMemory:
     """Of one device of a rank."""
 
@@ -62,6 +77,9 @@ class HeldMemory:
     over_step: StepMemory | None = None
     by_collectives: int = 0
     """How much lower the peak would be if no collective kept a block longer than the program does."""
+    growth: Growth | None = None
+    expandable: bool = False
+    """PyTorch's allocator has segments that it maps piece by piece (expandable_segments)."""
 
 
 def from_record(record: records.MemoryHeld) -> HeldMemory:
@@ -84,7 +102,20 @@ def from_record(record: records.MemoryHeld) -> HeldMemory:
         )
     by_collectives = max(record.allocated - record.least, 0)
     step = _over_step(record, points)
-    return HeldMemory(record.allocated, record.reserved, tuple(holders), missing, step, by_collectives)
+    growth = None
+    if record.growth_steps:
+        op = lines[record.entries].rstrip("\0")
+        growth = Growth(record.growth, record.growth_steps, bool(record.growth_equal), record.growth_site, op)
+    return HeldMemory(
+        record.allocated,
+        record.reserved,
+        tuple(holders),
+        missing,
+        step,
+        by_collectives,
+        growth,
+        bool(record.expandable),
+    )
 
 
 def _over_step(record: records.MemoryHeld, points: list[records.MemoryPoint]) -> StepMemory | None:

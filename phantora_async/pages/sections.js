@@ -19,10 +19,11 @@ function tiles(view) {
   const capacity = memory?.capacity_nbytes;
   return el('dl', {class: 'tiles', id: 'key'},
     ...(view.live ? [] : fits(memory)).map(said => tile('Memory', ...said)),
-    view.live && !hasSteps(step) ? null : tile('A step takes', seconds(step.median_ns), counted),
-    interval ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
+    (view.live || view.report.exit_code) && !hasSteps(step) ? null : tile('A step takes', seconds(step.median_ns), counted),
+    interval && !(view.report.exit_code && !hasSteps(step)) ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
     work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU in ${ranksWindow(view)}`) : null,
     largest ? tile('Peak memory, reserved', size(largest), capacity ? `of any rank in the whole run; ${percent(largest / capacity)} of ${size(capacity)} that a program can have` : '') : null,
+    view.report.simulated.independent ? tile('Jobs', `${count(world_size)} independent ones`, 'no rank was in a process group') : null,
     tile('GPUs', `${count(world_size)} x ${gpu}`, `${plural(view.report.simulated.servers.length, 'server')}; ${seconds(virtual_ns)} simulated in ${clock(view.report.simulator.wall_s)} on this machine`));
 }
 
@@ -32,6 +33,7 @@ function fits(memory) {
   if (!verdict || !memory.max_allocated_nbytes) return [];
   const needed = `rank ${verdict.rank} needs ${verdict.fits ? '' : 'at least '}${size(verdict.needed_nbytes)} of ${size(memory.total_nbytes)}`;
   if (verdict.fits) return [['Fits', `${needed}; ${size(verdict.left_nbytes)} are left`]];
+  if (verdict.others_nbytes) return [['Does not fit', `the GPU of ${needed.replace('needs', 'would need')}, ${size(verdict.others_nbytes)} of it for other ranks`]];
   return [['Does not fit', verdict.missing_nbytes ? needed : `rank ${verdict.rank} asked for ${size(verdict.asked_nbytes)}; the cache is in pieces that are too small`]];
 }
 
@@ -51,7 +53,7 @@ const hasSteps = step => !step.source.startsWith('the whole run');
 
 function steps(view) {
   const {step} = view.report.simulated, each = step.each_ns ?? [];
-  if (!each.length || (view.live && !hasSteps(step))) return null;
+  if (!each.length || ((view.live || view.report.exit_code) && !hasSteps(step))) return null;
   const first = step.first_listed ?? (step.warm_up + step.counted) - each.length + 1;  // the number of the first one listed
   const counts = place => place + first >= (step.first_counted ?? step.warm_up + 1);
   const lines = [{value: step.median_ns, name: 'median', colour: '--text'}];
@@ -150,15 +152,29 @@ function memory(view) {
   });
   const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated${least(memory)}, ${size(largest('reserved_peak_nbytes'))} reserved` +
     (capacity ? ` of ${size(capacity)} that the GPU has for them.` : '.');
-  return section('memory', 'Memory', el('p', {}, said), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
+  return section('memory', 'Memory', el('p', {}, said), ...remarks(memory), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
     legend([['allocated', '--compute'], ['reserved', '--idle'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
 }
 
 const CATEGORIES = [
   ['parameters', '--compute'], ['gradients', '--transfer'], ['optimizer state', '--host'], ['activations', '--good'],
   ['temporaries', '--peers'], ['communication buffers', '--accent'], ['not told', '--faint'], ['cached or fragmented', '--idle'],
-  ['outside PyTorch', '--unused'],
+  ['outside PyTorch', '--unused'], ['other ranks', '--bad'],
 ];
+
+// Memory that grows, and memory on GPUs of other ranks.
+function remarks(memory) {
+  const {growth, guests = []} = memory ?? {};
+  const of = ranks => ranks.length > 1 ? `ranks ${ranks.join(', ')} hold` : `rank ${ranks[0]} holds`;
+  const lines = guests.map(one => `${of(one.ranks)} ${size(one.nbytes)} each on GPU ${one.gpu} of server ${one.server}, which is rank ${one.owner}’s` +
+    `${one.site ? `, from ${one.site}` : ''}; a context of ${size(one.context_nbytes)} comes with it.`);
+  if (growth) {
+    const by = growth.equal ? `${size(growth.nbytes)} in each of the last ${growth.steps} steps` : `${size(growth.nbytes)} a step in the last ${growth.steps}`;
+    lines.push(`Allocated memory grows by ${by}${growth.op ? `, asked for by ${growth.op}` : ''}${growth.site ? ` at ${growth.site}` : ''}; ` +
+      `it fills the GPU after ${count(growth.steps_left)} more.`);
+  }
+  return lines.map(line => el('p', {class: 'stall'}, line));
+}
 
 // Of the peak, if it depends on timing.
 function least(memory) {

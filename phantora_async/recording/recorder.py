@@ -40,6 +40,7 @@ SIDE = frozenset(
         records.DECIDED,
         records.CHECKPOINT,
         records.UNUSED_GPU,
+        records.ALONE,
         records.LOADER,
     }
 )

@@ -14,6 +14,7 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.ingest.launch_counts import Counts
 from phantora_async.over_time import Activity, Traffic, activity_document, links_document
+from phantora_async.report.guests import guests_of, seats_of
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import (
     WindowCounts,
@@ -185,6 +186,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "host": spec.host.name,
         "host_mode": spec.host_mode,
         "gpu_use": gpu_use_document(snapshot.ranks, fact_builder.rank_info),
+        "independent": independent(snapshot, fact_builder),
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
         "step": step | {"interval": _interval(spec, step, ranks, kernels)},
@@ -209,6 +211,8 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
             [info.held_memory for info in fact_builder.rank_info],
             fact_builder.site,
             ended_well,
+            guests_of(seats_of(spec.servers), [info.placed for info in fact_builder.rank_info]),
+            spec.gpu.memory.context_nbytes,
         ),
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
@@ -222,6 +226,11 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "warnings_left_out": max(len(fact_builder.warnings) - MOST_WARNINGS, 0),
         "ranks": ranks,
     }
+
+
+def independent(snapshot: Snapshot, fact_builder: FactBuilder) -> bool:
+    """Are there several ranks, and has none of them ever been in a process group?"""
+    return len(snapshot.ranks) > 1 and not snapshot.collectives and all(info.alone for info in fact_builder.rank_info)
 
 
 def _energy(

@@ -98,7 +98,21 @@ _MEMORY = Fields(
         "verdict": Fields(
             _fields(WHOLE, "rank", "needed_nbytes") | {"fits": FLAG},
             _fields(WHOLE, "left_nbytes", "missing_nbytes", "asked_nbytes", "unused_nbytes", "failures")
-            | {"site": TEXT},
+            | _fields(WHOLE, "others_nbytes")
+            | {"site": TEXT, "fragmented": FLAG},
+        ),
+        "growth": Maybe(
+            Fields(
+                _fields(WHOLE, "rank", "ranks", "nbytes", "steps", "steps_left")
+                | _fields(TEXT, "site", "op")
+                | {"equal": FLAG}
+            )
+        ),
+        "guests": Each(
+            Fields(
+                _fields(WHOLE, "server", "gpu", "owner", "nbytes", "context_nbytes")
+                | {"ranks": Each(WHOLE, 1), "site": TEXT}
+            )
         ),
         "fullest": Fields(
             {
@@ -150,6 +164,7 @@ _SIMULATED = Fields(
         "overflow_checks": WHOLE,
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER, "window": TEXT})),
         "cost_sources_whole_run": _SOURCES,
+        "independent": FLAG,
         "gpu_use": Fields(
             {"unused_ranks": Each(WHOLE), "causes": Each(Fields({"text": TEXT, "ranks": Each(WHOLE, 1)}))}
         ),

@@ -13,7 +13,8 @@ from typing import Any
 from emu.contract.records import HeldKind
 from phantora_async.ingest.call_sites import Site
 from phantora_async.ingest.memory_holders import HeldMemory, Holder, StepMemory
-from phantora_async.wording import size
+from phantora_async.report.guests import Guest, guests_document
+from phantora_async.wording import EXPANDABLE, size
 
 Document = dict[str, Any]
 PARTS = {
@@ -23,13 +24,14 @@ PARTS = {
     HeldKind.ACTIVATIONS: "activations",
     HeldKind.TEMPORARIES: "temporaries",
 }
-COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE = (
+COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE, OTHERS = (
     "communication buffers",
     "not told",
     "cached or fragmented",
     "outside PyTorch",
+    "other ranks",
 )
-ORDER = (*PARTS.values(), COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE)
+ORDER = (*PARTS.values(), COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE, OTHERS)
 _BUFFERS = ("/torch/distributed/", "/torch/nn/parallel/")
 _NO_BUFFERS = ("/torch/distributed/tensor/", "/torch/distributed/pipelining/")
 """Operations on DTensors pass there, too."""
@@ -48,9 +50,12 @@ def memory_document(
     held: Sequence[Mapping[int, HeldMemory]],
     sites: Sites,
     ended_well: bool,
+    guests: Sequence[Guest] = (),
+    context_nbytes: int = 0,
 ) -> Document:
     """`capacity`: bytes of a GPU, and how many of them a program can have. `ranks`: of the report; `held`: what each
-    has told, by device. `ended_well`: the script did, so what failed it has done without."""
+    has told, by device. `ended_well`: the script did, so what failed it has done without. `guests`: ranks with memory
+    on GPUs of others, each with a context of so many bytes there."""
     total, usable = capacity
     devices = [max(of.values(), key=lambda one: one.allocated, default=None) for of in held]
     parts: list[dict[str, int]] = []
@@ -60,6 +65,11 @@ def memory_document(
         if device is None or peaks not in known:
             known[peaks] = _parts(rank["memory"], device, total - usable, _site_of(rank["rank"], sites))
         parts.append(known[peaks])
+    others: dict[int, int] = defaultdict(int)
+    for guest in guests:
+        others[guest.owner] += guest.nbytes + context_nbytes
+    for owner, nbytes in others.items():
+        parts[owner] = parts[owner] | {OTHERS: nbytes}
     for rank, of, device in zip(ranks, parts, devices, strict=True):
         rank["memory"]["parts"] = of
         rank["memory"]["allocated_least_nbytes"] = _least(rank["memory"]["allocated_peak_nbytes"], device)
@@ -71,9 +81,12 @@ def memory_document(
         "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
         "max_reserved_nbytes": max(rank["memory"]["reserved_peak_nbytes"] for rank in ranks),
         "least_allocated_nbytes": max(rank["memory"]["allocated_least_nbytes"] for rank in ranks),
-        "verdict": _verdict(
+        "verdict": _overfull(total, parts, ended_well)
+        or _verdict(
             total, usable, {"rank": fullest, "needed_nbytes": sum(parts[fullest].values())}, devices, sites, ended_well
         ),
+        "growth": _growth(total, usable, devices, sites),
+        "guests": guests_document(guests, held, lambda rank: _site_of(rank, sites), context_nbytes),
         "fullest": {
             "rank": fullest,
             "parts": parts[fullest],
@@ -143,11 +156,12 @@ def _verdict(
     total: int, usable: int, used: Document, devices: Sequence[HeldMemory | None], sites: Sites, ended_well: bool
 ) -> Document:
     """`needed_nbytes`: with the allocator's cache, if the job fits; else without it, at least."""
-    failed = [(rank, one.missing) for rank, one in enumerate(devices) if one is not None and one.missing is not None]
-    failures = sum(missing.failures for _, missing in failed)
+    told = [(rank, one) for rank, one in enumerate(devices) if one is not None]
+    failed = [(rank, one.missing, one.expandable) for rank, one in told if one.missing is not None]
+    failures = sum(missing.failures for _, missing, _ in failed)
     if ended_well or not failed:
         return used | {"fits": True, "left_nbytes": max(total - used["needed_nbytes"], 0), "failures": failures}
-    rank, missing = max(failed, key=lambda one: (one[1].allocated + one[1].nbytes, -one[0]))
+    rank, missing, expandable = max(failed, key=lambda one: (one[1].allocated + one[1].nbytes, -one[0]))
     at_least = missing.allocated + missing.nbytes + total - usable
     site = sites(rank, missing.site) if missing.site else None
     return {
@@ -157,8 +171,50 @@ def _verdict(
         "missing_nbytes": max(at_least - total, 0),
         "asked_nbytes": missing.nbytes,
         "unused_nbytes": max(missing.reserved - missing.allocated, 0),
+        "fragmented": at_least <= total and not expandable,
         "failures": failures,
         "site": str(site) if site is not None else "",
+    }
+
+
+def _growth(total: int, usable: int, devices: Sequence[HeldMemory | None], sites: Sites) -> Document | None:
+    """Of the rank whose memory grows most. `steps_left`: after so many more like the last ones it is full, at the
+    latest."""
+    grown = {rank: one.growth for rank, one in enumerate(devices) if one is not None and one.growth is not None}
+    if not grown:
+        return None
+    rank = max(grown, key=lambda one: (grown[one].nbytes, -one))
+    growth, device = grown[rank], devices[rank]
+    assert device is not None
+    site = sites(rank, growth.site) if growth.site else None
+    return {
+        "rank": rank,
+        "ranks": sum(one.nbytes == growth.nbytes for one in grown.values()),
+        "nbytes": growth.nbytes,
+        "steps": growth.steps,
+        "equal": growth.equal,
+        "steps_left": max(usable - device.allocated, 0) // growth.nbytes,
+        "site": str(site) if site is not None else "",
+        "op": growth.op,
+    }
+
+
+def _overfull(total: int, parts: Sequence[Mapping[str, int]], ended_well: bool) -> Document | None:
+    """A GPU that what other ranks hold there makes too small for its own rank, even without this one's cache. No rank
+    was told so while it ran: each has seen its own memory alone."""
+    needed = {rank: sum(of.values()) - of.get(CACHED, 0) for rank, of in enumerate(parts) if OTHERS in of}
+    if not needed or not ended_well:
+        return None
+    rank = max(needed, key=lambda one: (needed[one], -one))
+    if needed[rank] <= total:
+        return None
+    return {
+        "fits": False,
+        "rank": rank,
+        "needed_nbytes": needed[rank],
+        "missing_nbytes": needed[rank] - total,
+        "others_nbytes": parts[rank][OTHERS],
+        "failures": 0,
     }
 
 
@@ -174,6 +230,8 @@ def memory_notes(memory: Mapping[str, Any]) -> list[str]:
     known = {name: fullest["parts"][name] for name in ORDER if name in fullest["parts"]}
     parts = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in (known | fullest["parts"]).items())
     notes.append(f"  rank {fullest['rank']} at its peak: {parts}")
+    if growth := memory.get("growth"):
+        notes[0] += f"; {_growth_text(growth)}"
     named = [one for one in fullest["holders"] if one["op"] or one["site"]]
     notes += [f"  {_holder_text(one)}" for one in named[:SHOWN]]
     return notes
@@ -197,13 +255,29 @@ def _verdict_text(verdict: Mapping[str, Any], total: int) -> str:
         )
         failed = f"{failures} request{'s' * (failures != 1)} for memory failed"
         return f"{text}; {failed}, and the script went on" if failures else text
+    if others := verdict.get("others_nbytes", 0):
+        return (
+            f"does not fit: the GPU of rank {rank} would need {size(verdict['needed_nbytes'])} of {size(total)} "
+            f"({size(verdict['missing_nbytes'])} are missing), {size(others)} of it for other ranks"
+        )
     at = f" at {verdict['site']}" if verdict.get("site") else ""
     text = f"does not fit: rank {rank} asked for {size(verdict.get('asked_nbytes', 0))}{at}"
     if missing := verdict.get("missing_nbytes", 0):
         needed = f"{size(verdict['needed_nbytes'])} of {size(total)}"
         return f"{text} and needed at least {needed}: {size(missing)} are missing, or more"
     unused = size(verdict.get("unused_nbytes", 0))
-    return f"{text}; {unused} of the allocator's cache are in pieces that are too small (fragmentation)"
+    text += f"; {unused} of the allocator's cache are in pieces that are too small (fragmentation)"
+    if verdict.get("fragmented"):
+        text += f"; with {EXPANDABLE} this request would have fitted"
+    return text
+
+
+def _growth_text(growth: Mapping[str, Any]) -> str:
+    nbytes, steps = size(growth["nbytes"]), growth["steps"]
+    by = f"{nbytes} in each of the last {steps} steps" if growth["equal"] else f"{nbytes} a step in the last {steps}"
+    op = f" by {growth['op']}" if growth["op"] else ""
+    origin = f", asked for{op} at {growth['site']}," if growth["site"] else f", asked for{op}," if op else ""
+    return f"allocated memory grows by {by}{origin} and fills the GPU after {growth['steps_left']:,} more"
 
 
 def _holder_text(one: Mapping[str, Any]) -> str:

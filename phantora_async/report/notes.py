@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phantora_async.report.document import MOST_WARNINGS
+from phantora_async.report.guests import guest_notes
 from phantora_async.report.loading import loading_notes
 from phantora_async.report.routing import routing_notes
 from phantora_async.report.stated_values import decided_notes, sizes_notes, stated_notes
@@ -225,6 +226,7 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
     since = window(simulated, sources.get("window", "run"))
     notes = _played(simulated) + _faults(simulated)
+    notes += guest_notes(simulated.get("memory", {}).get("guests", []), len(simulated["servers"]))
     for restart in simulated.get("restarts", []):
         end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
         notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")

@@ -114,6 +114,11 @@ def counted_steps(step: Mapping[str, Any]) -> str:
     return steps_named(step["first_counted"], step["last_counted"])
 
 
+def has_step_time(report: Mapping[str, Any]) -> bool:
+    """False: a run that failed before it had whole steps. What it took until then is no step's time."""
+    return not (report.get("exit_code") and report["simulated"]["step"]["source"].startswith(WHOLE_RUN))
+
+
 def why_untimed(step: Mapping[str, Any]) -> str:
     """Of a run whose source is the whole run: what was found instead of steps."""
     return ONE_STEP if step["source"].endswith(ONE_STEP) else "no steps were found"

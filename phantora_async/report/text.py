@@ -142,7 +142,15 @@ def _printable(document: Any) -> Any:
 def _verdict(document: Mapping[str, Any]) -> list[str]:
     """Of a run that used GPUs: does it fit, how long does a step take, what binds it and how sure is that?"""
     simulated = document["simulated"]
-    return [_memory(simulated), _step(simulated), _bound(simulated, loading_binds(document.get("loading")))]
+    lines = [_memory(simulated), _step(simulated), _bound(simulated, loading_binds(document.get("loading")))]
+    return lines + ([independent_text(simulated)] if simulated.get("independent") else [])
+
+
+def independent_text(simulated: Mapping[str, Any]) -> str:
+    return (
+        f"{simulated['world_size']} independent jobs: no rank was in a process group (init_process_group), so none "
+        "waits for another or shares its gradients; figures are of each alone"
+    )
 
 
 def share(rank: Rank, key: str) -> float:

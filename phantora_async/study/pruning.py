@@ -1,7 +1,8 @@
 """Which trials need not be run to their end, or not at all.
 
 By memory: a run ends as soon as it exceeds a limit of memory. A trial that has more of what needs memory
-(`more_memory` in the study) than one that does not fit, or the program of one on a GPU no larger, is not begun. By time
+(`more_memory` in the study) than one that does not fit, or the program of one on a GPU no larger, is not begun. One
+that failed although there was enough memory, in pieces (fragmentation), rules out only the same program. By time
 (`prune = true`): a run ends when so many of its steps have been so slow that it is certain to be no better than the
 best trial that is known. What is recorded for other machines runs to its end.
 
@@ -48,9 +49,10 @@ class Pruning:
             if result is None or result.how == NOT_RUN or not self._too_large(result):
                 continue
             if result.state == NO_MEMORY and _no_larger(trial, other):
-                reason = f"{result.name} does not fit, on a GPU with as much memory"
+                fails = "fails by fragmentation" if result.fragmented else "does not fit"
+                reason = f"{result.name} {fails}, on a GPU with as much memory"
                 return Result(trial.key, trial.name, NOT_RUN, NO_MEMORY, reason)
-            if more := self._more(trial, other):
+            if not result.fragmented and (more := self._more(trial, other)):
                 reason = f"{result.name} does not fit, and this has more of {', '.join(more)}"
                 return Result(trial.key, trial.name, NOT_RUN, PRUNED, reason)
         return None

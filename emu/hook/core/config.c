@@ -2,9 +2,8 @@
  * The device file: what this run's GPUs and hosts are. `key=value` lines, `#` comments, written by the coordinator
  * from the profiles and read once, in the forker.
  *
- *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor  launch_gap_ns  graph_gap_ns
- *   power_window_ns power_idle       see power.c
- *   data_limit_nbytes float_limit_count
+ *   device_name device_count memory_nbytes reserved_nbytes context_nbytes sm_count cc_major cc_minor  launch_gap_ns
+ * graph_gap_ns power_window_ns power_idle       see power.c data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
  *   hot_within_functions warm_within_functions cold_after_functions kept_table_nbytes
  *                                    by which host work is counted (profiles/host.py)
@@ -167,6 +166,7 @@ static int set_key(const char *key, char *value) {
     KEY(device_count, parse_int(value, &ph_cfg.device_count));
     KEY(memory_nbytes, parse_u64(value, &ph_cfg.memory_nbytes));
     KEY(reserved_nbytes, parse_u64(value, &ph_cfg.reserved_nbytes));
+    KEY(context_nbytes, parse_u64(value, &ph_cfg.context_nbytes));
     KEY(sm_count, parse_int(value, &ph_cfg.sm_count));
     KEY(cc_major, parse_int(value, &ph_cfg.cc_major));
     KEY(cc_minor, parse_int(value, &ph_cfg.cc_minor));

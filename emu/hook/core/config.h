@@ -25,6 +25,7 @@ typedef struct ph_config {
     int device_count;         /* GPUs per server */
     uint64_t memory_nbytes;   /* per GPU */
     uint64_t reserved_nbytes; /* the part that a context and NCCL take: programs cannot allocate it */
+    uint64_t context_nbytes;  /* what each further process takes of a GPU: a context */
     int sm_count, cc_major, cc_minor;
     uint32_t launch_gap_ns, graph_gap_ns; /* between two kernels of a stream, between two nodes of a graph */
     uint32_t power_window_ns;             /* over which the power limit holds; 0: the clock never falls */

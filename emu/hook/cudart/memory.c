@@ -10,6 +10,7 @@
 #include "memory/pinned.h"
 #include "memory/managed.h"
 #include "memory/memory.h"
+#include "memory/server_memory.h"
 #include "streams/wait.h"
 
 #include <string.h>
@@ -18,7 +19,9 @@ PH_EXPORT int cudaMalloc(void **out, size_t nbytes) {
     ph_host_call(PH_CALL_ALLOC);
     *out = NULL;
     int status = ph_uncapturable();
-    return result(status ? status : ph_device_alloc(ph_self()->device, nbytes, out));
+    if (status == CUDA_OK) status = ph_device_alloc(ph_self()->device, nbytes, out);
+    ph_server_memory_tell();
+    return result(status);
 }
 
 /* Waits for the device: CUDA documents that cudaFree may synchronise, and caching allocators rely on it. */
@@ -34,12 +37,14 @@ PH_EXPORT int cudaFree(void *p) {
     int device = ph_memory_device_of(p);
     if (device < 0) return result(CUDA_INVALID_VALUE);
     ph_device_wait(device);
-    return result(cudart_free(p));
+    status = cudart_free(p);
+    ph_server_memory_tell();
+    return result(status);
 }
 
 PH_EXPORT int cudaMemGetInfo(size_t *free_nbytes, size_t *total_nbytes) {
     ph_host_call(PH_CALL_QUERY);
-    ph_memory_info(ph_self()->device, free_nbytes, total_nbytes);
+    ph_memory_info(ph_visible_gpu(ph_self()->device), free_nbytes, total_nbytes);
     return result(ph_device_usable());
 }
 

@@ -11,6 +11,7 @@
 #include "cudart/cudart.h"
 #include "graphs/capture.h"
 #include "memory/memory.h"
+#include "memory/server_memory.h"
 #include "memory/search.h"
 
 #include <stdlib.h>
@@ -170,6 +171,7 @@ static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
     uint64_t needs = (p->used + RESERVED_AT_ONCE - 1) / RESERVED_AT_ONCE * RESERVED_AT_ONCE;
     reserve(p, before > needs ? before : needs);
     ph_unlock(PH_LOCK_POOLS);
+    ph_server_memory_tell();
     return result(status);
 }
 
@@ -209,7 +211,9 @@ PH_EXPORT int cudaFreeAsync(void *p, void *stream) {
     if (ph_stream_capturing(on))
         return result(ph_refuse("cudaFreeAsync in a stream capture", CUDA_CAPTURE_UNSUPPORTED));
     if (!p) return CUDA_OK;
-    return result(ph_memory_device_of(p) < 0 ? CUDA_INVALID_VALUE : cudart_free(p));
+    int status = ph_memory_device_of(p) < 0 ? CUDA_INVALID_VALUE : cudart_free(p);
+    ph_server_memory_tell();
+    return result(status);
 }
 
 PH_EXPORT int cudaMemPoolGetAttribute(void *handle, int attribute, void *value) {

@@ -11,6 +11,7 @@
 #include "memory/pinned.h"
 #include "memory/managed.h"
 #include "memory/memory.h"
+#include "memory/server_memory.h"
 #include "memory/shared.h"
 #include "memory/vmm.h"
 #include "streams/wait.h"
@@ -24,6 +25,7 @@ PH_EXPORT int cuMemAlloc_v2(CUdeviceptr *out, size_t nbytes) {
     int status = ph_uncapturable();
     if (status == CUDA_OK) status = nbytes ? ph_device_alloc(ph_self()->device, nbytes, &p) : CUDA_INVALID_VALUE;
     *out = (CUdeviceptr)(uintptr_t)p;
+    ph_server_memory_tell();
     return status;
 }
 
@@ -48,12 +50,14 @@ PH_EXPORT int cuMemFree_v2(CUdeviceptr address) {
     }
     if (device < 0) return CUDA_INVALID_VALUE;
     ph_device_wait(device);
-    return ph_device_free(pointer_of(address));
+    status = ph_device_free(pointer_of(address));
+    ph_server_memory_tell();
+    return status;
 }
 
 PH_EXPORT int cuMemGetInfo_v2(size_t *free_nbytes, size_t *total_nbytes) {
     ph_host_call(PH_CALL_QUERY);
-    ph_memory_info(ph_self()->device, free_nbytes, total_nbytes);
+    ph_memory_info(ph_visible_gpu(ph_self()->device), free_nbytes, total_nbytes);
     return ph_device_usable();
 }
 
@@ -207,12 +211,16 @@ PH_EXPORT int cuMemCreate(uint64_t *handle, size_t nbytes, const struct CUmemAll
     /* Handles can be exported as file descriptors. Other kinds are refused, as drivers do where no fabric manager runs.
      */
     if (properties->requestedHandleTypes & ~cudaMemHandleTypePosixFileDescriptor) return CUDA_NOT_SUPPORTED;
-    return ph_vmm_create(handle, nbytes, properties);
+    int status = ph_vmm_create(handle, nbytes, properties);
+    ph_server_memory_tell();
+    return status;
 }
 
 PH_EXPORT int cuMemRelease(uint64_t handle) {
     ph_host_call(PH_CALL_ALLOC);
-    return ph_vmm_release(handle);
+    int status = ph_vmm_release(handle);
+    ph_server_memory_tell();
+    return status;
 }
 
 PH_EXPORT int cuMemMap(CUdeviceptr address, size_t nbytes, size_t offset, uint64_t handle, unsigned long long flags) {

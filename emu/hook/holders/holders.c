@@ -21,6 +21,7 @@
 #include "core/hash.h"
 #include "threads/host.h"
 #include "data/data.h"
+#include "memory/vmm.h"
 #include "nvtx/nvtx.h"
 #include "core/run.h"
 #include "threads/sites.h"
@@ -52,6 +53,8 @@ typedef struct device_state {
     holder *gone;            /* blocks of the peak that have been taken back */
     ph_over_step *over_step; /* NULL: no block has been given out */
     ph_least *least;         /* likewise */
+    ph_growth *growth;       /* likewise */
+    uint32_t told_growth;    /* steps of it that were told */
     bool grew;               /* since it was told */
     uint64_t missing, missing_live, missing_reserved, failures;
     uint16_t missing_site;
@@ -171,6 +174,7 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
     if (!own->over_step) {
         own->over_step = ph_over_step_make(it->number - 1);
         own->least = ph_least_make();
+        own->growth = ph_growth_make();
     }
     if (counted) {
         own->live += nbytes;
@@ -276,27 +280,54 @@ void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
 /* ---- called by ctypes ----------------------------------------------------------------------------------------------
  */
 
-/* Is there a peak that has not been told? */
+/* Who holds what, whatever for. Under the lock. */
+static ph_holder_groups live_groups(int device) {
+    ph_holder_groups all = ph_holder_groups_make(state.n);
+    for (size_t i = 0; i < state.nbuckets; i++)
+        for (const holder *it = state.buckets[i]; it; it = it->next)
+            if (it->counted && it->device == device) ph_holder_groups_add(&all, it->nbytes, 0, it->site, it->op);
+    return all;
+}
+
+static bool differs_from_told(const device_state *own) {
+    return own->growth && ph_growth_found(own->growth).steps != own->told_growth;
+}
+
+/* Under the lock. Growth is told when it is found and when it has ended; how long it has lasted, at the rank's end. */
+static void compare_with_last_steps(int device) {
+    device_state *own = &state.devices[device];
+    if (!own->growth) return;
+    bool grows = ph_growth_step(own->growth, own->live);
+    if (grows) {
+        ph_growth_held(own->growth, live_groups(device));
+        state.grew_in_step = true; /* the lines of what comes next are wanted */
+    }
+    bool found = ph_growth_found(own->growth).steps > 0;
+    if (found != (own->told_growth > 0)) own->grew = true;
+}
+
+/* Is there a peak, or growth, that has not been told? */
 PH_EXPORT int phantora_memory_grew(void) {
     ph_lock(PH_LOCK_HOLDERS);
     bool grew = false;
-    for (int device = 0; device < ph_cfg.device_count; device++) grew |= state.devices[device].grew;
+    for (int device = 0; device < ph_cfg.device_count; device++) {
+        state.devices[device].grew |= differs_from_told(&state.devices[device]);
+        grew |= state.devices[device].grew;
+    }
     ph_unlock(PH_LOCK_HOLDERS);
     return grew;
 }
 
-/* A step ends. Returns phantora_memory_grew. */
+/* A step ends. Is there a peak that has not been told, or growth that has begun or ended? */
 PH_EXPORT int phantora_memory_step(void) {
     ph_lock(PH_LOCK_HOLDERS);
-    if (!state.grew_in_step) atomic_store_explicit(&state.steady, true, memory_order_relaxed);
+    for (int device = 0; device < ph_cfg.device_count; device++) compare_with_last_steps(device);
+    atomic_store_explicit(&state.steady, !state.grew_in_step, memory_order_relaxed);
     state.grew_in_step = false;
+    bool grew = false;
+    for (int device = 0; device < ph_cfg.device_count; device++) grew |= state.devices[device].grew;
+    if (!grew) step_begins(); /* else phantora_memory_tell follows */
     ph_unlock(PH_LOCK_HOLDERS);
-    int grew = phantora_memory_grew();
-    if (!grew) { /* else phantora_memory_tell follows */
-        ph_lock(PH_LOCK_HOLDERS);
-        step_begins();
-        ph_unlock(PH_LOCK_HOLDERS);
-    }
     return grew;
 }
 
@@ -335,7 +366,7 @@ static ph_holder_groups groups_of(int device) {
 static void tell(int device) {
     ph_holder_group told[PH_MOST_HOLDER_GROUPS];
     char payload[PH_MOST_HOLDER_GROUPS * (sizeof(struct ph_MEMORY_HOLDER) + MOST_OP_NAME) +
-                 PH_MOST_STEP_POINTS * sizeof(struct ph_MEMORY_POINT)];
+                 PH_MOST_STEP_POINTS * sizeof(struct ph_MEMORY_POINT) + MOST_OP_NAME];
     struct ph_MEMORY_POINT points[PH_MOST_STEP_POINTS];
     ph_lock(PH_LOCK_HOLDERS);
     device_state *own = &state.devices[device];
@@ -354,6 +385,13 @@ static void tell(int device) {
                                     .points = (uint32_t)npoints,
                                     .allocations = own->over_step ? ph_over_step_allocations(own->over_step) : 0,
                                     .least = own->least ? ph_least_peak(own->least) : 0};
+    ph_grown grown = own->growth ? ph_growth_found(own->growth) : (ph_grown){0};
+    record.growth = grown.nbytes;
+    record.growth_steps = grown.steps;
+    record.growth_site = grown.site;
+    record.growth_equal = grown.equal;
+    record.expandable = ph_vmm_any();
+    own->told_growth = grown.steps;
     own->grew = false;
     ph_unlock(PH_LOCK_HOLDERS);
     memcpy(payload + nbytes, points, npoints * sizeof *points);
@@ -368,6 +406,9 @@ static void tell(int device) {
         payload[nbytes + length] = '\n';
         nbytes += length + 1;
     }
+    size_t length = grown.op ? strnlen(grown.op, MOST_OP_NAME - 1) : 0;
+    if (length) memcpy(payload + nbytes, grown.op, length);
+    nbytes += length;
     ph_emit_out_of_band(PH_KIND_MEMORY_HELD, &record, sizeof record, payload, nbytes);
 }
 

@@ -56,6 +56,24 @@ void ph_holder_groups_add(ph_holder_groups *to, uint64_t nbytes, uint8_t held_as
  * frees the groups. */
 size_t ph_holder_groups_take(ph_holder_groups *from, ph_holder_group largest[PH_MOST_HOLDER_GROUPS]);
 
+/* ---- growth.c: what stays after each step -------------------------------------------------------------------------
+ */
+typedef struct ph_growth ph_growth;
+
+typedef struct {
+    uint64_t nbytes; /* that each of the last steps has left, in the mean; 0: memory does not grow */
+    uint32_t steps;  /* in a row that have left any */
+    bool equal;      /* the last ones have left equally much */
+    uint16_t site;   /* where most of it was asked for */
+    const char *op;
+} ph_grown;
+
+ph_growth *ph_growth_make(void);
+/* A step ends with so many bytes allocated. True: ph_growth_held is to follow, with who holds them, whatever for. */
+bool ph_growth_step(ph_growth *it, uint64_t live);
+void ph_growth_held(ph_growth *it, ph_holder_groups held); /* which it keeps, and frees one day */
+ph_grown ph_growth_found(const ph_growth *it);
+
 /* ---- over_step.c: what is allocated over one step -----------------------------------------------------------------
  */
 enum { PH_MOST_STEP_POINTS = 128 };

@@ -20,6 +20,7 @@
 #include "threads/host.h"
 #include "device/device.h"
 #include "memory/search.h"
+#include "memory/server_memory.h"
 #include "memory/vmm.h"
 
 #include <stdlib.h>
@@ -68,6 +69,7 @@ int ph_memory_reserve(void) {
     madvise(at, ph_mem.nbytes + PH_PAGE, MADV_DONTDUMP);
     madvise(at, ph_mem.nbytes + PH_PAGE, MADV_NOHUGEPAGE); /* else touching one byte would take 2 MiB */
     ph_mem.base = (unsigned char *)round_up((uintptr_t)at, PH_PAGE);
+    ph_server_memory_make();
     ph_mem.mapped_area = ph_mem.base + ph_mem.slice_nbytes * (size_t)ph_cfg.device_count;
     return 0;
 }
@@ -112,12 +114,15 @@ void ph_memory_give(int device, size_t nbytes) {
 uint64_t ph_memory_used(int device) { return memory.devices[device].used; }
 uint64_t ph_memory_peak(int device) { return memory.devices[device].peak; }
 
-void ph_memory_info(int device, size_t *free_nbytes, size_t *total_nbytes) {
+void ph_memory_info(int gpu, size_t *free_nbytes, size_t *total_nbytes) {
+    int device = ph_visible_as(gpu);
     if (UNLIKELY(ph_cfg.history)) ph_history_looked(device);
+    uint64_t used = ph_server_memory_of_others(gpu);
     ph_lock(PH_LOCK_MEMORY);
-    *free_nbytes = ph_mem.capacity - memory.devices[device].used;
-    *total_nbytes = ph_cfg.memory_nbytes;
+    if (device >= 0) used += memory.devices[device].used;
     ph_unlock(PH_LOCK_MEMORY);
+    *free_nbytes = used < ph_mem.capacity ? ph_mem.capacity - used : 0;
+    *total_nbytes = ph_cfg.memory_nbytes;
 }
 
 /* ---- blocks of whole pages, under the lock ----------------------------------------------------------------------- */

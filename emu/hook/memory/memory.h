@@ -1,6 +1,7 @@
 /*
  * memory/: the device address space (memory), virtual memory management (vmm), managed memory (managed), memory of
- * other processes (shared). Comes in: calls of the API folders. Goes out: addresses.
+ * other processes (shared), what all processes of a server hold of a GPU (server_memory). Comes in: calls of the API
+ * folders. Goes out: addresses.
  */
 #ifndef PHANTORA_MEMORY_H
 #define PHANTORA_MEMORY_H
@@ -23,7 +24,8 @@ int ph_device_free(void *p);
 bool ph_is_device_pointer(const void *p);
 int ph_memory_device_of(const void *p); /* -1: not device memory */
 int ph_memory_range_of(const void *p, void **start, size_t *nbytes);
-void ph_memory_info(int device, size_t *free_nbytes, size_t *total_nbytes);
+/* Of a GPU of the server, by its number there: all processes together. With no lock: it may wait for virtual time. */
+void ph_memory_info(int gpu, size_t *free_nbytes, size_t *total_nbytes);
 /* Take or give back capacity without addresses, for physical memory of vmm.c. */
 int ph_memory_take(int device, size_t nbytes);
 void ph_memory_give(int device, size_t nbytes);

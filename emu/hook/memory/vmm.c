@@ -17,6 +17,7 @@
 #include "memory/memory.h"
 #include "memory/search.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ static struct {
     range *ranges; /* reserved addresses, sorted */
     size_t nranges, ranges_capacity;
 } vmm;
+
+static atomic_uint_fast64_t made; /* physical memory that this process has made */
 
 static physical *physical_of(uint64_t handle) {
     physical *p = (physical *)(uintptr_t)handle;
@@ -111,8 +114,11 @@ int ph_vmm_create(uint64_t *handle, size_t nbytes, const struct CUmemAllocationP
     *p = (physical){
         .magic = PHYSICAL_MAGIC, .references = 1, .device = device, .nbytes = nbytes, .properties = *properties};
     *handle = (uint64_t)(uintptr_t)p;
+    atomic_fetch_add(&made, 1);
     return CUDA_OK;
 }
+
+bool ph_vmm_any(void) { return atomic_load(&made) > 0; }
 
 int ph_vmm_release(uint64_t handle) {
     ph_lock(PH_LOCK_VMM);

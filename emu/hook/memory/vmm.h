@@ -25,4 +25,7 @@ bool ph_vmm_shared_of(const void *p, ph_shared *out);
 extern bool ph_vmm_imports;
 bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes);
 
+/* Has the process ever mapped physical memory, as expandable segments of PyTorch's allocator do? */
+bool ph_vmm_any(void);
+
 #endif

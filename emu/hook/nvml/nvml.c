@@ -250,7 +250,6 @@ static bool memory_of(nvml_device *device, unsigned long long *free_nbytes, unsi
     return index >= 0;
 }
 
-/* As this process sees it: what other ranks' processes hold of the device is not known here. */
 PH_EXPORT int nvmlDeviceGetMemoryInfo(nvml_device *device, nvml_memory *out) {
     PH_READS("total_memory");
     bool known = memory_of(device, &out->free, &out->total);

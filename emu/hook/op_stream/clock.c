@@ -31,6 +31,13 @@ PH_EXPORT uint64_t phantora_clock_ns(void) {
     return answer.now_ns;
 }
 
+uint64_t ph_clock_within(void) {
+    ph_keep_python(1);
+    uint64_t now_ns = phantora_clock_ns();
+    ph_keep_python(-1);
+    return now_ns;
+}
+
 PH_EXPORT void phantora_advance_ns(uint64_t ns) {
     ph_host_catch_up();
     ph_host_advance(ns);

@@ -105,6 +105,10 @@ static void wait_for_answer(ph_waiter *waiter, bool keeps_python) {
     ph_python_restore(interpreter);
 }
 
+static _Thread_local int keeping;
+
+void ph_keep_python(int by) { keeping += by; }
+
 void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes, void *reply,
             size_t reply_nbytes) {
     memset(reply, 0, reply_nbytes);
@@ -115,7 +119,7 @@ void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *paylo
     uint16_t site = ph_site();
     if (UNLIKELY(ph_cfg.history)) ph_history_asks();
     /* PyTorch's allocator holds its lock while it asks whether work is complete. */
-    bool keeps_python = kind == PH_KIND_QUERY && ph_torch_asks();
+    bool keeps_python = keeping > 0 || (kind == PH_KIND_QUERY && ph_torch_asks());
     ph_record_lock();
     ph_close_segments();
     append_at(kind, site, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);

@@ -16,6 +16,8 @@ void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *paylo
 /* ph_ask for questions that have nothing to do with time: segments and the host clock stay as they are. */
 void ph_ask_out_of_band(uint16_t kind, void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes,
                         void *reply, size_t reply_nbytes);
+/* by = 1: while the calling thread waits for answers it keeps Python's lock; -1: no more. */
+void ph_keep_python(int by);
 /* Closes the open segments and sends the batch now: for a thread that is about to block until other ranks act. */
 void ph_flush(void);
 /* The record COUNTERS, and what goes with it. */

@@ -17,6 +17,7 @@
 #include "data/data.h"
 #include "device/device.h"
 #include "memory/memory.h"
+#include "memory/server_memory.h"
 #include "streams/event.h"
 #include "streams/host_function.h"
 #include "streams/stream.h"
@@ -109,6 +110,8 @@ PH_EXPORT void phantora_unused_gpu(const char *causes) {
     ph_emit_out_of_band(PH_KIND_UNUSED_GPU, NULL, 0, causes, strlen(causes));
 }
 
+PH_EXPORT void phantora_alone(void) { ph_emit_out_of_band(PH_KIND_ALONE, NULL, 0, NULL, 0); }
+
 PH_EXPORT void phantora_logged(uint64_t nbytes) {
     struct ph_LOGGED record = {.log_nbytes = nbytes};
     ph_emit_out_of_band(PH_KIND_LOGGED, &record, sizeof record, NULL, 0);
@@ -197,6 +200,7 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
     ph_host_reset();
     emit_hello();
     ph_run.started = true;
+    ph_server_memory_join();
     ph_trace_start();
     ph_streams_announce();
     ph_flush();
@@ -207,6 +211,7 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
 PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_t reserved_peak) {
     if (device >= (uint32_t)ph_cfg.device_count) return;
     struct ph_MEMORY record = {.device = device,
+                               .gpu = (uint32_t)ph_visible_gpu((int)device),
                                .allocated_peak = allocated_peak,
                                .reserved_peak = reserved_peak,
                                .device_peak = ph_memory_peak((int)device)};

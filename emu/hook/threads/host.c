@@ -246,6 +246,11 @@ void ph_host_reset(void) {
 /* The calling thread works for as long as it did when it was asked for the same before. */
 PH_EXPORT void phantora_host_works_ns(uint64_t ns) { ph_host_advance(ns); }
 
+/* The program has Python look for garbage. The process shares most of its objects with others, and leaves them out. */
+PH_EXPORT void phantora_host_collects(uint64_t ns) {
+    if (ph_run.started && ph_cfg.host_mode != PH_HOST_NONE && !ph_uncounted()) ph_host_advance(ns);
+}
+
 PH_EXPORT uint64_t phantora_host_clock_ns(void) {
     ph_host_catch_up();
     return ph_host_clock();

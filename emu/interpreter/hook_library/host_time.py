@@ -28,6 +28,8 @@ class HostTimeCalls(Library):
         self.host_clock_ns: Callable[[], int] = self._function("host_clock_ns", c_uint64)
         self.host_works_ns: Callable[[int], None] = self._function("host_works_ns", None, c_uint64)
         """Takes host time for what is left out because it was done before."""
+        self.host_collects: Callable[[int], None] = self._function("host_collects", None, c_uint64)
+        """Takes host time for Python's look at all objects, where there is a rank and host time is modelled."""
         self.advance_ns: Callable[[int], None] = self._function("advance_ns", None, c_uint64)
         self.uncounted: Callable[[int], int] = self._function("uncounted", c_uint64, c_int)
         self.is_uncounted: Callable[[], int] = self._function("is_uncounted", c_int)

@@ -32,6 +32,8 @@ class ProcessCalls(Library):
         self._cudnn_version, self._cuda_version = self._library.cudnnGetVersion, self._library.cudaRuntimeGetVersion
         self._unused_gpu = self._function("unused_gpu", None, c_char_p)
         self._checkpoint = self._function("checkpoint", None, c_uint64, c_uint64, c_uint64, c_char_p)
+        self.alone: Callable[[], None] = self._function("alone", None)
+        """At the rank's end: it was in no process group."""
         self.logged: Callable[[int], None] = self._function("logged", None, c_uint64)
         """In the rank: sends a LOGGED record."""
         self._run_at_step: list[Callable[[], None]] = []

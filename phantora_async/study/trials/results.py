@@ -9,11 +9,13 @@ from typing import Any
 from phantora_async.budget import Limits, broken_text, ended_over_budget, figures_of
 from phantora_async.spending.job import Job, job_of
 from phantora_async.study.trials.trial import Trial
-from phantora_async.wording import gib
+from phantora_async.wording import EXPANDABLE, gib
 
 DONE, NO_MEMORY, PRUNED, FAILED = "done", "out of memory", "pruned", "failed"
 """PRUNED: ended, or not begun, because it cannot be one that is wanted."""
 STATES = (DONE, NO_MEMORY, PRUNED, FAILED)
+FRAGMENTED = "fragmented"
+"""How the reason of a trial begins whose tensors would have fitted."""
 RUN, REPLAY, NOT_RUN = "run", "replay", "not run"
 
 
@@ -33,6 +35,11 @@ class Result:
     """Tokens as the script has logged them."""
     report: str = ""
     wall_s: float = 0.0
+
+    @property
+    def fragmented(self) -> bool:
+        """There was enough memory, in pieces that were too small: that says nothing of another program."""
+        return self.state == NO_MEMORY and self.reason.startswith(FRAGMENTED)
 
     @property
     def good(self) -> bool:
@@ -64,7 +71,11 @@ def failure_of(
     """`report`: None if there is none."""
     verdict = None if report is None else report["simulated"].get("memory", {}).get("verdict")
     if verdict is not None and not verdict["fits"]:
-        missing = verdict["missing_nbytes"]
+        missing, unused = verdict["missing_nbytes"], verdict.get("unused_nbytes", 0)
         reason = f"{gib(missing)} missing at least" if missing else "it does not fit"
+        if not missing and unused:
+            reason = f"{FRAGMENTED}: {gib(unused)} of the allocator's cache are in pieces that are too small"
+            if verdict.get("fragmented"):
+                reason += f"; with {EXPANDABLE} the request would have fitted"
         return Result(trial.key, trial.name, how, NO_MEMORY, reason, {}, None, path, wall_s)
     return Result(trial.key, trial.name, how, FAILED, failure.splitlines()[0], {}, None, path, wall_s)

@@ -231,7 +231,7 @@ def running(
         code = 99
         try:
             rank = Rank(library, file)
-            start = rank.c.phantora_start(coordinator.path.encode(), coordinator.cost_table.encode(), 3, 8, 1, 1)
+            start = rank.c.phantora_start(coordinator.path.encode(), coordinator.cost_table.encode(), 3, 8, 1, 0)
             assert start == 0, start
             program(rank)
             if finish:

@@ -79,6 +79,11 @@ class Allocator:
     def tell(self, step_ends: bool = True) -> None:
         self._hook.c.phantora_memory_tell(step_ends)
 
+    def step(self) -> None:
+        """As at the end of a step."""
+        if self._hook.c.phantora_memory_step():
+            self.tell()
+
     def grew(self) -> bool:
         return bool(self._hook.c.phantora_memory_grew())
 
@@ -327,3 +332,57 @@ def test_a_step_of_many_allocations_has_fewer_points(held) -> None:
     step = told.over_step
     assert (step.allocations, len(step.most)) == (300, 76)
     assert [nbytes // MIB for nbytes in step.most] == [min(2 * point + 2, 151) for point in range(75)] + [151]
+
+
+def test_memory_that_stays_after_every_step_is_told_with_who_asked_for_it(held) -> None:
+    """Each step leaves 2 MiB of a product; 16 MiB of a sum are asked for anew in every step, and taken back."""
+
+    def program(allocator: Allocator) -> None:
+        allocator.allocate(32)
+        for _ in range(7):
+            sum_ = allocator.in_op(ADD, 16)
+            allocator.in_op(MM, 2)
+            allocator.step()
+            allocator.free(sum_)
+        allocator.tell(False)
+
+    told = held(program)
+    assert [one.growth is not None for one in told] == [False] * 3 + [True] * (len(told) - 3)
+    last = told[-1].growth
+    assert (last.nbytes // MIB, last.steps, last.equal, last.op) == (2, 6, True, "aten::mm")
+
+
+def test_memory_that_grows_once_or_by_turns_does_not_grow(held) -> None:
+    def program(allocator: Allocator) -> None:
+        blocks = []
+        for step in range(12):
+            blocks.append(allocator.in_op(MM, 4 if step == 1 else 2))
+            if step > 3:
+                allocator.free(blocks.pop(0))
+            allocator.step()
+        allocator.tell(False)
+
+    assert held(program)[-1].growth is None
+
+
+def test_growth_that_has_ended_is_told_too(held) -> None:
+    def program(allocator: Allocator) -> None:
+        for _ in range(6):
+            allocator.in_op(MM, 2)
+            allocator.step()
+        allocator.step()
+
+    told = held(program)
+    assert told[-2].growth is not None
+    assert told[-1].growth is None
+
+
+def test_memory_that_grows_by_different_amounts_is_told_after_more_steps(held) -> None:
+    def program(allocator: Allocator) -> None:
+        for mib in (1, 2, 3, 9, 4, 5):
+            allocator.in_op(MM, mib)
+            allocator.step()
+
+    told = held(program)
+    assert [one.growth and one.growth.steps for one in told] == [None] * 5 + [5]
+    assert (told[-1].growth.equal, told[-1].growth.nbytes // MIB) == (False, 6)

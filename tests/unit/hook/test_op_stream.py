@@ -27,7 +27,7 @@ def test_hello_and_bye_frame_what_a_rank_says(running):
         3,
         8,
         1,
-        1,
+        0,
     )
     assert (bye.kind, bye.exit_code) == (records.BYE, 0)
     assert [r.stream for r in told if r.kind == records.STREAM_CREATE] == [1, 2], "each device's default stream"

@@ -11,8 +11,11 @@ from emu.contract import records
 from emu.contract.records import HeldKind
 from emu.contract.records_definition import RecordError
 from phantora_async.ingest.call_sites import Line, Site
-from phantora_async.ingest.memory_holders import HeldMemory, Holder, MissingMemory, StepMemory, from_record
+from phantora_async.ingest.fact_builder import Placed
+from phantora_async.ingest.memory_holders import Growth, HeldMemory, Holder, MissingMemory, StepMemory, from_record
+from phantora_async.report.guests import guest_notes, guests_of, seats_of
 from phantora_async.report.memory import memory_document, memory_notes
+from phantora_async.virtual_time import MemoryPeaks
 
 GIB = 2**30
 TORCH = "/venv/lib/python3.11/site-packages/torch"
@@ -137,6 +140,7 @@ def test_a_run_that_does_not_fit_says_how_much_it_needed_at_least() -> None:
         "asked_nbytes": 8 * GIB,
         "unused_nbytes": 2 * GIB,
         "failures": 3,
+        "fragmented": False,
         "site": "train.py:7 in main",
     }
     assert memory_notes(memory)[0] == (
@@ -147,12 +151,100 @@ def test_a_run_that_does_not_fit_says_how_much_it_needed_at_least() -> None:
 
 def test_fragmentation_is_said() -> None:
     missing = MissingMemory(8 * GIB, 60 * GIB, 77 * GIB, 0, 1)
-    memory = document([rank(0, 60, 77)], [held(holder(HeldKind.ACTIVATIONS, 60), missing=missing)], ended_well=False)
+    told = [held(holder(HeldKind.ACTIVATIONS, 60), missing=missing)]
+    memory = document([rank(0, 60, 77)], told, ended_well=False)
     assert memory["verdict"]["missing_nbytes"] == 0
-    assert memory_notes(memory)[0] == (
+    fragmentation = (
         "memory: does not fit: rank 0 asked for 8.00 GiB; 17.00 GiB of the allocator's cache are in pieces that are "
         "too small (fragmentation)"
     )
+    expandable = "; with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True this request would have fitted"
+    assert memory_notes(memory)[0] == fragmentation + expandable
+    told[0][0] = replace(told[0][0], expandable=True)
+    assert memory_notes(document([rank(0, 60, 77)], told, ended_well=False))[0] == fragmentation
+
+
+def test_growth_is_part_of_the_verdict() -> None:
+    """58 GiB of 78 are left: 29 steps of 2."""
+    told = [held(holder(HeldKind.ACTIVATIONS, 20)), held(holder(HeldKind.ACTIVATIONS, 20))]
+    told[1][0] = replace(told[1][0], growth=Growth(2 * GIB, 7, True, 1, "aten::mm"))
+    memory = document([rank(0, 20, 20), rank(1, 20, 20)], told)
+    assert memory["growth"] == {
+        "rank": 1,
+        "ranks": 1,
+        "nbytes": 2 * GIB,
+        "steps": 7,
+        "equal": True,
+        "steps_left": 29,
+        "site": "train.py:7 in main",
+        "op": "aten::mm",
+    }
+    assert memory_notes(memory)[0].endswith(
+        "58.00 GiB are left; allocated memory grows by 2.00 GiB in each of the last 7 steps, asked for by aten::mm at "
+        "train.py:7 in main, and fills the GPU after 29 more"
+    )
+    assert document([rank(0, 20, 20)], told[:1])["growth"] is None
+
+
+def placed(**gib: float) -> dict[int, Placed]:
+    """`gpu0=5`: 5 GiB on the GPU of that number."""
+    by_gpu = {int(name.removeprefix("gpu")): int(value * GIB) for name, value in gib.items()}
+    return {gpu: Placed(gpu, MemoryPeaks(nbytes, nbytes, nbytes)) for gpu, nbytes in by_gpu.items()}
+
+
+def with_guests(own: float, *places: dict[int, Placed]) -> dict[str, Any]:
+    ranks = [rank(number, own, own) for number in range(len(places))]
+    told = [held(holder(HeldKind.PARAMETERS, own, 1)) for _ in places]
+    guests = guests_of(seats_of([len(places)]), places)
+    return memory_document((80 * GIB, 78 * GIB), ranks, told, lambda _, number: SITES.get(number), True, guests, GIB)
+
+
+def test_what_ranks_hold_on_the_gpu_of_another_one_is_counted_there() -> None:
+    """70 + 2 of rank 0, 2 x (4 + 1) of its guests: 82 of 80."""
+    memory = with_guests(70, placed(gpu0=70), placed(gpu0=4, gpu1=70), placed(gpu0=4, gpu2=70))
+    assert memory["guests"] == [
+        {
+            "server": 0,
+            "gpu": 0,
+            "owner": 0,
+            "ranks": [1, 2],
+            "nbytes": 4 * GIB,
+            "context_nbytes": GIB,
+            "site": "train.py:7 in main",
+        }
+    ]
+    verdict = {"fits": False, "rank": 0, "needed_nbytes": 82 * GIB, "missing_nbytes": 2 * GIB, "failures": 0}
+    assert memory["verdict"] == verdict | {"others_nbytes": 10 * GIB}
+    assert in_gib(memory["fullest"]["parts"]) == {"parameters": 70, "outside PyTorch": 2, "other ranks": 10}
+    notes = memory_notes(memory)
+    assert notes[0] == (
+        "memory: does not fit: the GPU of rank 0 would need 82.00 GiB of 80.00 GiB (2.00 GiB are missing), 10.00 GiB "
+        "of it for other ranks"
+    )
+    assert guest_notes(memory["guests"], 1) == [
+        "ranks 1-2 hold 4.00 GiB each on GPU 0, which is rank 0's, from train.py:7 in main; a context of 1.00 GiB "
+        "each comes with it"
+    ]
+    assert "on GPU 0 of server 0, which" in guest_notes(memory["guests"], 2)[0]
+
+
+def test_a_gpu_that_has_room_for_its_guests_fits() -> None:
+    memory = with_guests(10, placed(gpu0=10), placed(gpu0=4, gpu1=10))
+    assert memory["verdict"] == {
+        "fits": True,
+        "rank": 0,
+        "needed_nbytes": 17 * GIB,
+        "left_nbytes": 63 * GIB,
+        "failures": 0,
+    }
+
+
+def test_who_has_a_gpu_to_itself_is_nobodys_guest() -> None:
+    assert not guests_of(seats_of([2, 2]), [placed(gpu1=4), placed(gpu0=4), placed(gpu0=4), placed(gpu1=4)])
+    everybody = guests_of(seats_of([2, 2]), [placed(gpu0=4), placed(gpu0=4), placed(gpu0=4), placed(gpu0=4)])
+    assert [(one.rank, one.owner, one.server, one.gpu) for one in everybody] == [(1, 0, 0, 0), (3, 2, 1, 0)]
+    both_away = guests_of(seats_of([4]), [placed(gpu0=1), placed(gpu3=4), placed(gpu3=4), {}])
+    assert [(one.rank, one.owner) for one in both_away] == [(2, 1)]
 
 
 def test_a_script_that_does_without_fits() -> None:
@@ -184,7 +276,9 @@ def test_the_step_that_has_the_peak() -> None:
 
 
 def record(entries: int, payload: bytes) -> records.MemoryHeld:
-    return records.MemoryHeld(records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, 0, 6, 0, 0, payload)
+    return records.MemoryHeld(
+        records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, 0, 6, 3, 4, 7, 0, 1, 0, 0, payload
+    )
 
 
 def test_a_record_is_read() -> None:
@@ -193,6 +287,9 @@ def test_a_record_is_read() -> None:
     found = from_record(record(2, payload))
     assert found.holders == (Holder(4, 2, HeldKind.GRADIENTS, 7, "aten::mm"), Holder(2, 1, HeldKind.ACTIVATIONS, 0, ""))
     assert (found.allocated, found.reserved, found.missing) == (6, 8, None)
+    assert found.growth == Growth(3, 4, True, 7, "")
+    assert not found.expandable
+    assert from_record(record(2, payload + b"aten::cat\0\0")).growth == Growth(3, 4, True, 7, "aten::cat")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+/* See server_memory.h. A process whose table is full, or that came when all places were taken, is not counted. */
+#define _GNU_SOURCE
+#include "memory/server_memory.h"
+#include "core/config.h"
+#include "core/run.h"
+#include "device/device.h"
+#include "memory/memory.h"
+#include "op_stream/clock.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+/* Of a server: places of its ranks' first processes, then of others. */
+enum { SERVERS = 4096, RANKS = PH_MAX_DEVICES, PROCESSES = RANKS + 64, CHANGES = 32, NOBODY = -1 };
+
+typedef struct change {
+    uint64_t at_ns, nbytes; /* from then on the process holds so much */
+} change;
+
+typedef struct history { /* of one GPU, written by one thread at a time */
+    atomic_uint n;       /* changes so far; the last CHANGES of them are kept */
+    change changes[CHANGES];
+} history;
+
+typedef struct server {
+    atomic_uint others;           /* places that other processes have taken */
+    atomic_uint seats[PROCESSES]; /* 1 + the rank's own GPU; 0: nobody is there */
+    history of[PROCESSES][PH_MAX_DEVICES];
+} server;
+
+static struct {
+    server *servers; /* takes memory where it is touched */
+    atomic_int place;
+    atomic_flag telling;
+    atomic_uint_fast64_t told[PH_MAX_DEVICES];
+} table = {.place = NOBODY, .telling = ATOMIC_FLAG_INIT};
+
+void ph_server_memory_make(void) {
+    void *at =
+        mmap(NULL, SERVERS * sizeof(server), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return;
+    madvise(at, SERVERS * sizeof(server), MADV_DONTDUMP);
+    table.servers = at;
+}
+
+static server *own_server(void) {
+    bool counts = table.servers && ph_run.started && !ph_run.finished && ph_run.server < SERVERS;
+    return counts && ph_run.world_size > 1 ? &table.servers[ph_run.server] : NULL;
+}
+
+void ph_server_memory_join(void) {
+    atomic_store(&table.place, NOBODY);
+    server *all = own_server();
+    if (!all || ph_run.local_rank >= RANKS) return;
+    unsigned place = ph_run.process == 0 ? ph_run.local_rank : RANKS + atomic_fetch_add(&all->others, 1);
+    if (place >= PROCESSES) return;
+    for (int gpu = 0; gpu < PH_MAX_DEVICES; gpu++) {
+        if (atomic_load(&all->of[place][gpu].n)) atomic_store(&all->of[place][gpu].n, 0);
+        atomic_store(&table.told[gpu], 0);
+    }
+    atomic_store(&all->seats[place], ph_run.local_rank + 1);
+    atomic_store(&table.place, (int)place);
+}
+
+static void tell(history *to, uint64_t at_ns, uint64_t nbytes) {
+    unsigned n = atomic_load_explicit(&to->n, memory_order_relaxed);
+    to->changes[n % CHANGES] = (change){at_ns, nbytes};
+    atomic_store_explicit(&to->n, n + 1, memory_order_release);
+}
+
+void ph_server_memory_tell(void) {
+    int place = atomic_load_explicit(&table.place, memory_order_relaxed);
+    server *all = place == NOBODY ? NULL : own_server();
+    if (!all) return;
+    for (int device = 0, count = ph_visible_count(); device < count; device++) {
+        uint64_t nbytes = ph_memory_used(device);
+        if (LIKELY(atomic_load_explicit(&table.told[device], memory_order_relaxed) == nbytes)) continue;
+        int gpu = ph_visible_gpu(device);
+        uint64_t at_ns = gpu == (int)ph_run.local_rank ? ph_clock_estimate() : ph_clock_within();
+        if (atomic_flag_test_and_set(&table.telling)) return; /* another thread does, or the next call will */
+        atomic_store(&table.told[device], nbytes);
+        tell(&all->of[place][gpu], at_ns, nbytes);
+        atomic_flag_clear(&table.telling);
+    }
+}
+
+/* What the process held at an instant. False: it has never held anything of this GPU until then. */
+static bool held_at(const history *of, uint64_t at_ns, uint64_t *nbytes) {
+    unsigned n = atomic_load_explicit(&of->n, memory_order_acquire);
+    for (unsigned back = 1; back <= n && back <= CHANGES; back++) {
+        change one = of->changes[(n - back) % CHANGES];
+        if (one.at_ns > at_ns && !(back == CHANGES && n > CHANGES)) continue;
+        *nbytes = one.nbytes;
+        return true;
+    }
+    return false;
+}
+
+uint64_t ph_server_memory_of_others(int gpu) {
+    ph_server_memory_tell();
+    int place = atomic_load_explicit(&table.place, memory_order_relaxed);
+    server *all = own_server();
+    if (!all || gpu < 0 || gpu >= PH_MAX_DEVICES) return 0;
+    uint64_t now_ns = ph_clock_within(), nbytes, found = 0;
+    int contexts = 0;
+    bool has_owner = false;
+    for (int i = 0; i < PROCESSES; i++) {
+        unsigned seat = atomic_load(&all->seats[i]);
+        if (!seat) continue;
+        bool owner = i < RANKS && (int)seat - 1 == gpu, holds = held_at(&all->of[i][gpu], now_ns, &nbytes);
+        has_owner |= owner && holds;
+        contexts += holds && !owner;
+        if (holds && i != place) found += nbytes;
+    }
+    /* The memory that no program can have is one context's, the owner's. */
+    if (contexts && !has_owner) contexts--;
+    return found + (uint64_t)contexts * ph_cfg.context_nbytes;
+}

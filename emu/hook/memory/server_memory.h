@@ -1,0 +1,23 @@
+/*
+ * What all processes of an emulated server hold of its GPUs: a table that they share.
+ *
+ * Processes run ahead of virtual time and of each other, so the table has the latest changes of each with their
+ * instants, and who asks at an instant counts those of until then. A change on another rank's GPU is told at its exact
+ * instant: the process asks for the time. One on its own GPU is told at an instant that is known without asking,
+ * perhaps somewhat before it happens.
+ */
+#ifndef PHANTORA_SERVER_MEMORY_H
+#define PHANTORA_SERVER_MEMORY_H
+
+#include "core/base.h"
+
+/* In the forker: makes the table, which all processes that are forked from it share. */
+void ph_server_memory_make(void);
+/* The process becomes a rank. Nothing that an earlier process of this rank held counts any more. */
+void ph_server_memory_join(void);
+/* Tells what has changed since the last call. With no lock: it may wait for virtual time. */
+void ph_server_memory_tell(void);
+/* Bytes of a GPU of the server that other processes hold now, contexts among them. With no lock, likewise. */
+uint64_t ph_server_memory_of_others(int gpu);
+
+#endif

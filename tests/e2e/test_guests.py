@@ -1,0 +1,38 @@
+"""Memory that ranks hold on GPUs of others is these GPUs' memory, for every process of the server and in the report."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from profiles import load_gpu
+
+from .conftest import Run
+
+pytestmark = pytest.mark.torch
+MIB = 1 << 20
+MEMORY = load_gpu("h200").memory
+
+
+def test_all_processes_of_a_server_see_what_is_on_a_gpu(shared_run: Run) -> None:
+    """Less by the tensor and a context; before, used by rank 0: 512 MiB and small segments of the allocator."""
+    done = shared_run("guests.py")
+    assert done.exit_code == 0, done.output
+    text = done.log(0) + done.log(1)
+    used = set(re.findall(r"^FREE (\d+)$", text, re.MULTILINE))
+    assert len(used) == 1
+    assert MEMORY.reserved_nbytes + 512 * MIB < int(used.pop()) < MEMORY.reserved_nbytes + 600 * MIB
+    assert re.findall(r"^LESS (\d+)$", text, re.MULTILINE) == [str(256 * MIB + MEMORY.context_nbytes)] * 2
+
+
+def test_the_report_names_ranks_size_and_line(shared_run: Run) -> None:
+    done = shared_run("guests.py")
+    (guest,) = done.simulated["memory"]["guests"]
+    assert (guest["gpu"], guest["owner"], guest["ranks"], guest["nbytes"]) == (0, 0, [1], 256 * MIB)
+    assert "guests.py:21" in guest["site"]
+    parts = done.simulated["ranks"][0]["memory"]["parts"]
+    assert parts["other ranks"] == 256 * MIB + MEMORY.context_nbytes
+    verdict = done.simulated["memory"]["verdict"]
+    assert (verdict["rank"], verdict["needed_nbytes"]) == (0, sum(parts.values()))
+    assert not done.simulated["independent"]
