@@ -30,7 +30,7 @@ def test_the_report_names_ranks_size_and_line(shared_run: Run) -> None:
     done = shared_run("guests.py")
     (guest,) = done.simulated["memory"]["guests"]
     assert (guest["gpu"], guest["owner"], guest["ranks"], guest["nbytes"]) == (0, 0, [1], 256 * MIB)
-    assert "guests.py:21" in guest["site"]
+    assert "guests.py:20" in guest["site"]
     parts = done.simulated["ranks"][0]["memory"]["parts"]
     assert parts["other ranks"] == 256 * MIB + MEMORY.context_nbytes
     verdict = done.simulated["memory"]["verdict"]
