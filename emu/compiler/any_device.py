@@ -28,6 +28,8 @@ _IN_WRAPPERS = (
 _AUTOGRAD_GRAPH = "_reduce_graph_module_for_cache_key"
 _COMPILED_FOR = "phantora_device"
 """Attribute of a cached graph."""
+_MOVED: set[int] = set()
+"""GPUs for which graphs were compiled that this process runs on its own one."""
 
 
 def name_own_device(code: str, own: int) -> str:
@@ -61,6 +63,34 @@ def install_autograd_keys(names: Names, own_device: Callable[[], int]) -> None:
     """In AOTAutograd's class, which since torch 2.15 describes graphs in a way of its own."""
     if names.get(_AUTOGRAD_GRAPH) is not None:
         names.change(_AUTOGRAD_GRAPH, functools.partial(_reducing_for_autograd, own_device))
+
+
+def load_on_own_device(names: Names, own_device: Callable[[], int], devices: Callable[[], int]) -> None:
+    """In the class of a kernel of Inductor's, which loads its code on the GPU for which it was compiled."""
+    names.change("CachingAutotuner._make_launchers", functools.partial(_loading, own_device, devices))
+
+
+def _loading(own_device: Callable[[], int], devices: Callable[[], int], make_launchers: Any) -> Any:
+    @functools.wraps(make_launchers)
+    def _make_launchers(self: Any) -> Any:
+        compiled_for = self.device_props.index
+        # None: torch itself takes the process's GPU. A GPU that is not there belongs to a rank of a larger server.
+        if compiled_for is not None and (compiled_for in _MOVED or compiled_for >= devices()):
+            _move_kernel(self, own_device())
+        return make_launchers(self)
+
+    return _make_launchers
+
+
+def _move_kernel(kernel: Any, own: int) -> None:
+    """An autotuner of torch's, whose code was compiled for another GPU."""
+    kernel.device_props = kernel.device_props._replace(index=own)
+    kernel.triton_meta = {**kernel.triton_meta, "device": own}
+    for result in kernel.compile_results:
+        static = getattr(result, "reload_cubin_path", None)
+        if static is not None and not result.kernel.cubin_path:
+            static()  # it is in a folder that has the number of the GPU for which it was compiled
+        result.compile_meta = {**result.compile_meta, "device": own}
 
 
 def _naming_own(boxed: Any, own_device: Callable[[], int], create: Any) -> Any:
@@ -119,6 +149,7 @@ def for_own_device(graph: Any, own: int, code_hash: Callable[[str], str]) -> Any
     compiled_for = getattr(graph, _COMPILED_FOR, own)
     if compiled_for == own:
         return graph
+    _MOVED.add(compiled_for)
     graph.source_code = renumber(graph.source_code, compiled_for, own)
     graph.cache_key = code_hash(graph.source_code)
     numbers = type(graph.device_idxs)(own if number == compiled_for else number for number in graph.device_idxs)

@@ -42,6 +42,7 @@ def install(torch_version: str) -> None:
     locks = GraphLocks(root / "locks")
     changes.when_imported("graph locks", functools.partial(_release_at_the_end, locks))
     changes.when_imported("shared graphs", functools.partial(_graph_cache, locks))
+    changes.when_imported("GPU of shared kernels", _kernels)
     changes.when_imported("shared backward graphs", functools.partial(_autograd_cache, locks))
 
 
@@ -110,6 +111,12 @@ def _graph_cache(locks: GraphLocks, names: Names) -> None:
     names.change("find_guarded_entry", functools.partial(_one_compiles, locks))
     names.change("iterate_over_candidates", functools.partial(_for_own_device, names.get("code_hash")))
     names.change("_save_graph", functools.partial(_saving, locks))
+
+
+def _kernels(names: Names) -> None:
+    import torch
+
+    any_device.load_on_own_device(names, _own_device, torch.cuda.device_count)
 
 
 def _one_compiles(locks: GraphLocks, look_up: Any) -> Any:

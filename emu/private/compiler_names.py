@@ -121,6 +121,13 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "GPU of shared kernels",
+        "loading kernels of shared graphs on a rank's own GPU",
+        "a rank may load kernels on the GPU of the rank that compiled them, which a smaller server lacks",
+        ("emu/compiler/graph_cache.py", "emu/compiler/any_device.py"),
+        (Name(_HEURISTICS, "CachingAutotuner._make_launchers", takes=("self",)),),
+    ),
+    Purpose(
         "entries of earlier runs",
         "reading the entries of the graph cache once for all ranks",
         "each rank reads them",

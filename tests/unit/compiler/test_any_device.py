@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
 import pytest
 
-from emu.compiler.any_device import name_own_device, renumber
+from emu.compiler import any_device
+from emu.compiler.any_device import for_own_device, name_own_device, renumber
 
 WRAPPER = """\
 triton_poi_fused_add_0 = async_compile.triton('triton_poi_fused_add_0', '''
@@ -44,3 +48,68 @@ def test_renumbering_changes_nothing_else() -> None:
 def test_graphs_that_differ_by_the_own_gpu_have_the_same_key(code: str) -> None:
     assert name_own_device(code.format(0), 0) == name_own_device(code.format(3), 3)
     assert name_own_device(code.format(0), 0) != name_own_device(code.format(0), 3), "a second GPU is another graph"
+
+
+class Properties(NamedTuple):
+    """Of a GPU, as torch describes it to kernels."""
+
+    type: str
+    index: int | None
+
+
+class Kernel:
+    """An autotuner, as far as it is looked at: its folder of code has the number of the GPU."""
+
+    def __init__(self, index: int | None) -> None:
+        self.device_props = Properties("cuda", index)
+        self.triton_meta = {"device": index, "signature": {}}
+        self.loaded_on: list[int | None] = []
+        result = SimpleNamespace(compile_meta={"device": index}, kernel=SimpleNamespace(cubin_path=None))
+        result.reload_cubin_path = lambda: setattr(
+            result.kernel, "cubin_path", f"triton/{result.compile_meta['device']}"
+        )
+        self.compile_results = [result]
+
+    def _make_launchers(self) -> None:
+        (result,) = self.compile_results
+        assert self.device_props.index == self.triton_meta["device"] == result.compile_meta["device"]
+        self.loaded_on.append(self.device_props.index)
+
+
+class OneName:
+    """Names of torch's, of which there is one."""
+
+    def change(self, path: str, make: Any) -> None:
+        assert path == "CachingAutotuner._make_launchers"
+        self.made = make(Kernel._make_launchers)
+
+
+def loaded(index: int | None, own: int, devices: int) -> Kernel:
+    """A kernel that was compiled for the GPU `index`, on a rank with another one."""
+    names, kernel = OneName(), Kernel(index)
+    any_device.load_on_own_device(names, lambda: own, lambda: devices)  # type: ignore[arg-type]
+    names.made(kernel)
+    return kernel
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(any_device, "_MOVED", set())
+
+
+def test_a_kernel_of_a_gpu_that_is_not_there_is_loaded_on_the_own_one() -> None:
+    kernel = loaded(1, own=0, devices=1)
+    assert kernel.loaded_on == [0]
+    assert kernel.compile_results[0].kernel.cubin_path == "triton/1", "where its code is"
+
+
+def test_kernels_of_a_graph_that_is_renumbered_are_loaded_on_the_own_gpu() -> None:
+    assert loaded(1, own=0, devices=2).loaded_on == [1], "of another model of this process, on its second GPU"
+    graph = SimpleNamespace(source_code=WRAPPER, cache_key="", device_idxs={1}, phantora_device=1)
+    assert for_own_device(graph, 0, lambda code: str(len(code))).device_idxs == {0}
+    assert loaded(1, own=0, devices=2).loaded_on == [0]
+    assert loaded(0, own=0, devices=2).loaded_on == [0]
+
+
+def test_torch_itself_finds_the_gpu_of_a_kernel_that_names_none() -> None:
+    assert loaded(None, own=0, devices=1).loaded_on == [None]
