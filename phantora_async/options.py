@@ -368,6 +368,15 @@ class RunOptions:
         help="network of isolated servers: private: they reach only each other (default); host: that of this "
         "machine, for scripts that download",
     )
+    write: Sequence[PathText] = _option(
+        (),
+        MACHINE,
+        "--write",
+        kind=Kind.TEXTS,
+        metavar="PATH",
+        help="an existing folder or file that isolated servers may write, too: of the home folder they write only the "
+        "working directory, the script's folder, those that arguments name, and caches; may be repeated",
+    )
     max_memory: str | None = _option(
         None,
         LIMITS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -315,6 +316,12 @@ class Session:
                     f"{path} is private to each emulated server and ends with the run; to keep it, make the directory "
                     "before, choose one outside /tmp, or use --isolation none"
                 )
+            for path in isolation.outputs(self._config.arguments, os.environ)[1]:
+                if not any(isolation.is_below(path, folder) for folder in self._config.writable):
+                    self._terminal.remark(
+                        f"emulated servers only read the home folder and cannot make {path}: make the directory "
+                        "before, or choose one in the working directory"
+                    )
 
     def _command_failed(self, server: int, code: int, signal: int) -> LauncherFailed:
         config = self._config

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+import pwd
+from collections.abc import Iterable, Mapping
 
 LEVELS = ("auto", "full", "none")
 """full: a server is a process in its own user, mount, uts, pid, ipc and net namespaces. none: servers are plain
@@ -12,6 +14,31 @@ NETWORKS = ("private", "host")
 """private: a server has its own network, and reaches the other servers of its run only. host: this machine's."""
 PRIVATE = ("/tmp", "/dev/shm")
 """Of these folders an isolated server has its own. What the run needs of /tmp is shared, see `emu.servers`."""
+CACHES = (".cache", ".triton", ".nv", ".keras")
+"""Folders of a home folder that hold only what can be made again; among them is phantora-async's own cache. They, and
+what CACHE_VARIABLES name, stay writable for isolated servers, which only read the rest of the home folder.
+"""
+CACHE_VARIABLES = (
+    "CUDA_CACHE_PATH",
+    "HF_DATASETS_CACHE",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_MODULES_CACHE",
+    "MODELSCOPE_CACHE",
+    "MPLCONFIGDIR",
+    "NUMBA_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "TORCH_HOME",
+    "TRANSFORMERS_CACHE",
+    "TRITON_CACHE_DIR",
+    "TRITON_HOME",
+    "VLLM_CACHE_ROOT",
+    "WANDB_CACHE_DIR",
+    "WANDB_DATA_DIR",
+    "WANDB_DIR",
+    "XDG_CACHE_HOME",
+)
 BRIDGE = "phantora0"
 """Joins the servers of a run, in the run's own net namespace."""
 INTERFACE = "eth0"
@@ -80,6 +107,50 @@ def private_paths(arguments: Iterable[str]) -> list[str]:
     private = [os.path.realpath(folder) for folder in PRIVATE]
     found = [os.path.realpath(path) for path in paths(arguments)]
     return [path for path in found if any(is_below(path, folder) for folder in private) and entry_of_tmp(path) is None]
+
+
+def homes(environment: Mapping[str, str]) -> list[str]:
+    """Real paths of the user's home folder: that of $HOME, and that of the system's list of users."""
+    named = [environment.get("HOME", "")]
+    with contextlib.suppress(KeyError):  # a user of a container that has no name
+        named.append(pwd.getpwuid(os.getuid()).pw_dir)
+    found = {os.path.realpath(folder) for folder in named if folder.startswith("/") and os.path.isdir(folder)}
+    return sorted(found - {"/"})
+
+
+def named_caches(environment: Mapping[str, str]) -> list[str]:
+    """Caches that variables name."""
+    return [environment[name] for name in CACHE_VARIABLES if environment.get(name, "").startswith("/")]
+
+
+def caches(environment: Mapping[str, str]) -> list[str]:
+    """Real paths of caches below home folders that exist."""
+    named = named_caches(environment) + [os.path.join(home, name) for home in homes(environment) for name in CACHES]
+    return [path for path in map(os.path.realpath, named) if os.path.isdir(path)]
+
+
+def outputs(arguments: Iterable[str], environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Folders below a home folder that arguments of a command name, themselves or by something in them, which exists or
+    does not yet; and paths that nobody can make, because only the home folder itself could hold them. What begins with
+    a dot there, such as ~/.ssh, is not named for being written.
+    """
+    folders, impossible = [], []
+    for text in arguments:
+        named = os.path.expanduser(text.rpartition("=")[2])
+        if not named.startswith(("/", "../")):
+            continue
+        path = os.path.realpath(named)
+        for home in homes(environment):
+            if path == home or not is_below(path, home) or os.path.relpath(path, home).startswith("."):
+                continue
+            folder = path
+            while not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
+            if folder != home:
+                folders.append(folder)
+            elif not os.path.exists(path):
+                impossible.append(path)
+    return folders, impossible
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -67,6 +67,8 @@ class Job:
     """What is asked for: one of `isolation.LEVELS`. The forker replaces auto by what is possible."""
     network: str
     """One of `isolation.NETWORKS`."""
+    writable: tuple[str, ...]
+    """Paths that isolated servers may write although they are below a folder that they only read."""
     float_limit_count: int
     """Floating-point tensors of more elements are not computed."""
     routing: str

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..contract import isolation, namespaces
-from . import file_system, id_maps, linux
+from . import file_system, id_maps, linux, system_calls
 
 FIRST_FREE_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 _READY, _GO = b"ready", b"go"
@@ -88,8 +88,11 @@ class Admission:
         with self._theirs:
             if self._theirs.recv(16) != _GO:
                 os._exit(1)  # the forker has ended
+        if network is not None:
+            system_calls.close_other_sockets()
         if os.geteuid() != 0:
             linux.drop_capabilities()
+        system_calls.protect_memory()
 
     def finish(self) -> int:
         """In the forker, which adopts orphans: the server's process id, once it has entered. Raises CannotIsolate."""

@@ -2,11 +2,14 @@
 
 /tmp and /dev/shm are its own and empty. What the run needs of /tmp stays visible at its path: the working directory,
 the script, the interpreter and its packages, paths in the command's arguments and in the environment. The system's and
-the interpreter's folders are read-only. Everything else is this machine's.
+the interpreter's folders are read-only, and so is the user's home but for what the run needs of it: the working
+directory, the script's folder, those that arguments name, caches, and what the user permits. A script can leave nothing
+there that a later program would execute. Everything else is this machine's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -39,15 +42,40 @@ def view(job: Job) -> View:
     used = [cwd, job.hook, sys.executable, sys.prefix, sys.base_prefix, *sys.path, *_named(job.arguments, os.environ)]
     if not job.module:
         used.append(job.script)
-    kept = [*own, cwd, *filter(None, map(isolation.entry_of_tmp, used))]
+    homes = isolation.homes(os.environ)
+    _make_caches(homes)
+    outputs, _ = isolation.outputs((*job.arguments, *([] if job.module else [job.script])), os.environ)
+    written = [cwd, *outputs, *isolation.caches(os.environ), *job.writable]
+    kept = [*own, *written, *filter(None, map(isolation.entry_of_tmp, (*used, *job.writable)))]
     folders = (*READ_ONLY, sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(job.hook)))
     read_only = {os.path.realpath(folder) for folder in folders if os.path.isdir(folder)} - {"/"}
+    read_only |= {home for home in homes if home != cwd}.union(*(_hidden(home) for home in homes if home == cwd))
     shadowed = (*map(os.path.realpath, isolation.PRIVATE), *read_only)
     return View(
         kept=tuple(sorted({path for path in kept if any(isolation.is_below(path, folder) for folder in shadowed)})),
         read_only=tuple(sorted(read_only)),
         runtime_dir=own[0],
     )
+
+
+def _make_caches(homes: Iterable[str]) -> None:
+    """Servers could not make them: the first one of each home folder, and those that variables name."""
+    first = [os.path.join(home, isolation.CACHES[0]) for home in homes]
+    for folder in (*first, *isolation.named_caches(os.environ)):
+        with contextlib.suppress(OSError):  # its disk is full, or it is not the user's
+            os.makedirs(folder, 0o700, exist_ok=True)
+
+
+def _hidden(home: str) -> set[str]:
+    """Where the home folder itself is the working directory: what is in it that programs read when they start."""
+    with os.scandir(home) as entries:
+        return {
+            entry.path
+            for entry in entries
+            if entry.name.startswith(".")
+            and entry.name not in isolation.CACHES
+            and (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False))
+        }
 
 
 def write_shared_files(job: Job, network: str) -> None:
@@ -62,16 +90,17 @@ def enter(seen: View, server: int, own_network: bool) -> None:
     linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
     kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in seen.kept}
     try:
-        for folder in seen.read_only:
-            linux.mount(folder, folder, None, linux.BIND | linux.RECURSIVE)
-            linux.make_read_only(folder)
-        _identify(seen.runtime_dir, hostname)
         kernel_files.mount_devices()
         for folder in isolation.PRIVATE:
             linux.mount("tmpfs", folder, "tmpfs", linux.NO_SETUID | linux.NO_DEVICES, "mode=1777")
-        for path, descriptor in kept.items():  # sorted: a folder comes before what is in it
-            _make_mount_point(path, descriptor)
-            linux.mount(f"/proc/self/fd/{descriptor}", path, None, linux.BIND | linux.RECURSIVE)
+        for path in sorted({*kept, *seen.read_only}):  # a folder comes before what is in it, whose rule holds there
+            if path in kept:
+                _make_mount_point(path, kept[path])
+                linux.mount(f"/proc/self/fd/{kept[path]}", path, None, linux.BIND | linux.RECURSIVE)
+            elif os.path.exists(path):  # else it is of a folder for temporary files, and not needed
+                linux.mount(path, path, None, linux.BIND | linux.RECURSIVE)
+                linux.make_read_only(path)
+        _identify(seen.runtime_dir, hostname)
         _protect(seen.runtime_dir, server)
     finally:
         for descriptor in kept.values():

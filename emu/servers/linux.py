@@ -17,6 +17,7 @@ _KEPT_FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 2
 """Of statvfs(3) and of mount(2): nosuid, nodev, noexec, noatime, nodiratime, relatime."""
 
 _CAPABILITY_VERSION = 0x20080522
+_SET_DUMPABLE = 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -44,3 +45,13 @@ def drop_capabilities() -> None:
     """The process has no capabilities from now on."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "cannot drop capabilities")
+
+
+def system_call(number: int, *arguments: object) -> int:
+    """syscall(2). Returns its result: -1 if the kernel refuses it or does not have it."""
+    return int(_libc.syscall(ctypes.c_long(number), *arguments))
+
+
+def set_dumpable(value: bool) -> None:
+    """May processes of the same user look into this one?"""
+    _check(_libc.prctl(_SET_DUMPABLE, ctypes.c_ulong(value), 0, 0, 0), "prctl")

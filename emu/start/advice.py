@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import socket
 from pathlib import Path
 
 from ..contract import isolation
@@ -28,6 +30,10 @@ SPAWN = (
 OFFLINE = (
     "emulated servers reach no network outside the run: give the script files that it has downloaded before, or "
     "this machine's network with --network host"
+)
+READ_ONLY = (
+    "emulated servers only read this part of the machine's files (of the home folder they write the working directory, "
+    "the script's folder, those that arguments name, and caches): --write PATH, an existing folder, permits more"
 )
 HOSTS = Path("/etc/hosts")
 _SPAWNED = re.compile(r"^Process(Raised|Exited)Exception\b")
@@ -57,10 +63,23 @@ def advice(error: BaseException) -> str:
         for pattern, text in _ADVICE:
             if pattern.search(_text(cause)):
                 return text
+        if _is_read_only(cause):
+            return READ_ONLY
         if _UNREACHABLE.search(_text(cause)) and _is_network_private():
             return OFFLINE
         cause = cause.__cause__ or cause.__context__
     return ""
+
+
+def _is_read_only(error: BaseException) -> bool:
+    """C++ code has the words alone."""
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        return True
+    return os.strerror(errno.EROFS) in _text(error) and _is_isolated()
+
+
+def _is_isolated() -> bool:
+    return socket.gethostname().startswith(isolation.host_name(0)[:4])
 
 
 def _is_network_private() -> bool:

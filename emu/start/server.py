@@ -21,6 +21,7 @@ from ..contract.messages import ControlSocket
 from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans, spare_file
 from ..contract.records import ExitKind
 from ..interpreter import real_time
+from ..servers import system_calls
 from . import launching, processes, rank, warm_children
 from .prepare import Prepared
 
@@ -149,6 +150,7 @@ class _Server:
 
     def _leave(self) -> None:
         """In a forked process: it is not the server any more."""
+        system_calls.share_memory()
         signal.set_wakeup_fd(-1)
         self._control.close()
         self._orders.close()

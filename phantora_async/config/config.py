@@ -115,6 +115,8 @@ class Config:
     values: tuple[StatedValue, ...]
     """What the script reads at lines where the values are not computed."""
     network: str
+    writable: tuple[str, ...]
+    """Real paths that `--write` names."""
     python: Path
     preload: tuple[str, ...]
     auto_preload: bool

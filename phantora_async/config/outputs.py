@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
 from phantora_async import compile_cache, run_dir
 from phantora_async.errors import UsageError
-from phantora_async.options import RunOptions
+from phantora_async.options import PathText, RunOptions
 from phantora_async.run_dir import RunDir
 from phantora_async.wording import short
 
@@ -45,6 +46,14 @@ def report_of(text: str | None, folder: Path) -> Path:
     if not path.parent.is_dir() or path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"--report {path}: this file cannot be written")
     return path
+
+
+def writable_of(given: Sequence[PathText]) -> tuple[str, ...]:
+    """Real paths that isolated servers may write. Raises UsageError."""
+    for path in given:
+        if not os.path.exists(path):
+            raise UsageError(f"--write {short(Path(path))}: there is no such folder or file", "make it before")
+    return tuple(os.path.realpath(path) for path in given)
 
 
 def record_of(given: RunOptions) -> Path | None:

@@ -21,6 +21,7 @@ from phantora_async.config.outputs import (
     record_of,
     report_of,
     run_dir_of,
+    writable_of,
 )
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.servers import isolation_of, listen_of, nccl_settings, servers_of
@@ -113,6 +114,7 @@ def resolve(options: RunOptions) -> Config:
         data_shapes=shapes_of(given.data_shapes),
         values=values,
         network=given.network or ("host" if level == "none" else "private"),
+        writable=writable_of(given.write),
         python=python,
         preload=tuple(given.preload),
         auto_preload=given.auto_preload,

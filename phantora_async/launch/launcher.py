@@ -133,6 +133,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         share_weights=config.share_weights,
         isolation=config.isolation,
         network=config.network,
+        writable=(*config.writable, *([str(config.compile_cache)] if config.compile_cache else [])),
         float_limit_count=FLOAT_LIMIT_COUNT,
         routing=config.routing.text,
         data_shapes=config.data_shapes.text,

@@ -83,6 +83,37 @@ def test_a_rank_changes_no_files_of_the_kernel_or_of_other_servers(run: Run, net
         assert json.loads(done.log(rank)) == []
 
 
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Not in /tmp, of which servers have one of their own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        for made in (".cache/torch", ".config", ".ssh", "bin", "results/first", "given", "models"):
+            (folder / made).mkdir(parents=True)
+        for made in (".bashrc", ".ssh/authorized_keys", "bin/tool", "given/file", "notes"):
+            (folder / made).touch()
+        monkeypatch.setenv("HOME", name)
+        monkeypatch.setenv("HF_HOME", f"{name}/models")
+        yield folder
+
+
+def test_the_home_folder_is_read_only_but_for_what_the_run_needs(run: Run, home: Path) -> None:
+    """The user's own, that of a machine's administrator being another one."""
+    options = ("--isolation", "full", "--write", str(home / "given"))
+    done = run("homely.py", f"--out={home}/results/second", n=1, options=options)
+    skip_if_forbidden(done)
+    found = json.loads(next(line for line in done.log(0).splitlines() if line.startswith("{")))
+    caches, outputs = [".cache", ".cache/torch", "models"], ["results", "results/first"]
+    assert sorted(found["written"]) == sorted([*caches, *outputs, "given", "given/file", "working directory"])
+    families = ("AF_UNIX", "AF_INET", "AF_INET6")
+    assert found["sockets"] == [f"{family} SOCK_{kind}" for family in families for kind in ("STREAM", "DGRAM")]
+    assert found["taken"] == []
+    assert (home / "results" / "second").is_dir()
+    assert not (home / "left.py").exists()
+    assert done.exit_code == 1
+    assert "--write PATH, an existing folder, permits more" in done.output
+
+
 def test_with_this_machine_s_network(run: Run, tmp_path: Path) -> None:
     with listening() as port:
         options = ("--isolation", "full", "--network", "host", "--nproc-per-node", "1")
