@@ -28,7 +28,7 @@ CONTRACT = SOURCES.parent / "contract"
 PRIVATE = SOURCES.parent / "private"
 LIBRARY = "libcuda.so.1"
 SHELLS = ("libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libnccl.so.2")
-"""Names by which programs open libraries whose calls the hook takes. process/process.c loads a shell of each first."""
+"""Names by which programs open libraries whose calls the hook takes: a shell of each is loaded before others."""
 STUB = "python-stub"
 STUB_SOURCE = SOURCES.parent / "stub" / "python.c"
 RECEIVE = "libphantora_receive.so.1"

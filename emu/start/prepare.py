@@ -234,12 +234,9 @@ def check_torch() -> str:
     Raises CannotPrepare if it is no CUDA build, or too old.
     """
     install = f"install a CUDA build (no GPU needed): {sys.executable} -m pip install torch"
-    spec = find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
+    known = _torch_build()
+    if known is None:
         raise CannotPrepare(f"PyTorch is not installed for {sys.executable}", install)
-    version = Path(next(iter(spec.submodule_search_locations))) / "version.py"
-    text = version.read_text() if version.is_file() else ""
-    known: dict[str, str] = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
     if "cuda" not in known:
         build = "a ROCm build" if "hip" in known else "a CPU-only build"
         raise CannotPrepare(
@@ -255,11 +252,22 @@ def check_torch() -> str:
     return found
 
 
+def _torch_build() -> dict[str, str] | None:
+    """What torch's version.py says: `cuda`, `__version__` ...; None if it is not installed."""
+    spec = find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    version = Path(next(iter(spec.submodule_search_locations))) / "version.py"
+    text = version.read_text() if version.is_file() else ""
+    return dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
+
+
 def _load_hook(job: Job) -> Hook:
     """Before torch is imported."""
     try:
         hook = Hook(job.hook)
         hook.load(job.device_file)
+        hook.stand_in(f"libcudart.so.{(_torch_build() or {})['cuda'].partition('.')[0]}")
     except HookError as error:
         raise CannotPrepare(str(error), "reinstall the package: pip install --force-reinstall phantora-async") from None
     return hook

@@ -232,6 +232,19 @@ PH_EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int at
     return CUBLAS_OK;
 }
 
+/* Scales of many small blocks are multiplied in as the product is summed up, which takes time. */
+static uint32_t scales_of(const descriptor *operation) {
+    enum { VEC128 = 4, BLK128 = 5 };
+    static const uint32_t flags[2][2] = {{PH_SCALES_A_VEC128, PH_SCALES_A_BLK128},
+                                         {PH_SCALES_B_VEC128, PH_SCALES_B_BLK128}};
+    uint32_t found = 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t mode = number(operation, DESC_A_SCALE_MODE + i, 0);
+        if (mode == VEC128 || mode == BLK128) found |= flags[i][mode - VEC128];
+    }
+    return found;
+}
+
 /* ---- the product ------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation, const void *alpha, const void *a,
                              const descriptor *a_layout, const void *b, const descriptor *b_layout, const void *beta,
@@ -248,7 +261,7 @@ PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation,
                     .k = number(a_layout, transa ? LAYOUT_ROWS : LAYOUT_COLS, 0),
                     .batch = batch,
                     .call = PH_LT_MATMUL,
-                    .epilogue = (uint32_t)number(operation, DESC_EPILOGUE, 1),
+                    .epilogue = (uint32_t)number(operation, DESC_EPILOGUE, 1) | scales_of(operation),
                     .compute = (uint32_t)number(operation, DESC_COMPUTE_TYPE, COMPUTE_32F),
                     .transa = (uint8_t)transa,
                     .transb = (uint8_t)transb,

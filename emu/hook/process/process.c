@@ -91,15 +91,20 @@ static void neighbour(char *path, size_t capacity, const char *name) {
 /* Programs and libraries open others by their file names: NVML, the runtime (cuDNN's frontend, CuPy), NCCL (vLLM). A
  * library of that name that depends on this one is loaded first, so the loader gives them a handle of it, in which our
  * functions are found. NVTX finds this library by an environment variable. */
-static void make_findable(void) {
-    static const char *const shells[] = {"libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libnccl.so.2"};
+PH_EXPORT void phantora_stand_in(const char *name) {
     char path[4096];
-    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
-        neighbour(path, sizeof path, shells[i]);
-        if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
-            fprintf(stderr, "phantora-async: cannot load %s (%s): programs that open it by name will fail\n", path,
-                    dlerror());
-    }
+    neighbour(path, sizeof path, name);
+    if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+        fprintf(stderr, "phantora-async: cannot load %s (%s): programs that open it by name will fail\n", path,
+                dlerror());
+}
+
+/* The runtime's name depends on the major version of CUDA that PyTorch is built for: who loads this library tells it. A
+ * program that finds the runtimes of two versions does not know which to take. */
+static void make_findable(void) {
+    char path[4096];
+    phantora_stand_in("libnvidia-ml.so.1");
+    phantora_stand_in("libnccl.so.2");
     neighbour(path, sizeof path, "libcuda.so.1");
     setenv("NVTX_INJECTION64_PATH", path, 0);
 }

@@ -19,6 +19,7 @@ class ProcessCalls(Library):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._load = self._function("load", c_int, c_char_p)
+        self._stand_in = self._function("stand_in", None, c_char_p)
         self._number_process = self._function("number_process", None, c_uint32)
         self._start = self._function("start", c_int, c_char_p, c_char_p, c_uint32, c_uint32, c_uint32, c_uint32)
         self._join_later = self._function("join_later", None, c_uint32, _JOIN)
@@ -61,6 +62,10 @@ class ProcessCalls(Library):
         """
         if self._load(os.fsencode(device_file)) != 0:
             raise HookError(f"the hook library rejects {device_file}")
+
+    def stand_in(self, library: str) -> None:
+        """From now on, whoever opens the library by this file name gets the hook library's functions."""
+        self._stand_in(library.encode())
 
     def learn_versions(self) -> None:
         """In the forker, once torch is imported: asks for the versions of CUDA and of cuDNN, which loads a library that

@@ -73,6 +73,7 @@ LATENT = {
     "bwd": replace(FIGURES["cudnn", "bwd"], deep=2.0, mask=0.592),
 }
 LATENT_CAUSAL = replace(FIGURES["cudnn", "bwd"], deep=1.06)  # its backward pass has a kernel of its own
+EIGHT_BITS = {"fwd": 0.625, "bwd": 0.9}  # operands of 8 bits, beside the time of those of 16 with half the bytes
 FULL_PRECISION = {"fwd": 3.6, "bwd": 2.9}  # f32 operands
 WIDE_FULL_PRECISION = 1.22  # backward by the efficient kernels: depths of more than 64 in f32 take smaller tiles
 COMBINE, MOST_PARTS = "flash_fwd_splitkv_combine_kernel", 7  # the keys are divided into 2**7 parts at most
@@ -125,7 +126,8 @@ def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
     backward = what.direction == "bwd"
 
     def ns(machine: Machine) -> float:
-        return attention_ns(machine, problem) + (_around_ns(machine, problem) if backward else 0.0)
+        whole = attention_ns(machine, problem) + (_around_ns(machine, problem) if backward else 0.0)
+        return whole * (EIGHT_BITS[what.direction] if peak_of(what.dtype) == "f8" else 1.0)
 
     return both(
         gpu,

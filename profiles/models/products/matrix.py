@@ -33,6 +33,8 @@ GROUPED_RATE = 0.985  # CUTLASS's grouped kernel next to cuBLAS's best
 GROUPED_TILE_NS = 1_120.0
 GROUPED_START_NS = 4_900.0
 GROUPED_STREAM = 0.9
+MIXED = 1.04  # of f8e4m3 and f8e5m2, beside one type
+BLOCKS, VECTORS = 1.19, 1.52  # a scale for 128 x 128 numbers of one operand, and for 128 of a row of both
 
 
 def gemm(gpu: Gpu, what: Gemm) -> Estimate:
@@ -66,10 +68,19 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
 
     # Tensor cores take 32-bit operands with k innermost; others are turned round in shared memory. Kernels without
     # asynchronous copies are slower the other way round.
-    slower = turned_by[inner]
+    slower = turned_by[inner] * _scaled_by(what)
     flops = parts * 2.0 * what.m * what.n * what.k * what.batch
     model = "gemm, unaligned" if loose in LOOSE else f"gemm {dtype}"
     return both(gpu, ns, flops, model=model, kernels=parts * kernels, nbytes=nbytes, peak=dtype)
+
+
+def _scaled_by(what: Gemm) -> float:
+    """Products of 8 bits with scales of many small blocks, and of two types."""
+    flags = what.epilogue.split("_")
+    mixed = MIXED if {what.a, what.b} == {"f8e4m3", "f8e5m2"} else 1.0
+    if "avec128" in flags and "bvec128" in flags:
+        return mixed * VECTORS
+    return mixed * (BLOCKS if any(one.endswith("128") for one in flags) else 1.0)
 
 
 def engine_of_product(what: Gemm) -> tuple[Engine, str]:

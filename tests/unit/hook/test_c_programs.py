@@ -87,6 +87,8 @@ OPENED = """
 import ctypes, sys
 hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 assert hook.phantora_load(sys.argv[2].encode()) == 0
+if "cudart" in sys.argv[3]:
+    hook.phantora_stand_in(sys.argv[3].encode())
 address = lambda library: ctypes.cast(getattr(library, sys.argv[4]), ctypes.c_void_p).value
 assert address(ctypes.CDLL(sys.argv[3])) == address(hook)
 """
@@ -111,6 +113,7 @@ LINKED = """
 import ctypes, sys
 hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 assert hook.phantora_load(sys.argv[2].encode()) == 0
+hook.phantora_stand_in(sys.argv[4].encode())
 program, version = ctypes.CDLL(sys.argv[3]), ctypes.c_int()
 hook.cudaRuntimeGetVersion(ctypes.byref(version))
 print(program.count(), version.value)
@@ -131,7 +134,7 @@ def test_a_program_linked_with_a_runtime_of_versions_gets_the_emulated_one(major
     subprocess.run([*shared, tmp_path / name, runtime, script], check=True)
     linked = [f"-L{tmp_path}", f"-l:{name}", f"-Wl,-rpath,{tmp_path}"]
     subprocess.run([*shared, tmp_path / "program.so", program, *linked], check=True)
-    command = [sys.executable, "-c", LINKED, library, device_file(tmp_path), tmp_path / "program.so"]
+    command = [sys.executable, "-c", LINKED, library, device_file(tmp_path), tmp_path / "program.so", name]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["2", f"{major}000"]
 
