@@ -24,6 +24,23 @@ class CannotFold(Exception):
     """A call has no image under this mesh. The message says why, for a user who knows the script's groups."""
 
 
+class CannotBePlayed(SystemExit):
+    """Raised in a rank: what the script does cannot be played. Scripts that catch exceptions do not catch it."""
+
+    CODE = 80
+    """The rank's exit code, and the run's."""
+    _BEGINS = "the script cannot be folded: "
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(self.CODE)
+        self.words = f"{self._BEGINS}{reason}"
+
+    @classmethod
+    def told(cls, words: str) -> bool:
+        """Are these such words?"""
+        return words.startswith(cls._BEGINS)
+
+
 class NeedsParts(SystemExit):
     """Raised in a rank: an axis of the mesh has to have parts. Scripts that catch exceptions do not catch it."""
 

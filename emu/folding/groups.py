@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..contract.folding import Folding
 from ..interpreter.hook_library import Hook
 from ..private.changes import Names, changes
+from .checkpoints import Checkpoints
 from .ranks import FoldedRanks
 from .shards import Shards
 from .stores import ONE_ROOT, RANKS_PER_ROOT, GroupStore
@@ -43,6 +44,9 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
     shards = Shards(ranks)
     changes.install("uneven shards", shards.change)
     shards.change_modules()
+    checkpoints = Checkpoints(ranks)
+    changes.when_imported("checkpoints' plans", checkpoints.change_items)
+    changes.when_imported("gathered checkpoints' plans", checkpoints.change_gathering)
     _replace(dist.distributed_c10d.split_group, functools.partial(_noting_parts, ranks, hook))
     _replace(dist.distributed_c10d.monitored_barrier, lambda real: _looking_for_nobody(dispatched))
     return ranks

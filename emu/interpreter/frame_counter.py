@@ -121,6 +121,11 @@ def rules() -> list[tuple[str, str, int]]:
         (os.path.join(OUR_FOLDER, "reads", "uncomputed.py"), "", ASIDE),
         *((os.path.join(OUR_FOLDER, "folding", f"{name}.py"), "", ASIDE) for name in _FOLDING),
         (os.path.join(OUR_FOLDER, "folding", "shards.py"), "Shards.note", ASIDE),
+        *(
+            (os.path.join(OUR_FOLDER, "folding", "checkpoints.py"), f"Checkpoints.{function}", ASIDE)
+            for function in ("_announce", "_replace", "_note")
+        ),
+        (os.path.join(OUR_FOLDER, "folding", "dispatched.py"), "Dispatched._run", ASIDE),
         (os.path.join(OUR_FOLDER, "clock", "new_groups.py"), "aside", ASIDE),
         (os.path.join(OUR_FOLDER, "hostbench", "__main__.py"), "", FREE),
         (os.path.join(OUR_FOLDER, "hostbench", ""), "", COUNTED),

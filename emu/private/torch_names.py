@@ -246,6 +246,33 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "checkpoints' plans",
+        "where tensors of DCP's checkpoints lie, in folded runs",
+        "a folded run that saves a sharded checkpoint ends",
+        ("emu/folding/checkpoints.py",),
+        (
+            Name(
+                "torch.distributed.checkpoint.planner_helpers",
+                "_create_write_items_for_dtensor",
+                takes=("fqn tensor",),
+            ),
+        ),
+    ),
+    Purpose(
+        "gathered checkpoints' plans",
+        "plans of DCP's checkpoints that ranks without processes would have, in folded runs",
+        "a folded run that saves a sharded checkpoint ends",
+        ("emu/folding/checkpoints.py",),
+        (
+            Name(
+                "torch.distributed.checkpoint.utils",
+                "_DistWrapper.gather_object",
+                takes=("self object",),
+                mentions="gather_object",
+            ),
+        ),
+    ),
+    Purpose(
         "folded groups",
         "process groups of which most ranks have no process",
         "folded runs wait for ranks that have no process",

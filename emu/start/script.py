@@ -13,7 +13,7 @@ import traceback
 import types
 from dataclasses import dataclass
 
-from ..contract.folding import NeedsParts
+from ..contract.folding import CannotBePlayed, NeedsParts
 from ..interpreter.code_owner import Owner, owner_of
 from ..interpreter.tracebacks import without_ours
 from ..private.access import run_as_main
@@ -68,7 +68,7 @@ def run(program: Program) -> ScriptEnd:
             run_as_main("__main__", alter_argv=False)
         else:
             _run_file(name, vars(main_module))
-    except NeedsParts as error:
+    except (NeedsParts, CannotBePlayed) as error:
         return ScriptEnd(error.CODE, error.words)
     except SystemExit as error:
         said = f": {in_one_line(error.code)}" if isinstance(error.code, str) else ""

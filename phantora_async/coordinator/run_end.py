@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from emu.contract.folding import NeedsParts
+from emu.contract.folding import CannotBePlayed, NeedsParts
 from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
 from phantora_async.coordinator.restarts import Restart
 from phantora_async.coordinator.whole_report import whole_report
@@ -190,7 +190,10 @@ class RunEnd:
         exit = self.exits.get(rank, Exit(0, 0))
         bye = self._fact_builder.rank_info[rank].bye
         if self._spec.folding is not None and bye is not None and bye.exit_code == NeedsParts.CODE:
-            reason, finer = NeedsParts.told(self._fact_builder.rank_info[rank].last_words)
+            words = self._fact_builder.rank_info[rank].last_words
+            if CannotBePlayed.told(words):
+                return NotFoldable(words, details="run it without --fold")
+            reason, finer = NeedsParts.told(words)
             if finer:
                 failure = NotFoldable(reason, details=f"to fold ranks that are alike: --fold '{finer}'")
                 failure.finer = finer

@@ -35,7 +35,7 @@ _SAYS = {
     records.STEPS_DONE: "has done its steps",
     records.BYE: "ends",
 }
-_OWN_GPU = DeviceKind.APART - 1
+OWN_GPU = DeviceKind.APART - 1
 """In place of its number."""
 
 
@@ -108,7 +108,7 @@ class StreamForm:
         )
 
     def _device(self, device: int) -> int:
-        return device + _OWN_GPU - self._gpu if device % DeviceKind.APART == self._gpu else device
+        return device + OWN_GPU - self._gpu if device % DeviceKind.APART == self._gpu else device
 
     def _comm(self, number: int) -> Form:
         known = self._members.get(number)

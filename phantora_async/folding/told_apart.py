@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from phantora_async.folding.script_text import Source
-from phantora_async.folding.script_values import UNKNOWN, Each, Ranks, ScriptValues
+from phantora_async.folding.script_values import LOCAL_RANK, UNKNOWN, Each, Ranks, ScriptValues
 
 MOST_KINDS = 16
 """Amounts of more sizes are none that ranks have in common."""
@@ -63,6 +63,11 @@ _COUNTING = frozenset(("range", "sleep"))
 _HARMLESS_KEYWORDS = frozenset(("device", "device_id", "device_ids", "dst", "output_device", "rank", "seed", "src"))
 
 
+_IN_THREADS = frozenset(("async_save",))
+"""Functions that use the GPU in a thread which chooses none: it is the first one of the server, the own one of some
+ranks."""
+
+
 class Told(NamedTuple):
     """One place of the text."""
 
@@ -79,6 +84,11 @@ def told_apart(sources: Sequence[Source], arguments: Sequence[str], ranks: Ranks
     plain = [ranks.place(place) for place in ("rank", "local rank", "server")]
     found: dict[tuple[str, Each | None], Told] = {}
     for source in sources:
+        for call in ast.walk(source.tree):
+            if isinstance(call, ast.Call) and _name(call.func) in _IN_THREADS:
+                first = Each(gpu == 0 for gpu in ranks.place(LOCAL_RANK))
+                site = f"{source.name}:{call.lineno}"
+                found[site, first] = Told(site, first, frozenset((LOCAL_RANK,)))
         for node, is_condition in _places(source.tree, False, values.functions):
             if not values.may_depend_on_place(node):
                 continue
@@ -138,7 +148,7 @@ def _places(node: ast.AST, harmless: bool, own: frozenset[str]) -> Iterator[tupl
 
 
 def _arguments(call: ast.Call, harmless: bool, own: frozenset[str]) -> Iterator[tuple[ast.expr, bool | None]]:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = _name(call.func)
     takes_names = harmless or name in _HARMLESS or name in own or any(word in name.lower() for word in _HARMLESS_WORDS)
     for keyword, value in [*((None, one) for one in call.args), *((one.arg, one.value) for one in call.keywords)]:
         is_name = takes_names or keyword in _HARMLESS_KEYWORDS
@@ -146,6 +156,10 @@ def _arguments(call: ast.Call, harmless: bool, own: frozenset[str]) -> Iterator[
             yield value, False if name in _COUNTING else None
         yield from _places(value, is_name, own)
     yield from _places(call.func, harmless, own)
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _tests(node: ast.AST) -> Sequence[ast.expr]:

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from emu.contract import records
-from emu.contract.folding import CannotFold, Folding
+from emu.contract.folding import CannotFold, Folding, Mesh
 from phantora_async.errors import NotFoldable, Side
 from phantora_async.folding.differences import Difference, Launches
-from phantora_async.folding.stream_form import Form, StreamForm, described
+from phantora_async.folding.stream_form import OWN_GPU, Form, StreamForm, described
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.communicators import Communicators
 from phantora_async.ingest.costs import Costs
 from phantora_async.virtual_time import Timelines
+from phantora_async.virtual_time.facts import PAIRWISE
 from profiles import ProfileError, title
 from profiles.signature import Copy, Memset, parse
 
@@ -45,6 +46,10 @@ _OWN_AFFAIRS = frozenset(
 """What no other rank is told. Ranks that are similar may differ in it: who updates more pieces waits more often."""
 SHOWN = 3
 """Kernels that are named."""
+_ROOTED = (
+    "gathers and scatters over NCCL (of objects, too, as torch.distributed.checkpoint does) are sends with one rank, "
+    "which cannot be folded: with init_process_group('cpu:gloo,cuda:nccl') objects go over gloo, which can; "
+)
 
 
 @dataclass(slots=True)
@@ -224,13 +229,21 @@ class Witnesses:
             if theirs.form == its.form and self._amounts_agree(theirs, its, is_witness, difference):
                 continue
             sides = self._sides((expected, theirs), (own, its))
-            if is_witness:
+            if is_witness and (finer := self._with_gpu_apart(theirs.form, its.form)) is not None:
+                self._found = NotFoldable(
+                    f"rank {own.rank} uses its own GPU where rank {expected.rank} uses another one of its server, so "
+                    "ranks of one role differ",
+                    sides=sides,
+                )
+                self._found.finer = str(finer)
+            elif is_witness:
                 role = self._folding.mesh.role_name(own.rank)
                 self._found = NotFoldable(
                     f"rank {own.rank} is a witness, and does not do what rank {expected.rank} does, which would play it"
                     f"{f' ({role})' if role else ''}: ranks of one role differ, so this mesh cannot be folded",
                     sides=sides,
-                    details="to fold parts of an axis, in each of which ranks are alike: --fold dp=100+28; "
+                    details=(_ROOTED if _sends(theirs) and _sends(its) else "")
+                    + "to fold parts of an axis, in each of which ranks are alike: --fold dp=100+28; "
                     "to fold ranks that launch other kernels, and be told how far they are apart: "
                     "--roles similar; to fold as if mirrored ranks did what their representative does: --witnesses 0",
                 )
@@ -238,6 +251,20 @@ class Witnesses:
                 self._differing.add(own.rank)
                 self._warnings.append(self._warning(*sides))
             return
+
+    def _with_gpu_apart(self, form: Form, other: Form) -> Mesh | None:
+        """The mesh in which ranks whose own GPU it is differ from the others, if that is all that two calls differ in.
+        A thread that chooses no GPU uses the first one of its server, which is some ranks' own. None: it is not.
+        """
+        sides = [*_flat(form)], [*_flat(other)]
+        apart = [pair for pair in zip(*sides, strict=False) if pair[0] != pair[1]]
+        numbers = {one for pair in apart for one in pair} - {OWN_GPU}
+        if len(sides[0]) != len(sides[1]) or len(numbers) != 1 or not all(OWN_GPU in pair for pair in apart):
+            return None
+        (gpu,) = numbers
+        mesh = self._folding.mesh
+        finer = mesh.told_apart([one == gpu for one in self._timelines.gpus])
+        return None if finer == mesh else finer
 
     def _work_is_counted(self, expected: _Stream, own: _Stream, difference: Difference) -> bool:
         """Takes work that one of them has launched before their next call, and what the other has on that stream."""
@@ -308,3 +335,20 @@ class Witnesses:
             yield f"{len(more) - SHOWN:,} others"
         if not more:
             yield "no such work"
+
+
+def _sends(call: _Call) -> bool:
+    """Does it send or receive?"""
+    record = call.record
+    if record is None or record.kind != records.NCCL_LAUNCH:
+        return False
+    return any(op.op in PAIRWISE for op in records.NcclOp.decode_all(record.payload, 0, record.nops))
+
+
+def _flat(form: Any) -> Iterator[Any]:
+    """A call's form, without tuples in it."""
+    if isinstance(form, tuple):
+        for part in form:
+            yield from _flat(part)
+    else:
+        yield form

@@ -151,6 +151,14 @@ def test_groups_of_gloo_s(run: Run) -> None:
     assert folded.report["folding"]["processes"] == 3
 
 
+def test_sharded_checkpoints(run: Run, tmp_path: Path) -> None:
+    """DCP checks that the chunks of all ranks are the tensor: each rank's plan has to be its own."""
+    folded = run("sharded_checkpoint.py", str(tmp_path), n=8, options=("--nproc-per-node", "4", "--fold", "fsdp=8"))
+    assert folded.exit_code == 0, folded.output
+    assert folded.report["folding"]["mesh"] == "fsdp*=8:1+3"
+    assert (tmp_path / "saved" / ".metadata").exists()
+
+
 def test_a_group_of_part_of_an_axis_is_refused(run: Run) -> None:
     folded = run("tensor_parallel.py", n=4, options=("--fold", "dp=4", "--fold-apart", "none"))
     assert folded.exit_code == 80, folded.output

@@ -68,6 +68,7 @@ THIRD = {2, 6, 10, 14}
         ("p.add_argument('--local-rank', type=int, default=0)\nif args.local_rank == 2: x()", THIRD),
         ("n = {2: 8}.get(local_rank, 16)\nx(n)", THIRD),
         ("if not local_rank: x()", {0, 4, 8, 12}),
+        ("pending = dcp.async_save(state)", {0, 4, 8, 12}),  # in a thread, which uses the first GPU
         ("tqdm(y, disable=not accelerator.is_local_main_process)", {0, 4, 8, 12}),
         ("x = torch.ones([8, 16][local_rank % 2])", set(range(0, 16, 2))),
         ("for _ in range(node_rank // 3): x()", {12, 13, 14, 15}),
