@@ -41,6 +41,14 @@ class ScriptEnd:
         if len(self.last_words) > MOST_WORDS:
             object.__setattr__(self, "last_words", f"{self.last_words[:MOST_WORDS]} ...")
 
+    @classmethod
+    def by(cls, code: int, words: str, raised_at: str, known: str = "") -> ScriptEnd:
+        """Words that are too long lose their end, and not where they come from."""
+        short = words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]} ..."
+        end = cls(code)
+        object.__setattr__(end, "last_words", f"{short}{raised_at}{known}")
+        return end
+
 
 def run(program: Program) -> ScriptEnd:
     """Runs the program to its end. An uncaught exception is printed as the interpreter would print it."""
@@ -72,14 +80,14 @@ def run(program: Program) -> ScriptEnd:
         return ScriptEnd(error.CODE, error.words)
     except SystemExit as error:
         said = f": {in_one_line(error.code)}" if isinstance(error.code, str) else ""
-        return ScriptEnd(_exit_code(error), f"SystemExit{said}{_raised_at(error)}")
+        return ScriptEnd.by(_exit_code(error), f"SystemExit{said}", _raised_at(error))
     except BaseException as error:
         print_traceback(error)
         code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
         known = f"; {hint}" if (hint := advice(error)) else ""
         if known:
             print(f"phantora-async: {hint}", file=sys.stderr)
-        return ScriptEnd(code, f"{words_of(error)}{_raised_at(error)}{known}")
+        return ScriptEnd.by(code, words_of(error), _raised_at(error), known)
     return ScriptEnd(0)
 
 

@@ -106,7 +106,8 @@ class ProcessCalls(Library):
 
     def finish(self, exit_code: int, last_words: str = "") -> None:
         """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""
-        self._finish(exit_code, last_words.encode(errors="replace"))
+        # C's texts end at a NUL: what follows, such as the line of an exception, would be lost.
+        self._finish(exit_code, last_words.replace("\0", "\\x00").encode(errors="replace"))
 
     def warn_once(self, name: str, text: str) -> None:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""

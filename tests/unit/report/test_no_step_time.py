@@ -1,0 +1,22 @@
+"""What took a failed run until it failed is no step's time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phantora_async.report.steps import WHOLE_RUN, has_step_time
+from phantora_async.report.text import independent_text
+
+
+def report(exit_code: int, source: str) -> dict[str, Any]:
+    return {"exit_code": exit_code, "simulated": {"step": {"source": source, "median_ns": 5}}}
+
+
+def test_a_run_that_failed_before_it_had_steps_has_no_step_time() -> None:
+    assert not has_step_time(report(1, f"{WHOLE_RUN}: no steps were found"))
+    assert has_step_time(report(1, "optimizer markers on rank 0"))
+    assert has_step_time(report(0, f"{WHOLE_RUN}: no steps were found"))
+
+
+def test_ranks_without_a_process_group_are_as_many_jobs() -> None:
+    assert independent_text({"world_size": 4}).startswith("4 independent jobs: no rank was in a process group")
