@@ -7,12 +7,15 @@ sizes) only its arguments can say: these are runs of it, of arguments that the u
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from emu.contract import records
+from emu.contract.records import NcclKind
 from phantora_async.api import running
 from phantora_async.api.results import Run
 from phantora_async.errors import PhantoraError, UsageError
@@ -25,6 +28,7 @@ from phantora_async.spending.job import job_of, logged_tokens
 from phantora_async.study.arguments import Worth, worth_trying
 from phantora_async.wording import printable, seconds
 
+FIRST_WITH_NCCL2 = (2, 15)
 LEAST = 0.005
 """A smaller change of the step is none."""
 MOST_LINES = 5
@@ -32,6 +36,8 @@ MOST_LINES = 5
 NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
 TWICE = {"server.gpu_gbps": "NVLink twice as fast", "server.nic_gbps": "network cards twice as fast"}
 NO_HOST = "a host that takes no time: the most that compiling, CUDA graphs or fewer launches can bring"
+EARLIER_NCCL = ("TORCH_DIST_USE_NCCL2", "0")
+"""The variable with which PyTorch takes its NCCL backend of before 2.15 (docs/prediction-off.md)."""
 FOUND = "auto"
 """In place of arguments: those that the script's text names."""
 OF_RUN = ("run_dir", "report", "record", "trace", "trace_ranks", "trace_steps", "ui", "progress", "show_ranks")
@@ -79,6 +85,8 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
         tries = [_replayed(player, what, changes, base.step_ns) for what, changes in _settings(recording)]
     wanted = [one for text in arguments for one in (_found(recording) if text == FOUND else [Worth(text, 1.0)])]
     tries += [_run(recording, one, base.step_ns, run) for one in wanted]
+    if hides_nothing(recording):
+        tries.append(_with_earlier_nccl(recording, base.step_ns, run))
     known = [one for one in tries if one.change is not None]
     return Advice(
         {
@@ -115,6 +123,53 @@ def _settings(recording: Recording) -> Iterator[tuple[str, Changes]]:
                 yield what, Changes(network=(f"{key}={2 * gbps}",))
     if setup.host_mode == "modelled":
         yield NO_HOST, Changes(host="none")
+
+
+def hides_nothing(recording: Recording) -> bool:
+    """Was every all-reduce followed at once by a stream that waits for it, before any other work, under PyTorch's NCCL
+    backend of 2.15? DDP's cannot run beside the backward pass then.
+    """
+    versions = recording.run.get("versions", {})
+    torch = re.match(r"(\d+)\.(\d+)", str(versions.get("torch", ""))) if isinstance(versions, dict) else None
+    if torch is None or tuple(map(int, torch.groups())) < FIRST_WITH_NCCL2 or recording.world_size < 2:
+        return False
+    if recording.run.get("environment", {}).get(EARLIER_NCCL[0]) == EARLIER_NCCL[1]:
+        return False
+    waited = [_waits_at_once(recording, rank) for rank in recording.own[:1]]
+    return all(together > 1 and together == all_of_them for together, all_of_them in waited)
+
+
+def _waits_at_once(recording: Recording, rank: int) -> tuple[int, int]:
+    """How many of a rank's all-reduces another stream waits for before it gets further work, and of how many."""
+    rows = recording.stream(rank).rows
+    reducing = [any(call.op == NcclKind.ALL_REDUCE for call in kernel) for kernel in recording.kernels]
+    at_once = every = 0
+    running: int | None = None
+    for kind, stream, value in zip(
+        rows["kind"].tolist(), rows["stream"].tolist(), rows["values"][:, 0].tolist(), strict=True
+    ):
+        if kind == records.NCCL_LAUNCH:
+            running = stream if reducing[value] else None
+            every += reducing[value]
+        elif kind == records.STREAM_WAIT and running not in (None, stream):
+            at_once += 1
+            running = None
+        elif kind == records.SEGMENT and stream != running:
+            running = None
+    return at_once, every
+
+
+def _with_earlier_nccl(recording: Recording, base_ns: int, run: Runner) -> Try:
+    """A run of the script: what it launches changes, so that it is no replay."""
+    what = "=".join(EARLIER_NCCL) + ": PyTorch's earlier NCCL backend, in which DDP's all-reduces hide behind backward"
+    try:
+        done = run(_options(recording, ()), dict([EARLIER_NCCL]))
+    except PhantoraError as error:
+        return Try(what, None, None, reason=error.message.splitlines()[0])
+    job = job_of(done.report)
+    if job is None:
+        return Try(what, None, None, reason="no steps were found")
+    return Try(what, job.step_s, job.step_s * 1e9 / base_ns - 1)
 
 
 def _replayed(player: Player, what: str, changes: Changes, base_ns: int) -> Try:

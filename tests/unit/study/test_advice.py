@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from emu.contract import records
 from phantora_async import cli
 from phantora_async.errors import ExitCode, UsageError
 from phantora_async.options import RunOptions
 from phantora_async.recording import load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.variants import Player, Variant
-from phantora_async.study.advice import NO_HOST, advise, text
+from phantora_async.study.advice import NO_HOST, advise, hides_nothing, text
 from phantora_async.study.arguments import worth_trying
+from tests.unit.replay.recordings import record
+from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
 from .conftest import Runs, record_in
 
@@ -158,3 +161,53 @@ def test_the_command(rec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, fault in (("", "no arguments"), ("'--batch 2", "not words as a shell reads them: No closing quotation")):
         assert cli.run(["advise", "rec", "--try", words]) == ExitCode.USAGE
         assert fault in capsys.readouterr().err
+
+
+def of_buckets(folder: Path, *, at_once: bool, **told: Any) -> Path:
+    """Two steps of two ranks: a backward pass of two buckets, each all-reduced on a stream of its own. The stream that
+    computes waits for it at once, or after the pass.
+    """
+    ranks = [Script(rank, 2, world_comm(2)) for rank in range(2)]
+    for rank, script in enumerate(ranks):
+        script.add(records.CommInit.encode(0, 1, 2, rank, rank, 0, payload=b"world".ljust(128, b"\0")))
+        for _ in range(2):
+            sums = []
+            for _ in range(2):
+                script.segment(1000, after=10).all_reduce(1 << 20)
+                sums.append(script.record(stream=2))
+                if at_once:
+                    script.wait(sums.pop(), stream=1)
+            for one in sums:
+                script.segment(1000).wait(one, stream=1)
+            script.segment(1000).sync().step()
+        script.bye()
+    folder.mkdir()
+    record(ranks, folder, FixedNetwork(), 64)
+    (folder / "run.json").write_text(json.dumps(RUN | told))
+    return folder
+
+
+NEW = {"versions": {"torch": "2.15.0+cu132"}, "environment": {}}
+
+
+@pytest.mark.parametrize(
+    ("at_once", "told", "expected"),
+    [
+        (True, NEW, True),
+        (True, {"versions": {"torch": "2.16.1"}}, True),
+        (False, NEW, False),
+        (True, {"versions": {"torch": "2.11.0+cu130"}}, False),
+        (True, NEW | {"environment": {"TORCH_DIST_USE_NCCL2": "0"}}, False),
+        (True, {}, False),
+    ],
+)
+def test_all_reduces_that_hide_nothing_are_tried_with_the_earlier_backend(
+    at_once: bool, told: dict[str, Any], expected: bool, runs: Runs
+) -> None:
+    folder = of_buckets(Path("buckets"), at_once=at_once, **told)
+    assert hides_nothing(load(folder)) == expected
+    document = advise(folder, [], runs.run).document
+    tried = [one for one in document["tries"] if one["what"].startswith("TORCH_DIST_USE_NCCL2=0: ")]
+    assert [one["step_s"] for one in tried] == [0.4] * expected
+    assert runs.environments == [{"TORCH_DIST_USE_NCCL2": "0"}] * expected
+    assert runs.arguments == [["--layers", "2"]] * expected
