@@ -244,7 +244,7 @@ def with_a_row_of_nonsense(path: Path) -> None:
         (lambda path: path.write_text("a text\n" * 100), "file is not a database"),
         (of_another_table, "of another version, or of another program"),
         (with_a_row_of_nonsense, "row 1 is no result of a sweep"),
-        (lambda path: path.mkdir(), "unable to open database file"),
+        (lambda path: path.mkdir(), "is no file"),
     ],
 )
 def test_a_file_that_is_something_else_is_refused(runs: Runs, make: Callable[[Path], object], fault: str) -> None:
