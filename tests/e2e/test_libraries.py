@@ -179,3 +179,22 @@ def test_extension_without_compiler(run: Run) -> None:
     error = next(line for line in done.output.splitlines() if line.startswith("error:"))
     assert "needs NVIDIA's compiler nvcc: install the CUDA toolkit" in error
     assert '"torch_adam": true' in error
+
+
+def test_transformer_engine(run: Run) -> None:
+    """With its extension, which examples/build_transformer_engine.sh builds: attention is cuDNN's, as on a GPU, and a
+    norm's price follows its rows, though its kernel is persistent.
+    """
+    needs("transformer_engine_torch")
+    done = run("libraries/transformer_engine_layers.py", n=1)
+    passed(done)
+    assert "unfused" not in done.output
+    told = done.simulated["kernels"]["signatures"]
+    assert {one["signature"].split(";")[1] for one in told if one["signature"].startswith("sdpa;")} == {"fwd", "bwd"}
+    norms = sorted(one["mean_ns"] for one in told if "rmsnorm_fwd" in one["signature"])
+    assert len(norms) == 2
+    assert norms[1] > 16384 * 2048 * 4 / 4800  # bytes at the most that an H200's memory can move
+    assert norms[1] > 3 * norms[0]
+    flags = {one["signature"].split(";")[12] for one in told if one["signature"].startswith("gemm;")}
+    assert flags == {"bvec128_ablk128", "avec128_bvec128"}  # weights in blocks; gradients of weights by vectors
+    assert not [one for one in told if one["source"] == "unrecognised"]
