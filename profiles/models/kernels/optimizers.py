@@ -20,6 +20,7 @@ CHUNK = 65536
 MOST_BLOCKS = 320  # of a launch
 MOST_TENSORS = (110, 64, 48, 36, 30)  # of a launch, by the number of lists
 UPDATE_INSTRUCTIONS = 101.0  # of an optimizer, per element: square roots and divisions, some in double
+FUNCTOR_INSTRUCTIONS = 140.0  # of Transformer Engine's and Apex's Adam
 CAPTURABLE_INSTRUCTIONS = 330.0  # of one that reads its step from the device: every thread computes its powers
 INSTRUCTIONS = 9.3
 START_NS, UPDATE_START_NS = 700.0, 2_000.0  # of a block: its tensor's place; powers of an optimizer's step in double
@@ -100,6 +101,8 @@ def _launches(counts: tuple[int, ...], most_tensors: int) -> tuple[tuple[int, fl
 def _instructions(name: KernelName) -> float:
     if "AdamCapturable" in name.text:
         return CAPTURABLE_INSTRUCTIONS
+    if "AdamFunctor" in name.text:
+        return FUNCTOR_INSTRUCTIONS
     return UPDATE_INSTRUCTIONS if _is_update(name) else INSTRUCTIONS
 
 

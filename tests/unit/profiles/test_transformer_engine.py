@@ -61,3 +61,21 @@ def test_without_operands_its_kernels_are_not_recognised() -> None:
     """So that the rank tells them."""
     for name in (FORWARD, CAST, ACTIVATION):
         assert H200.cost(f"kernel;{name};2112,1,1;128,1,1;0;;").source is Source.UNRECOGNISED
+
+
+ADAM = (
+    "_Z25multi_tensor_apply_kernelI18TensorListMetadataILi{lists}ELb0EEN18transformer_engine17multi_tensor_adam"
+    "{functor}EJffffffNS1_10adamMode_tEfEEvlPViT_T0_DpT1_"
+)
+
+
+@pytest.mark.parametrize(
+    ("lists", "functor", "measured_ns"),
+    [(4, "11AdamFunctorIffffiE", 176_000), (5, "17AdamFunctorMasterI13__nv_bfloat16S3_ffiE", 183_500)],
+)
+def test_adam_writes_its_parameters_and_both_moments(lists: int, functor: str, measured_ns: int) -> None:
+    """320 blocks of 65,536 numbers: a gradient is read, parameters and moments are read and written, 28 bytes each."""
+    name = ADAM.format(lists=lists, functor=functor)
+    found = H200.cost(f"kernel;{name};320,1,1;512,1,1;0;;")
+    assert found.solo_ns > 320 * 65536 * 28 / BOUND
+    assert found.solo_ns == pytest.approx(measured_ns, rel=0.12)
