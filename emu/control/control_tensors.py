@@ -214,6 +214,20 @@ class ControlTensors:
         """`mark` as unknown."""
         self.mark(place, UNKNOWN)
 
+    def forget_followed(self, tensor: Tensor) -> None:
+        """A tensor's values follow from a number that nobody computed, which the program has given."""
+        if not self.capturing():
+            self.wait([tensor])
+            self.forget(Place(tensor))
+
+    def is_unknown(self, tensor: Tensor) -> bool:
+        """Is it a small floating-point tensor, on the device or of the host's, that nobody computed?"""
+        if tensor.numel() > self.float_limit_numel or not tensor.is_floating_point() or not tensor.numel():
+            return False
+        if not tensor.is_cuda:
+            return self.reads.decisions.host.find(tensor) is not None
+        return tensor.layout is self._strided and self.peek(Place(tensor)) == UNKNOWN
+
     def overwrite(self, tensors: Sequence[Tensor]) -> None:
         """A kernel that is not executed writes to them: now and at each launch of a graph that is being captured."""
         capturing = self.capturing()

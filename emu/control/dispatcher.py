@@ -13,7 +13,7 @@ from ..interpreter.hook_library import Hook
 from ..private.access import schema_of
 from ..private.changes import changes
 from ..reads.uncomputed import UncomputedReads
-from . import argument_checks, device_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
+from . import argument_checks, device_ops, host_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .data_sizes.chosen_sizes import ChosenSizes
@@ -128,6 +128,9 @@ def install(
     libraries.compute(control, sized.finding)
     attention.follow(control, registered_for)
     argument_checks.install(control)
+    reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
+    reads.decisions.forget_on_device = control.forget_followed
+    reads.checkpoints.is_unknown = control.is_unknown
     return Installed(library, routing, sized.sizes, control)
 
 

@@ -69,6 +69,7 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
     op, integers, limit = ComputedOp(control, operation, kernel), control.integers, control.limit_numel
     float_limit, allow = control.float_limit_numel, control.hook.allow_copies
+    host = control.reads.decisions.host
 
     def read(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool) -> Any:
         """To the host. Unknown values read as 0 unless `--value` states another number: then all of them do."""
@@ -94,9 +95,12 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             else:
                 control.unrecorded(lambda: target.fill_(stated))
             one = target.numel() == 1 and not non_blocking
-            reads.note(source, control.unrecorded(target.item) if one else None, stated=stated is not None)
-        elif reads.stated:
-            reads.computed()
+            value = control.unrecorded(target.item) if one else None
+            reads.note(source, value, stated=stated is not None, target=target)
+        else:
+            reads.decisions.host.clear(target)
+            if reads.stated:
+                reads.computed()
         return result
 
     def call(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
@@ -112,6 +116,10 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             if not same or not numel:  # the kernel copies what it converts by a call of its own
                 return kernel(keyset, target, source, non_blocking)
             return read(keyset, target, source, non_blocking)
+        if host and not source.is_cuda and host.find(source) is not None:
+            result = kernel(keyset, target, source, non_blocking)
+            control.forget_followed(target)
+            return result
         if integer and numel > float_limit and numel <= limit:
             allow(numel * 8)
             try:

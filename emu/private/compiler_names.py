@@ -22,6 +22,17 @@ _TOO_LONG = "the first steps of compiled models take too long"
 
 PURPOSES = (
     Purpose(
+        "numbers of compiled functions",
+        "giving compiled functions ordinary numbers in the place of those that nobody computed",
+        "a compiled function that gets a loss as a number may break its graph there",
+        ("emu/reads/compiled_calls.py",),
+        (
+            Name("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__", takes=("self fn",)),
+            Name("torch._C._dynamo.eval_frame", "get_eval_frame_callback"),
+        ),
+        wrong="compiled models may have more graphs than on a GPU",
+    ),
+    Purpose(
         "compilation",
         "keeping compilers out of virtual time",
         "torch.compile takes virtual time",

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
+from . import saved
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +58,10 @@ class Checkpoints:
         self._at: dict[int, _Copied] = {}
         """By the address of the storage on the host: what was copied there last."""
         self._steps = 0
+        self.is_unknown: Callable[[Tensor], bool] = lambda tensor: False
+        """Is it a small tensor that nobody computed?"""
+        self.mark_loaded: Callable[[Any], Any] = lambda value: value
+        """The number or tensor that the program loads, as one that nobody computed."""
 
     def install(self, when_imported: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
         """In the forker, before torch is imported. `when_imported` changes a module as soon as that is there."""
@@ -157,10 +162,21 @@ class Checkpoints:
 
         @functools.wraps(save)
         def save_and_tell(obj: Any, f: Any, *arguments: Any, **named: Any) -> Any:
+            obj, unknown = saved.for_file(obj, self.is_unknown)
             with self._writing(obj, f):
-                return save(obj, f, *arguments, **named)
+                result = save(obj, f, *arguments, **named)
+            saved.note(_path(f), unknown)
+            return result
+
+        load = serialization.load
+
+        @functools.wraps(load)
+        def load_and_mark(f: Any, *arguments: Any, **named: Any) -> Any:
+            result, unknown = load(f, *arguments, **named), saved.noted(_path(f))
+            return saved.from_file(result, unknown, self.mark_loaded) if unknown else result
 
         setattr(serialization, "save", save_and_tell)  # noqa: B010, as mypy knows no attributes of the module
+        setattr(serialization, "load", load_and_mark)  # noqa: B010
 
     def _change_safetensors(self, safetensors: ModuleType) -> None:
         save_file = safetensors.save_file

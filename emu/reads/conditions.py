@@ -17,6 +17,7 @@ from typing import Any
 
 from ..interpreter.hook_library import Hook
 from .frames import Position, Variables
+from .marked import plain
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
@@ -147,6 +148,7 @@ class Evaluation:
         return found
 
     def _plain(self, value: Any) -> Any:
+        value = plain(value)
         if value is None or isinstance(value, (bool, int, float, str, bytes)):
             return value
         if isinstance(value, _CONTAINERS):

@@ -105,39 +105,61 @@ DECIDING = frozenset(
         "idxmin",
         "idxmax",
         "sort_values",
+        "linear_sum_assignment",
     )
 )
 """That choose by what they get, or make as much as it says."""
 EXTREMES = frozenset(("min", "max"))
-ORDERING = frozenset(
-    (
-        "argmin",
-        "argmax",
-        "argsort",
-        "sort",
-        "index",
-        "nonzero",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "is_integer",
-        "multinomial",
-        "topk",
-        "idxmin",
-        "idxmax",
-        "sort_values",
-    )
-)
-"""Methods of what has the value that decide, too."""
 FILLING = frozenset(["append", "extend", "insert", "add", "update", "appendleft", "push", "put", "setdefault"])
-SCHEDULING = "step"
-"""A scheduler's method: what it gets decides on the learning rate."""
 ASIDE = frozenset(
     ["shape", "dtype", "device", "ndim", "name", "grad_fn", "requires_grad", "count", "n", "num", "size", "maxlen"]
 )
-OF_KEYS = frozenset(["list", "tuple", "set", "frozenset", "sorted", "min", "max", "any", "all", "iter", "zip", "join"])
-"""Functions that see the keys of a dictionary alone."""
-DICTIONARIES = frozenset(["dict", "defaultdict", "OrderedDict"])
-OF_DICTIONARIES = frozenset(["items", "keys", "values"])
 LOOK_UP = frozenset(["get", "pop", "setdefault"])
+
+QUIET_MODULES = frozenset(
+    (
+        "_pydecimal.py",
+        "copy.py",
+        "csv.py",
+        "fractions.py",
+        "json",
+        "linecache.py",
+        "logging",
+        "numbers.py",
+        "pickle.py",
+        "pprint.py",
+        "reprlib.py",
+        "statistics.py",
+        "string.py",
+        "textwrap.py",
+        "traceback.py",
+    )
+)
+"""Files and folders of the standard library that print, copy or average: what they compare decides nothing."""
+QUIET_LIBRARIES = frozenset(
+    (
+        "IPython",
+        "absl",
+        "aim",
+        "clearml",
+        "comet_ml",
+        "loguru",
+        "matplotlib",
+        "mlflow",
+        "neptune",
+        "plotly",
+        "prettytable",
+        "rich",
+        "seaborn",
+        "structlog",
+        "swanlab",
+        "tabulate",
+        "tensorboard",
+        "tensorboardX",
+        "termcolor",
+        "tqdm",
+        "wandb",
+        "yaml",
+    )
+)
+"""Packages that print, draw or log."""

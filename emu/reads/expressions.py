@@ -1,23 +1,30 @@
-"""What expressions are, as far as their form tells: texts, containers, calls that make neither of a value."""
+"""What expressions are, as far as their form tells: texts, sequences, checks, calls that make neither of a value."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 
-from .deciding_names import DICTIONARIES, LOGARITHMS, NEUTRAL, OF_DICTIONARIES, OF_MATHEMATICS
-from .scopes import name_of
+from .deciding_names import LOGARITHMS, NEUTRAL, OF_MATHEMATICS
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def dictionary(node: ast.AST) -> str:
-    """A name that this says to be a dictionary's."""
+def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """These and all below them, but not the bodies of functions and classes that are defined there."""
+    for node in nodes:
+        if not isinstance(node, _DEFINITIONS):
+            yield node
+            yield from walk(list(ast.iter_child_nodes(node)))
+
+
+def name_of(node: ast.AST) -> str:
+    """Under which a variable or an attribute is among the names; "" for other expressions."""
     match node:
-        case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
-            made = isinstance(value, ast.Call) and name_called(value.func) in DICTIONARIES
-            return name_of(target) if made or isinstance(value, (ast.Dict, ast.DictComp)) else ""
-        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in OF_DICTIONARIES:
-            return name_of(owner)
-        case ast.Subscript(value=owner, slice=ast.JoinedStr() | ast.Constant(value=str())):
-            return name_of(owner)
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(attr=name):
+            return f".{name}"
     return ""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..contract.stated_values import Number, StatedValue
 from ..interpreter.hook_library import Hook
+from .carriers import Carriers
 from .checkpoints import Checkpoints
 from .decisions import Decisions
 from .loops import WaitingLoops
@@ -22,14 +23,22 @@ class UncomputedReads:
     Nothing that the methods here call is work of the program's: see emu.interpreter.frame_counter.
     """
 
-    def __init__(self, hook: Hook, values: tuple[StatedValue, ...], most_turns: int, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        hook: Hook,
+        values: tuple[StatedValue, ...],
+        most_turns: int,
+        checkpoints: Checkpoints,
+        carriers: Carriers,
+    ) -> None:
         """In the forker, in the folder where the program is started. `most_turns`: of a loop that waits."""
         folder = os.getcwd()
         self._hook = hook
         self.checkpoints = checkpoints
         self.stated = StatedValues(hook, values, folder)
         self._loops = WaitingLoops(hook, most_turns, folder)
-        self.decisions = Decisions(hook, folder)
+        self.decisions = Decisions(hook, folder, carriers)
+        checkpoints.mark_loaded = self.decisions.loaded
 
     def start(self, rank: int) -> None:
         """In the rank, before its script runs."""
@@ -49,13 +58,15 @@ class UncomputedReads:
         number = self.stated.find() if self.stated else None
         return self.stated.read(number, tensor) if number is not None else None
 
-    def note(self, tensor: Tensor, value: Any, *, stated: bool) -> None:
-        """The program gets this value of a tensor that nobody computed; None: several values."""
+    def note(self, tensor: Tensor, value: Any, *, stated: bool, target: Tensor | None = None) -> None:
+        """The program gets this value of a tensor that nobody computed; None: several values. `target`: the tensor of
+        the host's that they are copied to.
+        """
         if self.checkpoints.writing:
             return  # for a file: the program does not look at it
         self._loops.note_read(tensor, value, stated=stated)
         if not stated and (tensor.is_floating_point() or tensor.is_complex()):
-            self.decisions.note_read(tensor, value)
+            self.decisions.note_read(tensor, value, target)
 
     def how_to_state(self, line: str) -> str:
         """The end of a message about a read at this line."""

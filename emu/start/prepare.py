@@ -58,6 +58,8 @@ from ..loading.iterators import DataLoading
 from ..preload import automatic, script_imports
 from ..private import imports
 from ..private.changes import changes
+from ..reads import libraries as libraries_of_numbers
+from ..reads.carriers import Carriers
 from ..reads.checkpoints import Checkpoints
 from ..reads.uncomputed import UncomputedReads
 from ..sharding import propagation
@@ -149,7 +151,9 @@ def prepare(job: Job) -> Prepared:
     keys.install()
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
+    libraries_of_numbers.install(imports.when_imported)
     hook = _load_hook(job)
+    numbers = Carriers(hook, imports.when_imported)
     files = script_imports.read(job)[1]
     compiles = likely.compiles(files, job.arguments)
     past = likely.past_runs(version, files, job.arguments) if compiles else None
@@ -183,7 +187,8 @@ def prepare(job: Job) -> Prepared:
     loading = DataLoading(hook, clock, loading_policy.parse(job.loaders), job.host_scale)
     loading.install()
     policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
-    reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns, checkpoints)
+    values = tuple(map(stated_values.parse, job.values))
+    reads = UncomputedReads(hook, values, job.loop_turns, checkpoints, numbers)
     computed = dispatcher.install(
         hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, reads, libraries
     )

@@ -42,12 +42,14 @@ def told(done: Finished, rank: int = 0) -> set[tuple[str, int]]:
 
 
 def test_decisions_in_nested_functions_other_threads_and_other_files(run: Run) -> None:
-    files = ("handed_decisions.py", "judging.py")
+    files = ("handed_decisions.py", "judging.py", "followed_numbers.py")
     lines = [(file, n, line) for file in files for n, line in enumerate((SCRIPTS / file).open(), 1)]
     expected = {(file, n) for file, n, line in lines if line.rstrip().endswith("# decides")}
     options = ("--nproc-per-node", "1", "--isolation", "none")
-    done = run("side_by_side.py", "handed_decisions.py", "expressions.py known", n=2, options=options)
-    assert told(done, 0) == told(done, 1) == expected, "nothing in expressions of known values"
+    done = run(
+        "side_by_side.py", "handed_decisions.py", "expressions.py known", "followed_numbers.py", n=3, options=options
+    )
+    assert told(done, 0) == told(done, 1) == told(done, 2) == expected, "nothing in expressions of known values"
 
 
 def test_expressions_of_unknown_values_warn(run: Run) -> None:

@@ -35,7 +35,7 @@ MAY_IMPORT = {
         "emu.control.host_views",
         "emu.control.references",
     ],
-    "emu.reads": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library"],
+    "emu.reads": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.private"],
     "emu.control.data_sizes": [
         "emu.contract.policies",
         "emu.interpreter",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .actions import ActionCalls
+from .carriers import CarrierCalls
 from .communicators import CommunicatorCalls
 from .data import DataCalls
 from .host_time import HostTimeCalls
@@ -23,6 +24,7 @@ class Hook(
     MemoryCalls,
     DataCalls,
     ActionCalls,
+    CarrierCalls,
     SourceCalls,
     CommunicatorCalls,
 ):

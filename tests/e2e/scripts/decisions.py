@@ -133,7 +133,9 @@ def main() -> None:
         pass
     [1, 2][int(loss().item())]  # decides
     stopper(loss().item())
-    Trainer().run()
+    trainer = Trainer()
+    trainer.run()
+    trainer.better()
     if evaluate()["loss"] < 3:  # decides
         best = 0.0
     array = loss().cpu().numpy()

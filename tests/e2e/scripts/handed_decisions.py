@@ -205,7 +205,7 @@ def nested_state() -> Any:
 
 
 def closure_container() -> Any:
-    losses = [loss().item()]
+    losses = [loss().item(), loss().item()]
 
     def summary() -> Any:
         return sorted(losses)  # decides

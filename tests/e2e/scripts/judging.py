@@ -27,3 +27,23 @@ class Meter:
     @classmethod
     def of(cls, v: Any) -> Any:
         return "big" if v > 3 else "small"  # decides
+
+
+class AverageMeter:
+    def __init__(self) -> None:
+        self.sum, self.count = 0.0, 0
+
+    def add(self, v: Any) -> Any:
+        self.sum += v
+        self.count += 1
+
+    def mean(self) -> Any:
+        return self.sum / self.count
+
+
+class Stopper:
+    best: Any = None
+
+    def step(self, v: Any) -> Any:
+        if self.best is None or v < self.best:  # decides
+            self.best = v

@@ -1,0 +1,59 @@
+"""Functions written in C whose results are replaced where numbers pass that nobody computed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_int, c_uint32, c_void_p
+from typing import Any
+
+from .library import Library
+
+_REPLACEMENT = ctypes.PYFUNCTYPE(ctypes.py_object, c_int, c_void_p, ctypes.py_object)
+READING, CARRYING = 1, 2
+OF_FLOAT, JUST_READ = 192, 1 << 16
+"""As in emu/hook/threads/carriers.c."""
+
+
+class CarrierCalls(Library):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._carry = self._function_with_lock("carry", c_int, c_void_p, c_int)
+        self._marked_type = self._function_with_lock("marked_type", c_int, c_void_p)
+        self._follow_numbers = self._function_with_lock("follow_numbers", c_int, c_void_p, c_uint32, _REPLACEMENT)
+        self._tensor_type = self._function_with_lock("tensor_type", None, c_void_p)
+        self.unknown_read: Callable[[], None] = self._function_with_lock("unknown_read", None)
+        """The calling thread has read a value that nobody computed."""
+        self.carrying: Callable[[], int] = self._function_with_lock("carrying", c_int)
+        """Calls of the calling thread's that carry numbers and go on: what they read of one is not its last use."""
+        self._unknown_on_host = self._function_with_lock("unknown_on_host", None, c_int)
+
+    def follow_numbers(self, saved_as: str, replace: Callable[[int, Any, bool, bool, Any], Any]) -> bool:
+        """In the forker: see emu/hook/threads/carriers.c. `replace(number, result, failed, just_read, first)` says what
+        the program gets of the function with this number, OF_FLOAT of `float`. It must not raise. False if this
+        interpreter does not let us.
+        """
+
+        def run(number: int, result: int | None, first: Any) -> Any:
+            value = None if result is None else ctypes.cast(result, ctypes.py_object).value
+            return replace(number & ~JUST_READ, value, result is None, bool(number & JUST_READ), first)
+
+        callback = self._callback(_REPLACEMENT, run)
+        return bool(self._follow_numbers(id(float), ord(saved_as), callback) == 0)
+
+    def tensor_type(self, tensor: type) -> None:
+        """The class of tensors: `float` may read one."""
+        self._tensor_type(id(tensor))
+
+    def carry(self, method: int, kind: int) -> int:
+        """The function with this entry in a table of methods is one of these. Returns its number; -1: too many."""
+        return int(self._carry(method, kind))
+
+    def marked_type(self, kind: type) -> None:
+        """Objects of this class are numbers, or arrays, that nobody computed; the first is a subclass of `float`."""
+        if self._marked_type(id(kind)):
+            raise ValueError("too many classes")
+
+    def unknown_on_host(self, on: bool) -> None:
+        """Are there values in the host's memory that nobody computed?"""
+        self._unknown_on_host(on)

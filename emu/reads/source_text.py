@@ -1,0 +1,55 @@
+"""The program's source: the expression that a frame runs, and the function around it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Sequence
+from types import CodeType
+
+from .frames import Position
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@functools.lru_cache(maxsize=64)
+def _lines(path: str) -> tuple[bytes, ...]:
+    try:
+        with open(path, "rb") as file:
+            return tuple(file.read().split(b"\n"))
+    except OSError:
+        return ()
+
+
+def expression_at(path: str, position: Position) -> ast.expr | None:
+    """What is written there; None if it is not an expression, or cannot be read."""
+    lines = _lines(path)[position.line - 1 : position.last_line] if position.line else ()
+    if not lines:
+        return None
+    parts = [*lines[:-1], lines[-1][: position.last_column]]
+    parts[0] = parts[0][position.column :]
+    try:
+        return ast.parse(b"(" + b"\n".join(parts) + b")", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def body_around(path: str, code: CodeType) -> Sequence[ast.stmt]:
+    """The statements of the innermost function that the code is, or is a part of; else the file's."""
+    tree = _tree(path)
+    first = code.co_firstlineno
+    around: Sequence[ast.stmt] = tree.body
+    for node in ast.walk(tree):  # outer ones come first
+        if isinstance(node, _FUNCTIONS):
+            begins = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            if begins <= first <= (node.end_lineno or 0) and code.co_name != "<module>":
+                around = node.body
+    return around
+
+
+@functools.lru_cache(maxsize=16)
+def _tree(path: str) -> ast.Module:
+    try:
+        return ast.parse(b"\n".join(_lines(path)))
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module([], [])

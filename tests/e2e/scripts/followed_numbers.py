@@ -1,0 +1,221 @@
+"""Numbers that nobody computed, on their way through tensors and arrays of the host's, containers, threads, files and
+functions in C. Lines that decide by them end in a comment that says so; all others only tell them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import copy
+import csv
+import dataclasses
+import heapq
+import io
+import json
+import logging
+import math
+import pickle
+import queue
+import random
+import statistics
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from judging import AverageMeter, Stopper
+
+L = torch.ones(256, 256, device="cuda")
+FOLDER = tempfile.mkdtemp()
+SCORE: contextvars.ContextVar[Any] = contextvars.ContextVar("SCORE")
+
+
+def loss() -> Any:
+    return (L @ L).mean()
+
+
+def number() -> Any:
+    return loss().item()
+
+
+def use(*values: Any) -> None:
+    """What is computed, is used."""
+
+
+def host_tensors() -> None:
+    one = torch.zeros(())
+    one.copy_(loss())
+    use(one.item() > 2)  # decides
+    pinned = torch.zeros((), pin_memory=True)
+    pinned.copy_(loss(), non_blocking=True)
+    torch.cuda.synchronize()
+    use(pinned > 2)  # decides
+    losses = torch.zeros(3)
+    for k in range(3):
+        losses[k] = loss()
+    use(losses.mean() < 2)  # decides
+    losses = torch.zeros(3)
+    losses[1] = number()
+    use(losses.sum().item() < 2)  # decides
+    use(losses[0] < 2)
+    columns = torch.zeros(2, 2)
+    columns[:, 0].copy_((L @ L)[0, :2])
+    use((columns.sum(1) > 3).any())  # decides
+    use(columns[:, 1].sum() > 3)  # decides
+    stacked = torch.stack([loss().cpu(), loss().cpu()])
+    use(stacked.std() > 1)  # decides
+    double = loss().detach().to("cpu", torch.float64)
+    assert double < 1000  # decides
+    use(torch.equal(loss().cpu(), torch.tensor(3.0)))  # decides
+    use((L @ L)[0, :4].cpu().sort())  # decides
+    while one > 1:  # decides
+        pass
+    use(one.tolist() > 1)  # decides
+    use(torch.zeros(int(one)))  # decides
+    sent = torch.tensor([number(), 1.0], device="cuda")
+    use(sent.sum().item() > 2)  # decides
+
+
+def known_again() -> None:
+    losses = torch.zeros(3)
+    losses[0] = loss()
+    losses[0] = 1.0
+    use(losses.mean() > 1)
+    losses.copy_(loss())
+    losses.copy_(torch.ones(3, device="cuda"))
+    assert losses.sum() == 3
+    losses[1] = loss()
+    losses.zero_()
+    assert losses.sum() == 0
+    losses.add_(loss().cpu())
+    torch.ones(3, out=losses)
+    assert losses.sum() == 3
+
+
+def arrays() -> None:
+    part = torch.zeros(2)
+    part[0].copy_(loss())
+    use(part.numpy()[0] > 2)  # decides
+    losses = np.zeros(3)
+    losses[1] = number()
+    use(losses.mean() > 2)  # decides
+    use(np.float64(number()) > 2)  # decides
+    use(np.mean([number(), number()]) > 2)  # decides
+    use((L @ L)[:4, :4].cpu().numpy().argmax())  # decides
+    square = np.asarray((L @ L)[:4, :4].cpu())
+    use(np.argsort(square, axis=1))  # decides
+    use(np.array([loss().cpu(), 1.0]).max() > 2)  # decides
+    use(np.zeros(()) + number() > 2)  # decides
+    use(np.array_equal(loss().cpu().numpy(), np.float32(3.0)))  # decides
+    use(torch.from_numpy(loss().cpu().numpy()) > 2)  # decides
+
+
+async def gathered() -> Any:
+    async def get() -> Any:
+        return number()
+
+    return await asyncio.gather(get(), get())
+
+
+def containers() -> None:
+    meter = AverageMeter()
+    meter.add(number())
+    meter.add(loss().cpu())
+    use(meter.mean() > 2)  # decides
+    stopper = Stopper()
+    stopper.step(number())
+    stopper.step(number())
+    use(asyncio.run(gathered())[1] > 2)  # decides
+    try:
+        raise ValueError(number())
+    except ValueError as error:
+        use(error.args[0] > 2)  # decides
+    SCORE.set(number())
+    use(SCORE.get() > 2)  # decides
+    named: Any = Stopper()
+    setattr(named, "last", number())  # noqa: B010
+    use(getattr(named, "last") > 2)  # noqa: B009 # decides
+    names = {"v": number()}
+    exec("r = v > 2", names)  # decides
+    eval("v > 2", names)  # decides
+    kept: dict[str, Any] = {}
+    thread = threading.Thread(target=lambda: kept.__setitem__("a", number()))
+    thread.start()
+    thread.join()
+    use(kept["a"] > 2)  # decides
+    use(len({number(), 1.0}))  # decides
+    use(collections.Counter([number()]))  # decides
+    for value in iter(number, 0.0):  # decides
+        use(value)
+    heapq.heapify([(number(), i) for i in range(3)])  # decides
+    waiting: Any = queue.PriorityQueue()
+    waiting.put((number(), 1))
+    waiting.put((number(), 2))  # decides
+    use(copy.deepcopy({"a": number()})["a"] > 2)  # decides
+
+    @dataclasses.dataclass(order=True)
+    class Trial:
+        score: float
+
+    max(Trial(number()), Trial(2.0))  # decides
+
+
+def files() -> None:
+    use(pickle.loads(pickle.dumps(number())) > 2)  # decides
+    torch.save({"best": number(), "loss": loss(), "log": [1, number()]}, f"{FOLDER}/last.pt")
+    found = torch.load(f"{FOLDER}/last.pt", map_location="cpu")
+    use(found["best"] > 2)  # decides
+    use(found["loss"] > 2)  # decides
+    use(found["log"][1] > 2)  # decides
+    use(found["log"][0] > 2)
+
+
+def functions_in_c() -> None:
+    try:
+        use(math.exp(number()))  # decides
+    except OverflowError:
+        use(math.inf)
+    use(math.exp(number()) < 10)  # decides
+    use(math.fsum([number(), number()]) > 2)  # decides
+    use(float(loss()) > 2)  # decides
+    use(statistics.mean([number(), number()]) > 2)  # decides
+    use(torch.tensor([number(), 1.0]).max() > 2)  # decides
+    use(random.choices([1, 2], weights=[number(), 1.0]))  # decides
+    whole = round(number() * 100)
+    use(whole > 3)  # decides
+    for _ in range(int(number())):  # decides
+        pass
+
+
+def tells() -> None:
+    v, t, a = number(), loss().cpu(), (L @ L)[:2, :2].cpu().numpy()
+    print(v, t, a, [v], {"a": v}, f"{v:.3f} {v} {t:.3f} {t.item():g}", str(v), f"{int(v)}")
+    logging.getLogger().warning("loss %.3f", v)
+    json.dumps({"a": v}, indent=1)
+    csv.writer(io.StringIO()).writerow([v])
+    assert not math.isnan(v)
+    assert math.isfinite(v)
+    use(v != v, v == float("inf"), v == math.inf)
+    use(np.isnan(a).any(), np.isfinite(a).all(), bool(torch.isnan(t)), bool(torch.isfinite(t).all()))
+    np.save(f"{FOLDER}/x.npy", a)
+    torch.save({"l": v, "t": t}, f"{FOLDER}/c.pt")
+    math.exp(min(20, v))
+    print("mean", sum([v, v]) / 2, np.mean([v, v]), statistics.mean([v, v]), int(v))
+    copy.deepcopy({"v": v, "a": a, "t": t})
+    pickle.dumps((v, a, t))
+    assert type(v).__name__ == "float"
+    print(np.float32(1) * v, v * np.ones(2), np.ones(2) * v, v * torch.ones(2), torch.ones(2).mul(v), v.hex())
+
+
+def main() -> None:
+    forms: list[Callable[[], None]] = [host_tensors, known_again, arrays, containers, files, functions_in_c, tells]
+    for form in forms:
+        form()
+    print("PASSED")
+
+
+if __name__ == "__main__":
+    main()
