@@ -165,12 +165,26 @@ def _reduce(self: Any, protocol: Any = None) -> tuple[Any, ...]:
     return type(plain(self)), (SAVED_AS + repr(float(plain(self))),)
 
 
+def _first_mark(values: Any) -> Mark | None:
+    """Of a number among these values, or in a list or tuple of them."""
+    for one in values:
+        found = _first_mark(one) if type(one) in (list, tuple) else mark_of(one)
+        if found is not None:
+            return found
+    return None
+
+
+def _plain_parts(value: Any) -> Any:
+    """With ordinary numbers, also in lists and tuples: an optimizer has a list of step sizes."""
+    return type(value)(map(_plain_parts, value)) if type(value) in (list, tuple) else plain(value)
+
+
 def _torch_function(
     cls: type, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
     """What PyTorch's functions make of it, beside a tensor or as the value of its elements."""
-    mark = next(found for one in (*args, *(kwargs or {}).values()) if (found := mark_of(one)) is not None)
-    value = function(*map(plain, args), **{name: plain(one) for name, one in (kwargs or {}).items()})
+    mark = _first_mark((*args, *(kwargs or {}).values())) or MADE
+    value = function(*map(_plain_parts, args), **{name: _plain_parts(one) for name, one in (kwargs or {}).items()})
     name = getattr(function, "__name__", "")
     if name in ("__setitem__", "__set__"):
         follower.result(args[0][args[1]] if name == "__setitem__" else args[0], mark)

@@ -138,9 +138,10 @@ static void *call(int number, void *self, void *args, void *more, void *names) {
 #define ALL(X)                                                                                                         \
     TEN(X, 100)                                                                                                        \
     TEN(X, 101)                                                                                                        \
-    TEN(X, 102) TEN(X, 103) TEN(X, 104) TEN(X, 105) TEN(X, 106) TEN(X, 107) TEN(X, 108) TEN(X, 109) TEN(X, 110)        \
-        TEN(X, 111) TEN(X, 112) TEN(X, 113) TEN(X, 114) TEN(X, 115) TEN(X, 116) TEN(X, 117) TEN(X, 118) X(1190)        \
-            X(1191)
+    TEN(X, 102)                                                                                                        \
+    TEN(X, 103)                                                                                                        \
+    TEN(X, 104) TEN(X, 105) TEN(X, 106) TEN(X, 107) TEN(X, 108) TEN(X, 109) TEN(X, 110) TEN(X, 111) TEN(X, 112)        \
+        TEN(X, 113) TEN(X, 114) TEN(X, 115) TEN(X, 116) TEN(X, 117) TEN(X, 118) X(1190) X(1191)
 ALL(SLOT)
 static const function slots[MOST] = {ALL(SLOT_NAME)};
 

@@ -184,3 +184,11 @@ def test_a_pickled_number_is_an_ordinary_one_without_this_package(noting: _Notin
 def test_the_text_of_an_unknown_number_is_that_of_a_float() -> None:
     assert (str(number()), repr(number()), f"{number()}", json.dumps(number())) == ("2.5", "2.5", "2.5", "2.5")
     assert str(UnknownFloat) == "<class 'float'>"
+
+
+def test_a_function_of_tensors_gets_ordinary_numbers_also_in_lists(noting: _Noting) -> None:
+    given: list[Any] = []
+    found = UnknownFloat.__torch_function__(lambda *args: given.extend(args) or 1.5, (), ([1.0, number()], 3))
+    assert given == [[1.0, 2.5], 3]
+    assert type(given[0][1]) is float
+    assert mark_of(found) is MARK
