@@ -135,13 +135,12 @@ static void *call(int number, void *self, void *args, void *more, void *names) {
     static void *slot_##n(void *a, void *b, void *c, void *d) { return call(n - 1000, a, b, c, d); }
 #define SLOT_NAME(n) slot_##n,
 #define TEN(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9)
+/* clang-format off */
 #define ALL(X)                                                                                                         \
-    TEN(X, 100)                                                                                                        \
-    TEN(X, 101)                                                                                                        \
-    TEN(X, 102)                                                                                                        \
-    TEN(X, 103)                                                                                                        \
-    TEN(X, 104) TEN(X, 105) TEN(X, 106) TEN(X, 107) TEN(X, 108) TEN(X, 109) TEN(X, 110) TEN(X, 111) TEN(X, 112)        \
-        TEN(X, 113) TEN(X, 114) TEN(X, 115) TEN(X, 116) TEN(X, 117) TEN(X, 118) X(1190) X(1191)
+    TEN(X, 100) TEN(X, 101) TEN(X, 102) TEN(X, 103) TEN(X, 104) TEN(X, 105) TEN(X, 106) TEN(X, 107) TEN(X, 108)        \
+    TEN(X, 109) TEN(X, 110) TEN(X, 111) TEN(X, 112) TEN(X, 113) TEN(X, 114) TEN(X, 115) TEN(X, 116) TEN(X, 117)        \
+    TEN(X, 118) X(1190) X(1191)
+/* clang-format on */
 ALL(SLOT)
 static const function slots[MOST] = {ALL(SLOT_NAME)};
 
