@@ -10,9 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from phantora_async.folding.request import FOLDED_NAMES
+from phantora_async.folding.script_text import source_of
+from phantora_async.folding.script_values import UNKNOWN, Ranks, ScriptValues
 
 MAKES_GROUPS = frozenset(
     (
@@ -58,7 +60,7 @@ def derived(arguments: Sequence[str], script: str, world_size: int) -> Derived:
     for find in (_megatron, _torchtitan):
         if (found := find(given, world_size)) is not None:
             return found
-    return _from_script(script, world_size)
+    return _from_script(script, arguments, world_size)
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:
@@ -138,14 +140,24 @@ def _torchtitan(given: Mapping[str, str], world_size: int) -> Derived | None:
 # ---- the script's text ---------------------------------------------------------------------------------------------
 
 
-def _from_script(text: str, world_size: int) -> Derived:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        raise Underivable("the script's text cannot be read") from None
+def _from_script(text: str, arguments: Sequence[str], world_size: int) -> Derived:
+    source = source_of(text)
+    if source is None:
+        raise Underivable("the script's text cannot be read")
+    tree = source.tree
+    values = ScriptValues([source], arguments, Ranks((world_size,)))
+
+    def known(node: ast.expr) -> Any:
+        """The value, if it is the same on all ranks; None: it is not known."""
+        value, depends_on = values.of(node, source)
+        return None if value is UNKNOWN or depends_on else value
+
     meshes = list(_calls(tree, lambda name: name == "init_device_mesh"))
+    if len(meshes) > 1:
+        left_out = {id(node) for branch in _not_taken(tree, known) for node in ast.walk(branch)}
+        meshes = [call for call in meshes if id(call) not in left_out]
     if len(meshes) == 1:
-        return _device_mesh(meshes[0], world_size)
+        return _device_mesh(meshes[0], world_size, known)
     if meshes:
         raise Underivable(f"the script calls init_device_mesh {len(meshes)} times")
     groups = sorted({_name(call.func) for call in _calls(tree, lambda name: name in MAKES_GROUPS)})
@@ -170,8 +182,16 @@ def _calls(tree: ast.AST, wanted: Callable[[str], bool]) -> Iterator[ast.Call]:
             yield node
 
 
-def _device_mesh(call: ast.Call, world_size: int) -> Derived:
-    """The call with sizes of which all but one are numbers, and names."""
+def _not_taken(tree: ast.AST, known: Callable[[ast.expr], Any]) -> Iterator[ast.AST]:
+    """Branches that no rank takes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp) and (taken := known(node.test)) is not None:
+            branch = node.orelse if taken else node.body
+            yield from branch if isinstance(branch, list) else [branch]
+
+
+def _device_mesh(call: ast.Call, world_size: int, known: Callable[[ast.expr], Any]) -> Derived:
+    """The call with sizes of which all but one are known, and names."""
     place = f"init_device_mesh in line {call.lineno}"
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     shape = call.args[1] if len(call.args) > 1 else given.get("mesh_shape")
@@ -179,7 +199,7 @@ def _device_mesh(call: ast.Call, world_size: int) -> Derived:
     if not isinstance(shape, ast.Tuple | ast.List) or not isinstance(names, ast.Tuple | ast.List):
         raise Underivable(f"{place} does not name its axes and their sizes in its text")
     texts = [name.value for name in names.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)]
-    sizes = [size.value if isinstance(size, ast.Constant) else None for size in shape.elts]
+    sizes = [known(size) for size in shape.elts]
     if len(texts) != len(sizes) or len(texts) != len(names.elts):
         raise Underivable(f"{place} does not name its axes and their sizes in its text")
     if not FOLDED_NAMES.intersection(texts):

@@ -41,10 +41,38 @@ def test_options_of_megatron_and_torchtitan(options: str, world_size: int, mesh:
         ('mesh = init_device_mesh("cuda", (world // 8, 8), mesh_dim_names=("dp", "tp"))\n', "dp=4,tp=8"),
         ('init_device_mesh("cuda", mesh_shape=[2, n, 4], mesh_dim_names=["pp", "fsdp", "tp"])\n', "pp=2,fsdp=4,tp=4"),
         ('init_device_mesh("cuda", (4, 8), mesh_dim_names=("replicate", "fsdp"))\n', "replicate=4,fsdp=8"),
+        (
+            'P = 4\nW = int(os.environ["WORLD_SIZE"])\n'
+            'init_device_mesh("cuda", (W // P, P), mesh_dim_names=("dp", "pp"))\n',
+            "dp=8,pp=4",
+        ),
+        (
+            'S, T = 4, 2\ninit_device_mesh("cuda", (n // (S * T), S, T), mesh_dim_names=("dp", "fsdp", "tp"))\n',
+            "dp=4,fsdp=4,tp=2",
+        ),
     ],
 )
 def test_the_text_of_a_script(text: str, mesh: str) -> None:
     assert derived((), text, 32).mesh == mesh
+
+
+GIVEN = """
+p.add_argument("--tp", type=int, default=2)
+p.add_argument("--flat", action="store_true")
+args = p.parse_args()
+if args.flat:
+    mesh = init_device_mesh("cuda", (dist.get_world_size(),), mesh_dim_names=("dp",))
+else:
+    mesh = init_device_mesh("cuda", (world // args.tp, args.tp), mesh_dim_names=("dp", "tp"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "mesh"), [("", "dp=16,tp=2"), ("--tp 8", "dp=4,tp=8"), ("--tp=4", "dp=8,tp=4"), ("--flat", "dp=32")]
+)
+def test_options_of_the_script_s_own(options: str, mesh: str) -> None:
+    """They say which of two calls is made, and how large its axes are."""
+    assert derived(options.split(), GIVEN, 32).mesh == mesh
 
 
 @pytest.mark.parametrize(
