@@ -938,9 +938,11 @@ class Query(NamedTuple):
     since_ns: int
     scope: int
     stream: int
+    turns: int
+    pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, recording: int, since_ns: int, scope: int, stream: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, recording: int, since_ns: int, scope: int, stream: int, turns: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Done(NamedTuple):
     kind: int
@@ -948,10 +950,10 @@ class Done(NamedTuple):
     nbytes: int
     qid: int
     done: int
-    pad: int
+    turns: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, done: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, done: int, turns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class SourcesOf(NamedTuple):
     kind: int
@@ -1093,6 +1095,9 @@ class NcclKind(IntEnum):
 
 class RedopKind(IntEnum):
     PREMULSUM = 5
+
+class LoopKind(IntEnum):
+    FREE = 8
 
 class SourceKind(IntEnum):
     MEASURED = 1

@@ -22,6 +22,13 @@ from phantora_async.report import to_json
 from phantora_async.run_spec import RunSpec
 from phantora_async.wording import short
 
+ASKERS = {
+    "query": "its allocators, to let go of memory, or its process groups",
+    "elapsed": "timers of DistributedDataParallel, for example",
+    "clock_read": "its own timers",
+}
+"""By question: who in PyTorch's C++ code asks it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -38,7 +45,7 @@ class Written:
         for kind, (answers, other, inside) in self.replayed.compared.items():
             if other:
                 text = f"{other:,} of {answers:,} answers to {kind} differ from those of the run"
-                yield f"{text}; PyTorch itself asked for {inside:,} of them, to let go of memory" if inside else text
+                yield f"{text}; PyTorch's own C++ code asked {inside:,} of them ({ASKERS[kind]})" if inside else text
         setup = self.recording.setup
         if changed := attributes(self.recording, self.spec.gpu):
             yield (

@@ -82,6 +82,7 @@ def check_rows(rows: NDArray[np.void], counters: Sequence[tuple[Any, ...]]) -> N
             raise ValueError(f"a rank's {name} exceed {MOST_NS} ns")
     _at_most(segments[:, 0], MOST, "launches of a segment")
     _at_most(values[kinds == records.QUERY, 2], MOST_NS, "time for which work must have been complete")
+    _at_most(values[kinds == records.QUERY, 3], 1 << 32, "turns of a loop")
     _at_most(values[kinds == records.STREAM_CREATE, 0], MOST, "the device of a stream")
     _at_most(values[kinds == records.MEMORY, :3], MOST_NBYTES, "bytes of a GPU's memory")
 

@@ -7,7 +7,7 @@ SEGMENT         launches, solo_ns, contended_ns, tail_ns, tail_work_ns, content
 EVENT_RECORD    how much larger the recording's number is than the one before
 STREAM_WAIT     recording
 HOST_WAIT       scope, recording
-QUERY           scope, recording, since_ns
+QUERY           scope, recording, since_ns, turns
 ELAPSED         start, end: recordings
 NCCL_LAUNCH     number of the kernel among all kernels that differ
 COMM_INIT       nothing: the rank's creations follow each other. COMM_SPLIT likewise
@@ -200,7 +200,7 @@ class RankRows:
 
     def _query(self, fact: Any) -> bytes:
         ago = self._ago(fact.recording) if fact.scope == ScopeKind.EVENT else 0
-        return _PACK(fact.kind, fact.site, fact.stream, fact.host_ns, fact.scope, ago, fact.since_ns, 0, 0, 0)
+        return _PACK(fact.kind, fact.site, fact.stream, fact.host_ns, fact.scope, ago, fact.since_ns, fact.turns, 0, 0)
 
     def _elapsed(self, fact: Any) -> bytes:
         start, end = self._ago(fact.start_recording), self._ago(fact.end_recording)

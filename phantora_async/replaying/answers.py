@@ -13,6 +13,7 @@ from phantora_async.errors import PathChanged
 from phantora_async.recording import Recording
 from phantora_async.recording.given_answers import RecordedAnswers
 from phantora_async.replaying.differences import QUERIES, Allowed
+from phantora_async.replaying.loops import in_loops
 from phantora_async.replaying.site_lines import line_of
 
 ASKED = {
@@ -49,7 +50,7 @@ def compare(recording: Recording, given: Sequence[RecordedAnswers], allowed: All
     totals = {question: Compared(0, 0, 0) for question in ASKED}
     for rank, now in zip(recording.own, given, strict=True):
         then = recording.answers(rank)
-        for question, found in _differences(recording, then, now).items():
+        for question, found in _differences(recording.stream(rank).rows, then, now).items():
             inside = np.zeros(len(found.other), bool)
             if found.other.any():
                 by_torch = asked_inside(recording, rank, question)[: len(inside)]
@@ -67,12 +68,15 @@ def compare(recording: Recording, given: Sequence[RecordedAnswers], allowed: All
     return {records.NAMES[question].lower(): total for question, total in totals.items()}
 
 
-def _differences(recording: Recording, then: RecordedAnswers, now: RecordedAnswers) -> dict[int, _Differences]:
-    """A run that ends early may have asked less or more than it does now: what both have counts."""
+def _differences(rows: NDArray[np.void], then: RecordedAnswers, now: RecordedAnswers) -> dict[int, _Differences]:
+    """A run that ends early may have asked less or more than it does now: what both have counts. A loop that ends when
+    work is complete is a wait: its turns are no decisions.
+    """
     queries = min(len(then.queries), len(now.queries))
     elapsed = min(len(then.elapsed), len(now.elapsed))
     clocks = min(len(then.clocks), len(now.clocks))
     states = then.queries[:queries] != now.queries[:queries]
+    states &= ~in_loops(rows, then.queries)[:queries]
     ready = now.elapsed[:elapsed, 1] & 1
     times = then.elapsed[:elapsed] != now.elapsed[:elapsed]
     read = then.clocks[:clocks] != now.clocks[:clocks]

@@ -246,7 +246,9 @@ class _Maker:
         return records.HostWait(kind, site, 0, host_ns, values[0], stream, self._named(values[1]), b"")
 
     def _query(self, kind: int, site: int, stream: int, host_ns: int, values: list[int]) -> Any:
-        return records.Query(kind, site, 0, host_ns, 0, self._named(values[1]), values[2], values[0], stream, b"")
+        return records.Query(
+            kind, site, 0, host_ns, 0, self._named(values[1]), values[2], values[0], stream, values[3], 0, b""
+        )
 
     def _elapsed(self, kind: int, site: int, stream: int, host_ns: int, values: list[int]) -> Any:
         return records.Elapsed(kind, site, 0, host_ns, 0, self._named(values[0]), self._named(values[1]), b"")

@@ -26,6 +26,7 @@ from phantora_async.replaying.attribute_reads import as_json
 from phantora_async.replaying.differences import QUERIES, Allowed, check_attributes, check_memory
 from phantora_async.replaying.execution import execute
 from phantora_async.replaying.facts import FactMaker
+from phantora_async.replaying.loops import marked
 from phantora_async.replaying.pricing import Machine, Pricing
 from phantora_async.replaying.programs import aborts
 from phantora_async.replaying.repetition import Repetition
@@ -133,10 +134,17 @@ def execute_on(
 def _execute_on(
     recording: Recording,
     spec: RunSpec,
-    streams: Sequence[Stream],
+    streams: list[Stream],
     allowed: Allowed,
     repetition: Repetition | None,
 ) -> Executed:
+    known: dict[tuple[int, bytes], Stream] = {}
+    for place, (rank, stream) in enumerate(zip(recording.own, tuple(streams), strict=True)):
+        told = recording.answers(rank).queries
+        key = id(stream), told.tobytes()
+        if key not in known:
+            known[key] = marked(stream, told)
+        streams[place] = known[key]
     longer = recording
     if repetition is not None:
         longer = repetition.moved(recording)

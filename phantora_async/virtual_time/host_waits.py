@@ -1,4 +1,4 @@
-"""What a host waits for at a HOST_WAIT: an event, a stream, or all streams of a GPU."""
+"""What a host waits for at a HOST_WAIT, or in a loop of QUERYs: an event, a stream, or all streams of a GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Awaited(NamedTuple):
     """On which that is."""
 
 
-def awaited(host: Host, record: records.HostWait) -> Awaited | None:
+def awaited(host: Host, record: records.HostWait | records.Query) -> Awaited | None:
     """None if it is done. Raises ProtocolError."""
     if record.scope == ScopeKind.EVENT:
         recording = host.recording(record.recording)

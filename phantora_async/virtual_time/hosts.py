@@ -42,7 +42,7 @@ from phantora_async.virtual_time.facts import (
     UnseenFact,
 )
 from phantora_async.virtual_time.output import Output
-from phantora_async.virtual_time.polls import delay_poll
+from phantora_async.virtual_time.polls import delay_poll, turns_of
 from phantora_async.virtual_time.repetition.rules import Repetitions
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
@@ -378,20 +378,50 @@ class Hosts:
         return True
 
     def _query(self, host: Host, record: records.Query) -> bool:
-        if record.scope == ScopeKind.EVENT:
-            done_ns = host.recording(record.recording).done_ns
-            done = 0 <= done_ns <= self._event_queue.now_ns - record.since_ns
-        elif record.scope == ScopeKind.STREAM:
-            done = not host.stream(record.stream).state
-        elif record.scope == ScopeKind.DEVICE:
-            device = host.devices.get(record.stream)
-            done = device is None or not device.busy_streams
-        else:
-            raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
+        done = self._is_done(host, record)
+        if record.turns:
+            return self._turns(host, record, done)
         if not done and not record.since_ns and delay_poll(host, self._event_queue):
             return False
-        self._output.answer(host, records.Done.encode(record.qid, int(done), 0))
+        self._output.answer(host, records.Done.encode(record.qid, int(done), 1))
         return True
+
+    def _is_done(self, host: Host, record: records.Query) -> bool:
+        if record.scope == ScopeKind.EVENT:
+            done_ns = host.recording(record.recording).done_ns
+            return bool(0 <= done_ns <= self._event_queue.now_ns - record.since_ns)
+        if record.scope == ScopeKind.STREAM:
+            return not host.stream(record.stream).state
+        if record.scope == ScopeKind.DEVICE:
+            device = host.devices.get(record.stream)
+            return device is None or not device.busy_streams
+        raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
+
+    def _turns(self, host: Host, record: records.Query, done: bool) -> bool:
+        """A loop's questions: waits until the work is done or the turns are over, whichever comes first, and then for
+        the turn in which the loop finds out."""
+        now_ns = self._event_queue.now_ns
+        if host.turns is None:
+            host.turns = turns_of(record, now_ns)
+        turns = host.turns
+        if host.waits_for is not None:  # the turns are over
+            host_waits.end(host, self._log)
+            self._set_state(host, HostState.RUNNING)
+            host.waits_for = None
+        number = turns.asked_by(now_ns) if done else turns.most
+        until_ns = turns.at_ns(number)
+        if until_ns <= now_ns:
+            host.turns = None
+            self._output.answer(host, records.Done.encode(record.qid, int(done), number))
+            return True
+        host.retry = True
+        self._event_queue.push(until_ns, host)
+        awaited = None if done else host_waits.awaited(host, record)
+        if awaited is None or awaited.device.is_dead(now_ns):
+            host.clock_ns = until_ns
+            return False
+        host_waits.begin(host, awaited.what, self._streams)
+        return self.block(host, awaited.state, awaited.what)
 
 
 # ---- undo entries --------------------------------------------------------------------------------------------------

@@ -6,6 +6,11 @@ parts of a microsecond, waiting for milliseconds takes thousands of questions. S
 closer than CLOSE_NS after each other, the first cost nothing, and later ones the longer, the more there have been: who
 waits for a peer that sleeps for minutes learns of its end at most 0.2 % later. A program that reads its clock a few
 times at one instant is not disturbed.
+
+A loop that does nothing but ask whether one work is complete is a wait, however a library spells it: the hook library
+asks for many of its turns at once (QUERY's `turns`), and virtual time goes to the end of the work, or of the turns. A
+turn takes the host time between two questions, but TURN_NS at least, and the wait ends with the first turn at which
+the work is complete: where it ends does not depend on how many turns were asked for at once.
 """
 
 from __future__ import annotations
@@ -13,12 +18,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from pathlib import Path
 
+from emu.contract import records
 from formats.c_lists import read_list
-from phantora_async.virtual_time.entities import Host
+from phantora_async.virtual_time.entities import Host, Turns
 from phantora_async.virtual_time.event_queue import EventQueue
 
 _FILE = Path(__file__).with_suffix(".def")
 CLOSE_NS = next(int(value) for _, (value,) in read_list(_FILE, "CLOSE"))
+TURN_NS = next(int(value) for _, (value,) in read_list(_FILE, "TURN"))
 _TABLE = [(int(first), int(each_ns)) for _, (first, each_ns) in read_list(_FILE, "POLL")]
 _FROM = [first for first, _ in _TABLE]
 
@@ -50,3 +57,9 @@ def delay_poll(host: Host, event_queue: EventQueue) -> bool:
     host.clock_ns = now_ns + for_ns
     event_queue.push(host.clock_ns, host)
     return True
+
+
+def turns_of(record: records.Query, now_ns: int) -> Turns:
+    """`now_ns`: its instant. It has `turns`."""
+    each_ns = max(record.host_ns, TURN_NS)
+    return Turns(now_ns + each_ns - record.host_ns, each_ns, record.turns)

@@ -94,6 +94,7 @@ def _end_process(timeline: Timeline, host: Host) -> None:
     host.devices = {device.number: device for device in host.used}
     host.waits_for = None
     host.state = HostState.ENDED
+    host.turns = None
     host.silent = host.may_pass = host.retry = host.poll_delayed = False
     host.polls = 0
     host.counted = host.counters

@@ -20,6 +20,8 @@
 #include <string.h>
 
 static uint64_t last_instant; /* under the record lock */
+static atomic_uint_fast64_t nrecords;
+static _Thread_local uint64_t asked; /* the number of the thread's last question */
 
 /* Under the record lock. */
 static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *fields, size_t fields_nbytes,
@@ -31,11 +33,18 @@ static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *
                (unsigned long long)(last_instant - at_ns));
     ph_batch_append(kind, site, at_ns - last_instant, fields, fields_nbytes, payload, payload_nbytes);
     last_instant = at_ns;
+    atomic_fetch_add_explicit(&nrecords, 1, memory_order_relaxed);
 }
 
 void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_nbytes, const void *payload,
                size_t payload_nbytes) {
     append_at(kind, 0, at_ns, fields, fields_nbytes, payload, payload_nbytes);
+}
+
+uint64_t ph_question_number(void) { return asked; }
+
+bool ph_nothing_since(uint64_t number) {
+    return atomic_load_explicit(&nrecords, memory_order_relaxed) == number && !ph_segments_open();
 }
 
 uint64_t ph_last_instant(void) { return last_instant; }
@@ -123,6 +132,7 @@ void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *paylo
     ph_record_lock();
     ph_close_segments();
     append_at(kind, site, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
+    asked = atomic_load_explicit(&nrecords, memory_order_relaxed);
     wait_for_answer(&waiter, keeps_python);
 }
 

@@ -29,6 +29,11 @@ void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_
 /* The instant of the last record that was appended so, or by ph_emit and ph_ask. */
 uint64_t ph_last_instant(void);
 
+/* The calling thread's last question, as a number of the rank's records. */
+uint64_t ph_question_number(void);
+/* Has the rank stated nothing since the record of that number? */
+bool ph_nothing_since(uint64_t number);
+
 /* The rank starts: its first record has the instant 0. */
 void ph_op_stream_begin(void);
 /* Gives channel/ what its reader does for the op stream. */

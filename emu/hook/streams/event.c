@@ -125,19 +125,29 @@ static int observable(ph_event *event) {
     return status ? status : ph_uncapturable();
 }
 
-static int query(ph_event *event, uint64_t since_ns) {
+/* For a thread that does not ask virtual time; CUDA_OK and `asks`: it does. */
+static int seen(ph_event *event, bool *asks) {
+    *asks = false;
     int status = observable(event);
     if (status || !event->recording) return status;
     if (ph_thread_is_watcher()) return ph_watch_done(event) ? CUDA_OK : CUDA_NOT_READY;
     if (UNLIKELY(ph_looks_on())) return ph_event_seems_done(event) ? CUDA_OK : CUDA_NOT_READY;
-    return ph_query(PH_SCOPE_EVENT, 0, event->recording, since_ns);
+    *asks = true;
+    return CUDA_OK;
 }
 
-int ph_event_query(ph_event *event) { return query(event, 0); }
+int ph_event_query(ph_event *event) {
+    bool asks;
+    int status = seen(event, &asks);
+    return asks ? ph_query(PH_SCOPE_EVENT, 0, event->recording) : status;
+}
 
 int ph_event_query_late(ph_event *event) {
+    bool asks;
     uint64_t worked_ns = ph_host_clock() - event->host_ns;
-    return query(event, worked_ns - worked_ns / 10 * PH_FASTEST_HOST_TENTHS);
+    int status = seen(event, &asks);
+    if (!asks) return status;
+    return ph_query_since(event->recording, worked_ns - worked_ns / 10 * PH_FASTEST_HOST_TENTHS);
 }
 
 int ph_event_synchronize(ph_event *event) {

@@ -6,6 +6,7 @@
 #include "streams/wait.h"
 #include "op_stream/clock.h"
 #include "op_stream/emit.h"
+#include "op_stream/history.h"
 #include "op_stream/trace.h"
 #include "threads/host.h"
 #include "cuda/types.h"
@@ -90,17 +91,105 @@ void ph_recording_synchronize(const ph_event *event) {
     wait_for(PH_SCOPE_EVENT, 0, event->recording);
 }
 
-int ph_query(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t since_ns) {
-    if (ph_thread_is_watcher()) return CUDA_OK;
-    if (ph_run.started && !ph_run.finished) {
-        struct ph_QUERY question = {.recording = recording, .since_ns = since_ns, .scope = scope, .stream = stream};
-        struct ph_DONE answer = {0};
-        ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
-        if (!answer.done) return CUDA_NOT_READY;
-        ph_data_wait_host();
-        ph_host_functions_wait();
+/* ---- loops that ask --------------------------------------------------------------------------------------------- */
+
+/*
+ * A loop that does nothing but ask whether one work is complete (`while not event.query(): pass`; PyTorch's process
+ * groups when they are destroyed) is a wait. Once it has asked LOOP_FREE times, and always as long after the time
+ * before, the thread asks for many turns at once, half as many as it has asked for so far: virtual time goes on to the
+ * turn that finds the work complete. A loop that gives up before has then waited too long by a third of its turns at
+ * most.
+ *
+ * Python code may count its turns, so those before the last are answered here, one by one, and take no more time.
+ * PyTorch's own code counts none: it is told the outcome at once. It is in a loop of its own only if no operator and no
+ * Python function runs between its questions: its allocators ask, too, once for each call of the program's.
+ */
+enum { LONGEST_TURN_NS = 20000, MOST_TURNS = 1 << 30 };
+
+static _Thread_local struct {
+    uint32_t scope, stream;
+    uint64_t recording;
+    uint64_t question;   /* the last one's number */
+    uint64_t turns;      /* asked so far, those about earlier works included if nothing came in between */
+    uint64_t asked_ns;   /* the thread's clock at the last one */
+    uint64_t between_ns; /* that is how long after the one before */
+    bool steady;         /* and that one was as long after the one before it */
+    uint64_t age;        /* of the thread at the last one */
+    uint64_t known;      /* answers that the loop has not fetched yet ... */
+    bool done;           /* ... and the last of them; the others: not done */
+    ph_host_mark mark;   /* of its thread, when it asked last */
+} loop;
+
+/* The thread asks this now. Returns how many turns it asks for at once; 0: one, which is none of a loop's. */
+static uint32_t turns_to_ask(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t now_ns, bool torchs) {
+    bool same = loop.scope == scope && loop.stream == stream && loop.recording == recording;
+    if (!loop.turns || !ph_nothing_since(loop.question) || (!same && !(loop.done && loop.turns >= PH_LOOP_FREE))) {
+        loop.turns = 0;
+        loop.steady = false;
+        loop.between_ns = UINT64_MAX;
+        return 0;
     }
+    if (!same) return 1; /* as far as its instant: how long a turn about this work takes is not known */
+    uint64_t between_ns = now_ns - loop.asked_ns;
+    bool measured = ph_cfg.host_mode == PH_HOST_MEASURED; /* no two turns are alike */
+    loop.steady = measured ? between_ns < LONGEST_TURN_NS / 10 : between_ns == loop.between_ns;
+    loop.between_ns = between_ns;
+    if (torchs && ph_self()->age != loop.age) loop.steady = false;
+    if (loop.turns < PH_LOOP_FREE || !loop.steady || between_ns >= LONGEST_TURN_NS) return 0;
+    uint64_t turns = loop.turns / 2 < PH_LOOP_FREE ? PH_LOOP_FREE : loop.turns / 2;
+    return turns > MOST_TURNS ? MOST_TURNS : (uint32_t)turns;
+}
+
+static bool is_done(uint32_t scope, uint32_t stream, uint64_t recording) {
+    bool same = loop.scope == scope && loop.stream == stream && loop.recording == recording;
+    if (loop.known && same && ph_nothing_since(loop.question)) {
+        ph_host_return_to(&loop.mark);
+        return --loop.known == 0 && loop.done;
+    }
+    loop.known = 0;
+    uint64_t now_ns = ph_host_clock();
+    bool torchs = ph_torch_asks();
+    struct ph_QUERY question = {.recording = recording, .scope = scope, .stream = stream};
+    question.turns = turns_to_ask(scope, stream, recording, now_ns, torchs);
+    struct ph_DONE answer = {0};
+    ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
+    uint64_t turns = answer.turns ? answer.turns : 1;
+    loop.scope = scope;
+    loop.stream = stream;
+    loop.recording = recording;
+    loop.turns += turns;
+    loop.question = ph_question_number();
+    loop.asked_ns = now_ns;
+    loop.age = ph_self()->age;
+    loop.done = answer.done;
+    if (turns == 1 || torchs) return answer.done;
+    loop.known = turns - 1;
+    ph_host_remember(&loop.mark);
+    return false;
+}
+
+/* Whoever waits for this work may go on. */
+static int found_done(void) {
+    ph_data_wait_host();
+    ph_host_functions_wait();
     return CUDA_OK;
+}
+
+int ph_query(uint32_t scope, uint32_t stream, uint64_t recording) {
+    if (ph_thread_is_watcher() || !ph_run.started || ph_run.finished) return CUDA_OK;
+    return is_done(scope, stream, recording) ? found_done() : CUDA_NOT_READY;
+}
+
+int ph_query_since(uint64_t recording, uint64_t since_ns) {
+    if (ph_thread_is_watcher() || !ph_run.started || ph_run.finished) return CUDA_OK;
+    return ph_done_since(recording, since_ns) ? found_done() : CUDA_NOT_READY;
+}
+
+bool ph_done_since(uint64_t recording, uint64_t since_ns) {
+    struct ph_QUERY question = {.recording = recording, .since_ns = since_ns, .scope = PH_SCOPE_EVENT};
+    struct ph_DONE answer = {0};
+    ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
+    return answer.done;
 }
 
 /* What a thread is told that only looks on: work is done 100 ms after it was given. */
@@ -122,6 +211,6 @@ int ph_stream_query(ph_stream *stream) {
     int status = observable(stream);
     if (status == CUDA_OK && UNLIKELY(ph_looks_on())) return stream_seems_done(stream) ? CUDA_OK : CUDA_NOT_READY;
     for (uint32_t id = UINT32_MAX; status == CUDA_OK && (id = ph_stream_encompassed(stream, id));)
-        status = ph_query(PH_SCOPE_STREAM, id, 0, 0);
-    return status ? status : ph_query(PH_SCOPE_STREAM, stream->id, 0, 0);
+        status = ph_query(PH_SCOPE_STREAM, id, 0);
+    return status ? status : ph_query(PH_SCOPE_STREAM, stream->id, 0);
 }

@@ -14,7 +14,11 @@ void ph_device_wait(int device);
 void ph_recording_synchronize(const ph_event *event);
 int ph_stream_query(ph_stream *stream);
 /* Is the work of a stream, or up to a recording, done? CUDA_OK or CUDA_NOT_READY. */
-int ph_query(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t since_ns);
+int ph_query(uint32_t scope, uint32_t stream, uint64_t recording);
+/* ... so long ago at least? */
+int ph_query_since(uint64_t recording, uint64_t since_ns);
+/* The same for who only wants to know: data that is on its way is not waited for. */
+bool ph_done_since(uint64_t recording, uint64_t since_ns);
 /* For a thread that only looks on: is the event done, as far as is known? */
 bool ph_event_seems_done(const ph_event *event);
 

@@ -37,6 +37,7 @@
 #include "op_stream/warn.h"
 #include "threads/thread.h"
 #include "streams/event.h"
+#include "streams/wait.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -203,12 +204,7 @@ void ph_watch_waited(ph_event *event) {
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 /* Had the recorded event ended so early that the watchdog has found it? */
-static bool found_by_now(uint64_t recording) {
-    struct ph_QUERY question = {.recording = recording, .since_ns = FOUND_AFTER_NS, .scope = PH_SCOPE_EVENT};
-    struct ph_DONE answer = {0};
-    ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
-    return answer.done;
-}
+static bool found_by_now(uint64_t recording) { return ph_done_since(recording, FOUND_AFTER_NS); }
 
 static bool waits_to_be_found(const ph_event *event, uint64_t now_ns) {
     if (event->watch_visible || event->watch_waited) return false;

@@ -18,6 +18,7 @@
 #include "threads/thread.h"
 
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 static struct {
@@ -219,6 +220,22 @@ uint64_t ph_host_clock_now(void) {
     ph_thread *thread = ph_self();
     uint64_t rank_ns = atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
     return thread->clock_ns > rank_ns && !ph_thread_is_watcher() ? thread->clock_ns : rank_ns;
+}
+
+void ph_host_remember(ph_host_mark *mark) {
+    ph_host_catch_up();
+    const ph_thread *thread = ph_self();
+    mark->clock_ns = ph_host_clock();
+    mark->modelled_ns = thread->modelled_ns;
+    memcpy(mark->counts, thread->counts, sizeof mark->counts);
+}
+
+void ph_host_return_to(const ph_host_mark *mark) {
+    ph_host_catch_up();
+    ph_thread *thread = ph_self();
+    thread->clock_ns = mark->clock_ns;
+    thread->modelled_ns = mark->modelled_ns;
+    memcpy(thread->counts, mark->counts, sizeof mark->counts);
 }
 
 /* Grows with every call and op: what a program does besides its own Python functions. */

@@ -192,12 +192,21 @@ typedef struct pair_count {
     struct pair_count *next;
 } pair_count;
 
+/* The turns of a loop that asks nothing but whether one work is complete: virtual_time/polls.py. */
+typedef struct {
+    int64_t first_ns, each_ns, count;
+    bool then_slower; /* after them turns of TURN_NS at least follow, until the work is complete */
+} turns;
+
 struct host {
     int64_t rank, cursor, clock_ns, steps, counters, polls, polled_ns, created;
     const program *program;
     pace *pace; /* NULL: full */
     host_state state;
     bool retry, poll_delayed;
+    int64_t known;      /* so many next questions of a loop have been overtaken: the work is complete */
+    turns asking;       /* of the next row, questions of a loop; each_ns 0: none has been asked */
+    recording *awaited; /* by a loop's questions; NULL: none */
     event due;
     stream *streams;
     stream **by_id; /* those with small numbers */

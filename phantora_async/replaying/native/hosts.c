@@ -2,6 +2,7 @@
 #include "engine.h"
 
 enum { BY_ID = 64 };
+#define FOR_EVER ((int64_t)1 << 40) /* turns */
 
 enum { STOPS, GOES_ON, BAD = -1 };
 
@@ -28,6 +29,7 @@ int64_t next_of(engine *e, const host *it) {
     if (it->retry || it->cursor >= it->program->nrows) return it->clock_ns;
     const row *next = &it->program->rows[it->cursor];
     bool sleeps = next->kind == HOST_ADVANCE && next->values[0];
+    if (it->known && next->kind == QUERY) return it->clock_ns;
     return paced(e, sleeps ? NULL : it->pace, it->clock_ns, (int64_t)next->host_ns);
 }
 
@@ -242,8 +244,10 @@ static int note_memory(engine *e, host *it, const row *what) {
 /* How long questions in a row take: virtual_time/polls.py says why. */
 enum {
 #define POLL(from, each_ns)
-#define CLOSE(ns) CLOSE_NS = ns
+#define CLOSE(ns) CLOSE_NS = (ns),
+#define TURN(ns) TURN_NS = (ns),
 #include "../../virtual_time/polls.def"
+#undef TURN
 #undef CLOSE
 #undef POLL
 };
@@ -251,10 +255,12 @@ enum {
 int64_t poll_ns(int64_t polls) {
     int64_t for_ns = 0;
 #define CLOSE(ns)
+#define TURN(ns)
 #define POLL(from, each_ns)                                                                                            \
     if (polls >= from) for_ns = each_ns;
 #include "../../virtual_time/polls.def"
 #undef POLL
+#undef TURN
 #undef CLOSE
     return for_ns;
 }
@@ -293,9 +299,101 @@ static int ask_elapsed(engine *e, host *it, const row *what) {
     return GOES_ON;
 }
 
+/*
+ * A loop that ended when the work was complete ends so here, too, on whatever machine: replaying/loops.py has marked
+ * its questions. values[4]: how many follow in the loop. values[5]: 0: it is in none; else 1 + how many more turns take
+ * no longer than the host needs.
+ */
+static int answer_query(engine *e, host *it, const row *what, bool done) {
+    (void)e;
+    if (done && what->values[5]) it->known = (int64_t)what->values[4];
+    it->queries = grown(it->queries, it->nqueries, &it->queries_room, sizeof *it->queries);
+    it->queries[it->nqueries++] = done;
+    return GOES_ON;
+}
+
+static int64_t turns_by(const turns *of, int64_t at_ns) {
+    return at_ns <= of->first_ns ? 1 : 1 + (at_ns - of->first_ns + of->each_ns - 1) / of->each_ns;
+}
+
+/* A loop's questions that wait for work are not woken by it any more. */
+static void stop_waiting(host *it, const row *what) {
+    if (what->values[0] == SCOPE_EVENT) {
+        recording *of = it->awaited;
+        it->awaited = NULL;
+        if (!of) return;
+        for (waiter **at = &of->waiters; *at; at = &(*at)->next)
+            if ((*at)->target == it) {
+                *at = (*at)->next;
+                return;
+            }
+    } else if (what->values[0] == SCOPE_STREAM) {
+        stream_of(it, what->stream)->host_waits = false;
+    } else {
+        device_of(it, what->stream)->host_waits = false;
+    }
+}
+
+static int start_waiting(engine *e, host *it, const row *what) {
+    if (what->values[0] == SCOPE_EVENT) {
+        it->awaited = recording_of(it, what->values[1]);
+        await_recording(e, it->awaited, it, true);
+        return block(e, it, WAITS_EVENT);
+    }
+    if (what->values[0] == SCOPE_STREAM) {
+        stream_of(it, what->stream)->host_waits = true;
+        return block(e, it, WAITS_STREAM);
+    }
+    device_of(it, what->stream)->host_waits = true;
+    return block(e, it, WAITS_DEVICE);
+}
+
+static int64_t turn_ns(const row *what) { return (int64_t)what->host_ns > TURN_NS ? (int64_t)what->host_ns : TURN_NS; }
+
+static bool is_last(const row *what) { return what->values[5] && !what->values[4]; }
+
+/* The turns of the next row, which asks for many at once, or is the last one of a loop that goes on here. */
+static turns turns_of(const engine *e, const row *what) {
+    int64_t host_ns = (int64_t)what->host_ns, each_ns = turn_ns(what), count = (int64_t)what->values[3];
+    int64_t more = (int64_t)what->values[5] - 1;
+    if (count) return (turns){e->now_ns + each_ns - host_ns, each_ns, is_last(what) ? FOR_EVER : count, false};
+    if (more && host_ns) return (turns){e->now_ns + host_ns, host_ns, more, true};
+    return (turns){e->now_ns + each_ns, each_ns, FOR_EVER, false};
+}
+
+/* As Hosts._turns in virtual_time/hosts.py. */
+static int ask_turns(engine *e, host *it, const row *what, bool done) {
+    turns *of = &it->asking;
+    if (!of->each_ns) *of = turns_of(e, what);
+    if (it->state == WAITS_EVENT || it->state == WAITS_STREAM || it->state == WAITS_DEVICE) {
+        stop_waiting(it, what);
+        set_state(e, it, RUNNING);
+    }
+    it->awaited = NULL;
+    if (!done && of->then_slower && e->now_ns >= of->first_ns + (of->count - 1) * of->each_ns)
+        *of = (turns){e->now_ns + turn_ns(what), turn_ns(what), FOR_EVER, false};
+    int64_t number = done ? turns_by(of, e->now_ns) : of->count;
+    int64_t until_ns = of->first_ns + (number - 1) * of->each_ns;
+    if (until_ns <= e->now_ns) {
+        of->each_ns = 0;
+        return answer_query(e, it, what, done);
+    }
+    it->retry = true;
+    push_host(e, until_ns, it);
+    if (!done) return start_waiting(e, it, what);
+    it->clock_ns = until_ns;
+    return STOPS;
+}
+
 static int ask_query(engine *e, host *it, const row *what) {
     bool done;
     uint64_t since_ns = what->values[2];
+    if (it->known) {
+        int64_t left = it->known - 1;
+        answer_query(e, it, what, true);
+        it->known = left;
+        return GOES_ON;
+    }
     if (what->values[0] == SCOPE_EVENT) {
         recording *of = recording_of(it, what->values[1]);
         if (!of) return bad(e, "an event that was not recorded is asked for");
@@ -308,10 +406,9 @@ static int ask_query(engine *e, host *it, const row *what) {
         device *of = device_of(it, what->stream);
         done = !of || !of->busy_streams;
     }
+    if (what->values[3] || it->asking.each_ns || (!done && is_last(what))) return ask_turns(e, it, what, done);
     if (!done && !since_ns && delayed(e, it)) return STOPS;
-    it->queries = grown(it->queries, it->nqueries, &it->queries_room, sizeof *it->queries);
-    it->queries[it->nqueries++] = done;
-    return GOES_ON;
+    return answer_query(e, it, what, done);
 }
 
 /* ---- sleeps where no record tells ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from phantora_async.virtual_time.entities.host import (
     HostState,
     MemoryLimit,
     MemoryPeaks,
+    Turns,
 )
 from phantora_async.virtual_time.entities.stream import (
     EventRecording,
@@ -53,5 +54,6 @@ __all__ = [
     "Stream",
     "StreamState",
     "Transfer",
+    "Turns",
     "Wait",
 ]

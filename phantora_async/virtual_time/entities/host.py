@@ -57,6 +57,24 @@ class MemoryPeaks(NamedTuple):
         return any(own > limit for own, limit in zip(self, most, strict=True))
 
 
+class Turns(NamedTuple):
+    """The turns of a loop that asks nothing but whether one work is complete."""
+
+    first_ns: int
+    """When the first question is asked."""
+    each_ns: int
+    most: int
+    """How many questions there are, if the work is not complete before."""
+
+    def asked_by(self, at_ns: int) -> int:
+        """The number, from 1, of the first question that is asked at this instant or later."""
+        return 1 + max(0, -((self.first_ns - at_ns) // self.each_ns))
+
+    def at_ns(self, number: int) -> int:
+        """When question `number` is asked."""
+        return self.first_ns + (number - 1) * self.each_ns
+
+
 NO_MEMORY = MemoryPeaks(0, 0, 0)
 NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, b"")
 
@@ -98,6 +116,8 @@ class Host:
     """When it last asked."""
     poll_delayed: bool = saved(False)
     """The next fact is a question that has been delayed already."""
+    turns: Turns | None = saved(None)
+    """Of the next fact, a loop's questions that the host has begun to ask."""
     streams: dict[int, Stream] = logged(factory=dict)
     """In any order, see ``ordered_streams``."""
     draining: tuple[Stream, ...] = saved(())

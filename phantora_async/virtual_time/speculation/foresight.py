@@ -49,10 +49,10 @@ class Foresight:
         by_ns = due_ns - fact.since_ns
         done = 0 <= recording.done_ns <= by_ns
         if recording.done_ns < 0:
-            polls = not fact.since_ns and poll_ns(polls_by(host, due_ns)) > 0
+            polls = fact.turns or (not fact.since_ns and poll_ns(polls_by(host, due_ns)) > 0)
             if polls or self._not_before(recording, DEEPEST) <= by_ns:
                 return False
-        self._output.answer_early(host, records.Done.encode(fact.qid, int(done), 0))
+        self._output.answer_early(host, records.Done.encode(fact.qid, int(done), 1))
         return True
 
     def _not_before(self, recording: EventRecording, depth: int) -> int:

@@ -127,7 +127,7 @@ async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch:
     async def polls(rank: FakeRank) -> None:
         while True:
             rank.say(records.HostAdvance.encode(0))
-            rank.say(records.Query.encode(0, 1, 0, 0, 3, 0))
+            rank.say(records.Query.encode(0, 1, 0, 0, 3, 0, 0, 0))
             await rank.hear(records.DONE)
             await asyncio.sleep(0.01)
 

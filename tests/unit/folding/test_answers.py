@@ -15,5 +15,5 @@ def test_the_rank_that_comes_first_decides_what_its_role_is_told() -> None:
     assert answers.first([(2, clock(1, 64)), (6, clock(1, 60)), (6, clock(2, 80))]) == [(2, clock(2, 80))]
     assert (answers.differing.times, answers.differing.most_ns, answers.differing.states) == (1, 4, 0)
     done = records.Done.encode
-    assert answers.first([(3, done(9, 1, 0)), (1, done(9, 0, 0))]) == [(1, done(9, 1, 0))]
+    assert answers.first([(3, done(9, 1, 1)), (1, done(9, 0, 1))]) == [(1, done(9, 1, 1))]
     assert answers.differing.states == 1

@@ -124,7 +124,7 @@ def test_a_verdict_tells_whether_ranks_asked_for_the_time(machine: Machine) -> N
 @pytest.mark.parametrize(
     ("arrived", "news"),
     [
-        (records.Query.encode(30, 1, 4, 0, 2, 0) + records.HostAdvance.encode(5), False),
+        (records.Query.encode(30, 1, 4, 0, 2, 0, 0, 0) + records.HostAdvance.encode(5), False),
         (records.ClockRead.encode(0, 1), False),
         (records.ClockRead.encode(0, 1) + records.Marker.encode(0, 1, 0), True),
     ],

@@ -44,6 +44,9 @@ _action = st.one_of(
     st.tuples(st.just("exchange"), st.integers(0, 4), _stream, st.integers(1, 300)),
     st.tuples(st.just("query"), _stream),
     st.tuples(st.just("poll"), _stream, st.sampled_from((3, 70)), st.sampled_from((0, 40, 2001))),
+    st.tuples(
+        st.just("loop"), _stream, st.integers(0, 9000), st.integers(1, 9), st.integers(0, 1500), st.integers(0, 2)
+    ),
     st.tuples(st.just("step")),
     st.tuples(st.just("destroy"), st.integers(0, 500)),
     st.tuples(st.just("abort"), st.integers(0, 4), st.integers(0, 300)),
@@ -158,6 +161,11 @@ def _write(
             recording = script.segment(count * 2500, stream=stream).record(stream=stream)
             for _ in range(count):
                 script.query(recording, after=after)
+        case ("loop", stream, solo_ns, turns, after, about):
+            recording = script.segment(solo_ns, stream=stream).record(stream=stream)
+            asked = ({"recording": recording}, {"stream": stream}, {})[about]
+            for times in (1, 2, 3):
+                script.query(**asked, after=after, turns=times * turns)
         case ("step",):
             script.step()
         case ("destroy", solo_ns):

@@ -154,9 +154,13 @@ class Script:
         self._questions += 1
         return self.add(records.Elapsed.encode(after, self._questions, start, end))
 
-    def query(self, recording: int, *, after: int = 0, since_ns: int = 0) -> Script:
+    def query(
+        self, recording: int = 0, *, after: int = 0, since_ns: int = 0, turns: int = 0, stream: int = 0
+    ) -> Script:
+        """Without recording and stream: about all of the device."""
         self._questions += 1
-        return self.add(records.Query.encode(after, self._questions, recording, since_ns, ScopeKind.EVENT, 0))
+        scope = ScopeKind.EVENT if recording else ScopeKind.STREAM if stream else ScopeKind.DEVICE
+        return self.add(records.Query.encode(after, self._questions, recording, since_ns, scope, stream, turns, 0))
 
     def step(self, *, after: int = 0) -> Script:
         return self.add(records.Marker.encode(after, MarkerKind.STEP, 0))

@@ -118,7 +118,7 @@ def test_a_poll_that_takes_time_is_not_answered_before() -> None:
     job = Job(script, Script(1, 2).advance(100))
     for turn in range(70):
         job.answers.clear()
-        job.say(0, records.Query.encode(1, turn, recording, 0, ScopeKind.EVENT, 0))
+        job.say(0, records.Query.encode(1, turn, recording, 0, ScopeKind.EVENT, 0, 0, 0))
         assert bool(job.answers) == (turn < 64)
         if turn == 64:
             break

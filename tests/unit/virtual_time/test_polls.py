@@ -47,3 +47,35 @@ def test_both_have_the_same_table() -> None:
     in_c.restype = ctypes.c_int64
     for count in [*range(1, 30_000), 10**9]:
         assert in_c(ctypes.c_int64(count)) == poll_ns(count), count
+
+
+def asks(folder: Path, work_ns: int, *, after: int, turns: tuple[int, ...]) -> tuple[list[int], int]:
+    """A loop's questions about work that was given at once, some turns together: answers, and when the loop ends. The
+    same in a run, and in both replays of it.
+    """
+    script = Script(0, 1)
+    recording = script.segment(work_ns).record()
+    for count in turns:
+        script.query(recording, after=after, turns=count)
+    folder.mkdir(exist_ok=True)
+    ran, _ = record([script.bye()], folder, fixed(), 64)
+    for engine in (False, True):
+        again, answers = replayed(load(folder), fixed(), 64, engine=engine)
+        assert outcome(again) == outcome(ran)
+    return answers[0].queries.tolist(), ran.hosts[0].clock_ns
+
+
+def test_a_loop_ends_with_the_first_turn_that_finds_the_work_complete(tmp_path: Path) -> None:
+    """Turns of 1.5 us: the work of 10 us is complete at the seventh."""
+    assert asks(tmp_path / "a", 10_000, after=1_500, turns=(100,)) == ([1], 10_500)
+    assert asks(tmp_path / "b", 10_000, after=1_500, turns=(1, 2, 3, 4)) == ([0, 0, 0, 1], 10_500)
+    assert asks(tmp_path / "c", 10_500, after=1_500, turns=(100,)) == ([1], 10_500)
+
+
+def test_a_turn_takes_a_microsecond_at_least(tmp_path: Path) -> None:
+    assert asks(tmp_path / "a", 10_001, after=0, turns=(64,)) == ([1], 11_000)
+    assert asks(tmp_path / "b", 10_001, after=300, turns=(1,) * 11) == ([0] * 10 + [1], 11_000)
+
+
+def test_a_loop_that_gives_up_has_waited_for_its_turns(tmp_path: Path) -> None:
+    assert asks(tmp_path, 10_000, after=2_000, turns=(1, 3)) == ([0, 0], 8_000)

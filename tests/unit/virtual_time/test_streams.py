@@ -184,7 +184,7 @@ def test_a_destroyed_stream_finishes_its_work() -> None:
         (records.HostWait.encode(0, 8, 0, 5), "HOST_WAIT with scope 8"),
         (records.RecordingDrop.encode(0, 5), "recording 5 dropped"),
         (records.Elapsed.encode(0, 1, 5, 6), "recording 5 was never made"),
-        (records.Query.encode(0, 1, 5, 0, 9, 0), "QUERY with scope 9"),
+        (records.Query.encode(0, 1, 5, 0, 9, 0, 0, 0), "QUERY with scope 9"),
     ],
 )
 def test_impossible_records_name_the_rank(record: bytes, message: str) -> None:
