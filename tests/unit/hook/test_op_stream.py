@@ -296,6 +296,51 @@ def test_a_thread_without_a_name_is_known_by_what_it_runs(running, tmp_path, ent
     assert bool(told.of(records.QUERY)) is not watches
 
 
+def test_a_loop_that_only_asks_is_asked_for_in_few_questions(running):
+    """The ninth question stands for eight turns, in none of which the work is complete, the next one for eight more, of
+    which the fifth finds it complete: the program sees each of these turns, and they take no host time of their own.
+    """
+
+    def program(rank):
+        event = rank.event()
+        rank.c.cudaEventRecord(event, None)
+        turns = 1
+        while rank.c.cudaEventQuery(event) == 600:
+            turns += 1
+        assert turns == 8 + 8 + 5
+        rank.c.phantora_advance_ns(7_000)
+
+    def answer(record):
+        asked.append(record.turns)
+        return (1, 5) if len(asked) == 10 else (0, max(record.turns, 1))
+
+    asked: list[int] = []
+    told = running(program, answer=answer, host_ns__query=1_000)
+    assert asked == [0] * 8 + [8, 8]
+    ninth, last = (at for record, at in instants(told) if getattr(record, "turns", 0))
+    (end,) = (at for record, at in instants(told) if record.kind == records.HOST_ADVANCE)
+    assert (last - ninth, end - last) == (1_000, 7_000)
+
+
+@pytest.mark.parametrize("between", ["phantora_clock_ns", "launch", "other_event"])
+def test_a_loop_that_does_something_else_too_asks_each_time(running, between):
+    def program(rank):
+        kernel, event, other = rank.kernel("k"), rank.event(), rank.event()
+        rank.c.cudaEventRecord(event, None)
+        rank.c.cudaEventRecord(other, None)
+        for _ in range(30):
+            assert rank.c.cudaEventQuery(event) == 600
+            if between == "launch":
+                rank.launch(kernel)
+            elif between == "other_event":
+                assert rank.c.cudaEventQuery(other) == 600
+            else:
+                rank.c.phantora_clock_ns()
+
+    told = running(program, answer=lambda record: (0, 1) if record.kind == records.QUERY else (5,))
+    assert {record.turns for record in told.of(records.QUERY)} == {0}
+
+
 def test_clock_reads_carry_the_host_clock(running):
     def program(rank):
         rank.c.phantora_advance_ns(5_000_000)
