@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,22 @@ def test_the_same_machine(shared_run: Run, tmp_path: Path, script: str, args: tu
     ran = shared_run(script, *args, n=n)
     assert ran.exit_code == 0, ran.output
     assert replay(ran, tmp_path) == ran.simulated
+
+
+def test_loops_that_ask_end_when_the_work_is_complete(run: Run, shared_run: Run, tmp_path: Path) -> None:
+    """A turn takes a microsecond: the script counts nearly as many as its event says. The same machine's replay is the
+    run; on a slower GPU the loops, that of destroy_process_group included, end where they end in a run there.
+    """
+    script, slow = "asking_loops.py", ("--fault", "gpu 1 at 0.5x")
+    ran, slower = shared_run(script, n=2), run(script, n=2, options=slow)
+    assert (ran.exit_code, slower.exit_code) == (0, 0), ran.output + slower.output
+    for finished in (ran, slower):
+        turns, lasts_us = map(int, re.search(r"rank 0 event: (\d+) turns, (\d+) us", finished.output).groups())  # type: ignore[union-attr]
+        assert 0.5 * lasts_us < turns < lasts_us, "the host has launched the work before"
+    assert replay(ran, tmp_path) == ran.simulated
+    there = replay(ran, tmp_path, *slow)
+    for figure in ("virtual_ns", "step", "activity"):
+        assert there[figure] == slower.simulated[figure], figure
 
 
 def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_run: Run, tmp_path: Path) -> None:

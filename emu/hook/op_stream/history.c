@@ -103,8 +103,8 @@ static owner owner_found(const void *address) {
     bool torchs = strncmp(name, "libtorch_cuda", 13) == 0 || strncmp(name, "libtorch_cpu", 12) == 0 ||
                   strncmp(name, "libc10", 6) == 0;
     if (!torchs) return OTHERS;
-    if (strncmp(name, "libc10_cuda", 11) == 0) return ALLOCATORS; /* it queries no event for anybody else */
-    return about.dli_sname && strstr(about.dli_sname, "CUDAStream5queryEv") ? STREAM_QUERY : TORCHS;
+    if (about.dli_sname && strstr(about.dli_sname, "CUDAStream5queryEv")) return STREAM_QUERY;
+    return strncmp(name, "libc10_cuda", 11) == 0 ? ALLOCATORS : TORCHS; /* it queries no event for anybody else */
 }
 
 /* Whose code is at this address. It takes long to find out, and the same few places ask again and again. */

@@ -135,6 +135,7 @@ static uint32_t turns_to_ask(uint32_t scope, uint32_t stream, uint64_t recording
     loop.steady = measured ? between_ns < LONGEST_TURN_NS / 10 : between_ns == loop.between_ns;
     loop.between_ns = between_ns;
     if (torchs && ph_self()->age != loop.age) loop.steady = false;
+    ph_self()->age = loop.age; /* a loop's turns, however many, push nothing out of the host's caches */
     if (loop.turns < PH_LOOP_FREE || !loop.steady || between_ns >= LONGEST_TURN_NS) return 0;
     uint64_t turns = loop.turns / 2 < PH_LOOP_FREE ? PH_LOOP_FREE : loop.turns / 2;
     return turns > MOST_TURNS ? MOST_TURNS : (uint32_t)turns;

@@ -227,6 +227,7 @@ void ph_host_remember(ph_host_mark *mark) {
     const ph_thread *thread = ph_self();
     mark->clock_ns = ph_host_clock();
     mark->modelled_ns = thread->modelled_ns;
+    mark->age = thread->age;
     memcpy(mark->counts, thread->counts, sizeof mark->counts);
 }
 
@@ -235,6 +236,7 @@ void ph_host_return_to(const ph_host_mark *mark) {
     ph_thread *thread = ph_self();
     thread->clock_ns = mark->clock_ns;
     thread->modelled_ns = mark->modelled_ns;
+    thread->age = mark->age;
     memcpy(thread->counts, mark->counts, sizeof mark->counts);
 }
 

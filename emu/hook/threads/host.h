@@ -50,10 +50,10 @@ uint64_t ph_host_clock_now(void);
 void ph_host_reset(void);
 /* What the calling thread has worked so far. */
 typedef struct {
-    uint64_t clock_ns, modelled_ns, counts[PH_HOST_KINDS];
+    uint64_t clock_ns, modelled_ns, age, counts[PH_HOST_KINDS];
 } ph_host_mark;
 void ph_host_remember(ph_host_mark *mark);
-/* What the thread has done since takes no time. */
+/* What the thread has done since takes no time, and leaves the host's caches as they were. */
 void ph_host_return_to(const ph_host_mark *mark);
 /* The clock becomes what it is now, not as of the last call: for questions about time. */
 void ph_host_catch_up(void);

@@ -406,8 +406,9 @@ static int ask_query(engine *e, host *it, const row *what) {
         device *of = device_of(it, what->stream);
         done = !of || !of->busy_streams;
     }
-    if (what->values[3] || it->asking.each_ns || (!done && is_last(what))) return ask_turns(e, it, what, done);
+    if (what->values[3] || it->asking.each_ns) return ask_turns(e, it, what, done);
     if (!done && !since_ns && delayed(e, it)) return STOPS;
+    if (!done && is_last(what)) return ask_turns(e, it, what, done);
     return answer_query(e, it, what, done);
 }
 
