@@ -60,7 +60,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["report", "--hmtl=a.html"], "did you mean --html?"),
         (["run", "--gpu", "H2000", __file__], "did you mean h200 or gh200?"),
         (["run", "--cluster", "pcie-l4s", __file__], "did you mean pcie-l40s?"),
-        (["profiles", "show", "xeonh201"], "did you mean xeon-h200?"),
+        (["profiles", "show", "xeonh201"], "did you mean xeon-h200 or"),
         (["run", __file__.replace("cli", "clli")], f"did you mean {__file__}?"),
         (["run", __file__.replace("/unit/", "/untis/")], f"did you mean {__file__}?"),
         (["run", "--gpu", PYPROJECT.replace("ject", "jet"), __file__], f"{PYPROJECT}?"),
