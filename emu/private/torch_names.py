@@ -291,6 +291,7 @@ PURPOSES = (
                 "_new_process_group_helper",
                 takes=("group_size group_rank global_ranks_in_group backend store group_name ...",),
             ),
+            Name("torch.distributed._functional_collectives", "all_reduce"),
             Name(_D, "ProcessGroupGloo", Kind.CLASS),
             Name("torch._C._distributed_c10d", "Backend", Kind.CLASS),
             Name("torch._C._distributed_c10d", "Work", Kind.CLASS),
@@ -372,5 +373,15 @@ PURPOSES = (
         "the run ends if a module that ranks share counts GPUs when it is imported; --no-auto-preload helps",
         ("emu/preload/trial.py",),
         (Name(_C, "_cuda_getDeviceCount"),),
+    ),
+    Purpose(
+        "exposed all-reduces",
+        "telling that DistributedDataParallel's all-reduces hide behind nothing",
+        "DistributedDataParallel's all-reduces that hide behind nothing are not told of; the report's shares show them",
+        ("emu/start/exposed_ddp.py",),
+        (
+            Name("torch.nn.parallel.distributed", "DistributedDataParallel.__init__"),
+            Name(_D, "ProcessGroupNCCL2", Kind.CLASS, seen=("2.15",)),
+        ),
     ),
 )

@@ -65,7 +65,7 @@ from ..reads.uncomputed import UncomputedReads
 from ..sharding import propagation
 from ..sharding.results import Results
 from ..weights import installation
-from . import keepers, supported, unfused_attention, unused_gpu
+from . import exposed_ddp, keepers, supported, unfused_attention, unused_gpu
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -203,6 +203,7 @@ def prepare(job: Job) -> Prepared:
     attribute_reads.install(hook)
     unused_gpu.install()
     unfused_attention.install(hook.warn_once)
+    exposed_ddp.install(hook.warn_once)
     results = None
     if job.share_weights:
         client, shared = Client(job.runtime_dir), Path(isolation.ranks_folder(job.runtime_dir))
