@@ -1,4 +1,4 @@
-"""DistributedDataParallel with PyTorch's newer NCCL backend, which hides no all-reduce: a rank says so if it is true."""
+"""DistributedDataParallel with the newer NCCL backend, which hides no all-reduce: a rank says so if it is true."""
 
 from __future__ import annotations
 
