@@ -42,6 +42,14 @@ _LOOKING_UP = (
     ("shutil.py", "which"),  # ... for each folder of PATH
 )
 """Their work depends on where files are, and on what is installed and set on this machine."""
+_WARNING = tuple(
+    (file, function)
+    for file in ("warnings.py", "_py_warnings.py")  # the latter from Python 3.14 on
+    for function in ("WarningMessage.__init__", "_showwarnmsg")
+)
+"""What shows a warning, which frameworks let one rank do (torch.distributed.barrier): others would come earlier, and
+ranks of one role differ.
+"""
 _OF_ENVIRONMENT = (
     *(("<frozen os>", f"_Environ.{method}") for method in ("__iter__", "__getitem__", "__setitem__", "copy")),
     *(("<frozen os>", f"_createenviron.<locals>.{function}") for function in ("encode", "decode")),
@@ -134,7 +142,7 @@ def rules() -> list[tuple[str, str, int]]:
         ("<frozen runpy>", "", FREE),
         ("<frozen importlib", "", ASIDE),
         *((os.path.join(STDLIB_FOLDER, file), function, FREE) for file, function in _REMOVING),
-        *((_in_stdlib(file), function, ASIDE) for file, function in _LOOKING_UP),
+        *((_in_stdlib(file), function, ASIDE) for file, function in (*_LOOKING_UP, *_WARNING)),
         *((os.path.join(STDLIB_FOLDER, name), "", FREE) for name in _WAITING),
         *((file, function, FREE) for file, function in _OF_ENVIRONMENT),
         ("*" + _COMPARING_RECORDS[0], _COMPARING_RECORDS[1], FREE),

@@ -124,7 +124,9 @@ class FactBuilder:
         self._matching = CollectiveMatching(self.communicators, timelines)
         own = {rank: RankInfo() for rank in timelines.own}
         self.own_info = tuple(own.values())
-        self.rank_info = [own[rank] for rank in timelines.of_each]
+        self.timeline_of = timelines.of_each
+        """By rank: the one whose timeline it shares, which tells for it."""
+        self.rank_info = [own[rank] for rank in self.timeline_of]
         """By rank; shared by ranks that share a timeline."""
         self.warnings: dict[str, WarningCount] = {}
         """By text."""

@@ -211,7 +211,9 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
             [info.held_memory for info in fact_builder.rank_info],
             fact_builder.site,
             ended_well,
-            guests_of(seats_of(spec.servers), [info.placed for info in fact_builder.rank_info]),
+            guests_of(
+                seats_of(spec.servers), [info.placed for info in fact_builder.rank_info], fact_builder.timeline_of
+            ),
             spec.gpu.memory.context_nbytes,
         ),
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),

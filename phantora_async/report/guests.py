@@ -46,13 +46,20 @@ def seats_of(servers: Sequence[int]) -> list[Seat]:
     return [Seat(server, gpu) for server, gpus in enumerate(servers) for gpu in range(gpus)]
 
 
-def guests_of(seats: Sequence[Seat], placed: Sequence[Mapping[int, Placed]]) -> list[Guest]:
-    """`placed`: what each rank has told, by device."""
+def guests_of(
+    seats: Sequence[Seat], placed: Sequence[Mapping[int, Placed]], told_by: Sequence[int] | None = None
+) -> list[Guest]:
+    """`placed`: what each rank has told, by device. `told_by`: by rank, the one that has told it: another one where
+    ranks share a timeline; None: each has told its own.
+    """
     holders: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for rank, (seat, of) in enumerate(zip(seats, placed, strict=True)):
+        teller = seat if told_by is None else seats[told_by[rank]]
         for device, one in of.items():
             if one.peaks.device:
-                holders.setdefault((seat.server, one.gpu), []).append((rank, device, one.peaks.device))
+                # Each uses its own GPU where the other one uses its own: so do mirrored ranks.
+                gpu = {teller.gpu: seat.gpu, seat.gpu: teller.gpu}.get(one.gpu, one.gpu)
+                holders.setdefault((seat.server, gpu), []).append((rank, device, one.peaks.device))
     found = []
     for (server, gpu), ranks in sorted(holders.items()):
         own = [rank for rank, _, _ in ranks if seats[rank].gpu == gpu]

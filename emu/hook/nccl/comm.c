@@ -122,9 +122,15 @@ static int init(nccl_comm **out, int nranks, const nccl_unique_id *id, int rank,
     return enqueue(it, device, out);
 }
 
+/* The id has been made, and the communicator is. One member makes the id, all others wait for it until then. So it
+ * takes the time of each, and ranks are alike whoever makes it. */
+static void host_inits(const char *caller) {
+    ph_host_call_of(PH_CALL_NCCL, caller);
+    ph_host_call_of(PH_CALL_NCCL, caller);
+}
+
 PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
     ph_join(ph_visible_gpu(ph_self()->device));
-    ph_host_call(PH_CALL_NCCL);
     if (!id) return NCCL_ERROR_ARGUMENT;
     /* Unique within the run, and the same in every run: the coordinator orders communicators by their ids. */
     static atomic_uint_fast64_t made;
@@ -135,13 +141,13 @@ PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
 }
 
 PH_EXPORT int ncclCommInitRank(nccl_comm **out, int nranks, nccl_unique_id id, int rank) {
-    ph_host_call(PH_CALL_NCCL);
+    host_inits(__func__);
     return init(out, nranks, &id, rank, ph_self()->device);
 }
 
 PH_EXPORT int ncclCommInitRankConfig(nccl_comm **out, int nranks, nccl_unique_id id, int rank, void *config) {
     (void)config;
-    ph_host_call(PH_CALL_NCCL);
+    host_inits(__func__);
     return init(out, nranks, &id, rank, ph_self()->device);
 }
 
@@ -149,7 +155,7 @@ PH_EXPORT int ncclCommInitRankConfig(nccl_comm **out, int nranks, nccl_unique_id
 PH_EXPORT int ncclCommInitRankScalable(nccl_comm **out, int nranks, int rank, int nids, nccl_unique_id *ids,
                                        void *config) {
     (void)config;
-    ph_host_call(PH_CALL_NCCL);
+    host_inits(__func__);
     return nids < 1 || !ids ? NCCL_ERROR_ARGUMENT : init(out, nranks, &ids[0], rank, ph_self()->device);
 }
 
@@ -159,6 +165,7 @@ int ncclGroupEnd(void);
 PH_EXPORT int ncclCommInitAll(nccl_comm **out, int ndevices, const int *devices) {
     nccl_unique_id id;
     int status = ndevices < 1 ? NCCL_ERROR_ARGUMENT : ncclGetUniqueId(&id);
+    ph_host_call(PH_CALL_NCCL);
     if (status != NCCL_OK) return status;
     ncclGroupStart();
     for (int i = 0; i < ndevices && status == NCCL_OK; i++)

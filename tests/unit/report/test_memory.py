@@ -247,6 +247,13 @@ def test_who_has_a_gpu_to_itself_is_nobodys_guest() -> None:
     assert [(one.rank, one.owner) for one in both_away] == [(2, 1)]
 
 
+def test_ranks_that_share_a_timeline_have_what_its_rank_has_in_their_own_places() -> None:
+    """Rank 0 tells for rank 2, and rank 1 for rank 3: each has its own GPU, but 1 and 3 have something of GPU 0, too."""
+    told = [placed(gpu0=4), placed(gpu0=1, gpu1=4)]
+    found = guests_of(seats_of([4]), [told[rank % 2] for rank in range(4)], [0, 1, 0, 1])
+    assert [(one.rank, one.owner, one.gpu, one.nbytes) for one in found] == [(1, 0, 0, GIB), (3, 0, 0, GIB)]
+
+
 def test_a_script_that_does_without_fits() -> None:
     missing = MissingMemory(8 * GIB, 75 * GIB, 77 * GIB, 0, 2)
     memory = document([rank(0, 75, 77)], [held(holder(HeldKind.ACTIVATIONS, 75), missing=missing)])
