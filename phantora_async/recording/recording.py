@@ -269,12 +269,17 @@ class Recording:
         if used != len(content):
             raise self._reader.damaged(f"rank {rank} has a part of a record")
         server, gpu = self._seats[rank]
-        return [
-            one._replace(rank=rank, world_size=self.world_size, server=server, local_rank=gpu)
-            if isinstance(one, records.Hello)
-            else one
-            for one in found
-        ]
+        # Another rank may have told this one's: each uses its own GPU where the other one uses its own.
+        teller = next((one.local_rank for one in found if isinstance(one, records.Hello)), gpu)
+        swapped = {teller: gpu, gpu: teller}
+        side: list[Any] = []
+        for one in found:
+            if isinstance(one, records.Hello):
+                one = one._replace(rank=rank, world_size=self.world_size, server=server, local_rank=gpu)
+            elif isinstance(one, records.Memory):
+                one = one._replace(gpu=swapped.get(one.gpu, one.gpu))
+            side.append(one)
+        return side
 
     @cached_property
     def _seats(self) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ import gc
 import re
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -129,6 +130,20 @@ def test_functions_cost_by_their_code_and_rules_make_some_free_or_leave_out_all_
 
 def aside(work):
     work()
+
+
+def test_showing_a_warning_is_no_work(running):
+    """Frameworks give some on one rank alone."""
+    rules = [rule for rule in frame_counter.rules() if "warnings.py" in rule[0]]
+
+    def program(rank):
+        count_frames(rank, rules)
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *given: None
+        none, _ = frames_of(rank, lambda: 0)
+        assert frames_of(rank, lambda: warnings.warn("text", stacklevel=1))[0] == none
+
+    running(program)
 
 
 def test_what_the_emulation_uses_of_the_standard_library_is_free_but_not_what_it_calls_for_the_program(running):

@@ -158,6 +158,22 @@ def test_a_kernel_of_nccl_is_hot_if_the_thread_did_little_since_the_last_and_a_g
     running(program, answer=answer)
 
 
+def test_making_the_id_of_a_communicator_takes_the_time_of_all_members(running):
+    """All wait for the one that makes it, so that one has no more host time than the others."""
+
+    def program(rank):
+        comm, id_, c = ctypes.c_void_p(), UniqueId(), rank.c
+        init = lambda: c.ncclCommInitRank(ctypes.byref(comm), 2, UniqueId(b"x"), 0)  # noqa: E731
+        assert counted(rank, lambda: c.ncclGetUniqueId(ctypes.byref(id_))) == {}
+        assert id_.internal
+        assert counted(rank, init)["nccl"] == 2
+
+    def answer(record):
+        return (1, 0, 2) if record.kind == records.COMM_INIT else no_answer(record)
+
+    running(program, answer=answer)
+
+
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 

@@ -248,7 +248,7 @@ def test_who_has_a_gpu_to_itself_is_nobodys_guest() -> None:
 
 
 def test_ranks_that_share_a_timeline_have_what_its_rank_has_in_their_own_places() -> None:
-    """Rank 0 tells for rank 2, and rank 1 for rank 3: each has its own GPU, but 1 and 3 have something of GPU 0, too."""
+    """Rank 0 tells for rank 2, and rank 1 for rank 3: each has its own GPU, and 1 and 3 have some of GPU 0, too."""
     told = [placed(gpu0=4), placed(gpu0=1, gpu1=4)]
     found = guests_of(seats_of([4]), [told[rank % 2] for rank in range(4)], [0, 1, 0, 1])
     assert [(one.rank, one.owner, one.gpu, one.nbytes) for one in found] == [(1, 0, 0, GIB), (3, 0, 0, GIB)]
