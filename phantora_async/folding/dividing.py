@@ -65,11 +65,12 @@ class _Division:
         single = self.single_ranks(kinds)
         if single <= self.apart | self.own:
             return True
-        if len(single) <= min(more, MOST_APART):
-            if may_be_apart:
-                self.own |= single - self.apart
-                self.own_sites.append(site)
+        if may_be_apart and len(single) <= min(more, MOST_APART):
+            self.own |= single - self.apart
+            self.own_sites.append(site)
             return True
+        if not may_be_apart and len(single) == 1:
+            return True  # the user has said which ranks are apart: rank 0, which logs, is not among them with "none"
         if more > MOST_MORE_ROLES:
             return False
         self.mesh = finer

@@ -44,6 +44,15 @@ def test_single_ranks_get_a_process() -> None:
     )
 
 
+def test_few_ranks_are_parts_where_none_may_have_a_process_of_its_own() -> None:
+    """Rank 3 of each of two servers: one turn of the axis for each server, in which rank 3 is a role of its own."""
+    text = "if local_rank == 3: x()"
+    assert division(text, "dp=16", 16).apart == {3, 11}
+    found = division(text, "dp=16", 16, may_be_apart=False)
+    assert (str(found.mesh), found.apart) == ("dp*=16:3+1+4", frozenset())
+    assert found.remarks == ("--fold: dp*=16:3+1+4, because ranks of one role differ in the script (train.py:1)",)
+
+
 def test_a_range_of_ranks_is_a_part() -> None:
     assert str(division("if rank < 256: x()", "dp=1024", 1024).mesh) == "dp*=256+768"
     assert str(division("if node_rank == 1: x()", "dp=1024", 1024).mesh) == "dp*=8+8+1008"
