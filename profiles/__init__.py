@@ -13,7 +13,7 @@ from profiles.activity import COPY, FILL, KERNEL, Activity, activity
 from profiles.cost import Cost, CostModel, Source, TimesOn
 from profiles.descriptions.catalog import base_of, cluster_names, gpu_names, host_names, path_of, price_names
 from profiles.descriptions.cluster import DEFAULT as DEFAULT_CLUSTER
-from profiles.descriptions.cluster import Cluster, Machine, load_cluster, load_machine, load_network
+from profiles.descriptions.cluster import Cluster, EmulatedMachine, load_cluster, load_machine, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.descriptions.prices import LISTED, Price, load_prices
 from profiles.descriptions.slowest import largest_of
@@ -48,10 +48,10 @@ __all__ = [
     "Cluster",
     "Cost",
     "CostModel",
+    "EmulatedMachine",
     "Fit",
     "Gpu",
     "HostModel",
-    "Machine",
     "Measured",
     "Origin",
     "Price",

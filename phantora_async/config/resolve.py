@@ -30,7 +30,7 @@ from phantora_async.errors import UsageError
 from phantora_async.faults import check_deaths, given_faults
 from phantora_async.options import PathText, RunOptions
 from phantora_async.virtual_time.speculation.policy import NEVER
-from profiles import HostModel, Machine, ProfileError, load_host, load_machine
+from profiles import EmulatedMachine, HostModel, ProfileError, load_host, load_machine
 
 
 def resolve(options: RunOptions) -> Config:
@@ -146,7 +146,7 @@ def _budget_of(given: RunOptions) -> Limits:
         raise UsageError(f"--{name.replace('_', '-')}:{fault}") from None
 
 
-def _descriptions(given: RunOptions) -> tuple[Machine, HostModel]:
+def _descriptions(given: RunOptions) -> tuple[EmulatedMachine, HostModel]:
     try:
         machine = load_machine(given.cluster, given.gpu)
         return machine, load_host(machine.cluster.host)

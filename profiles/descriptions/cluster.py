@@ -91,7 +91,7 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class EmulatedMachine:
     """What a job runs on, as the user asks for it."""
 
     cluster: Cluster
@@ -100,7 +100,7 @@ class Machine:
     """What joins the GPUs if nobody said it of this GPU; else empty."""
 
 
-def load_machine(cluster: str | os.PathLike[str] | None, gpu: str | os.PathLike[str] | None) -> Machine:
+def load_machine(cluster: str | os.PathLike[str] | None, gpu: str | os.PathLike[str] | None) -> EmulatedMachine:
     """A GPU brings the servers that it is sold in, a cluster its GPU; without both it is DEFAULT. Raises UnknownProfile
     or ProfileError.
     """
@@ -113,8 +113,8 @@ def load_machine(cluster: str | os.PathLike[str] | None, gpu: str | os.PathLike[
     return _machine(servers, found, "" if known else servers.links)
 
 
-def _machine(cluster: Cluster, gpu: Gpu, assumed_links: str) -> Machine:
-    return Machine(cluster, replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s), assumed_links)
+def _machine(cluster: Cluster, gpu: Gpu, assumed_links: str) -> EmulatedMachine:
+    return EmulatedMachine(cluster, replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s), assumed_links)
 
 
 def _host(name_or_path: str, folder: Path) -> str:

@@ -68,10 +68,15 @@ def test_a_pool_that_ends_its_workers(run: Run, tmp_path: Path, parent_works: st
     script = tmp_path / "pool.py"
     script.write_text(
         "import sys, multiprocessing, torch\n"
+        "def device(otherwise):\n"
+        "    worker = multiprocessing.current_process().name.rpartition('-')[2]\n"
+        "    return f'cuda:{int(worker) % 2 if worker.isdigit() else otherwise}'\n"
+        "def begin():\n"
+        "    torch.zeros(1, device=device(0))\n"  # else one worker may take all tasks before the other one has begun
         "def work(number):\n"
-        "    return torch.full((4,), number, device=f'cuda:{number % 2}').sum().item()\n"
+        "    return torch.full((4,), number, device=device(number % 2)).sum().item()\n"
         "if __name__ == '__main__':\n"
-        "    with multiprocessing.get_context('spawn').Pool(2) as pool:\n"
+        "    with multiprocessing.get_context('spawn').Pool(2, initializer=begin) as pool:\n"
         "        print('SUMS', pool.map(work, range(4), chunksize=1))\n"
         "    if sys.argv[1]:\n"
         "        print('PARENT', [work(number) for number in range(2)])\n"

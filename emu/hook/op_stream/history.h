@@ -32,9 +32,9 @@ bool ph_is_allocator(const void *caller);
 void ph_history_looked(int device);
 /* Without the record lock: somebody reads what kind of GPU this is. Told if it is the script itself. */
 void ph_history_reads(const char *attribute);
-/* The same of a call that C++ code makes all the time, too, from `caller`: it counts where Python has the binding. */
+/* A call that C++ code makes all the time, too: it counts as read where Python has the binding, from `caller`. */
 void ph_history_binding_reads(const void *caller, const char *attribute);
-/* The same of an attribute by CUDA's number, whose name is `attr.39`. */
+/* An attribute that is read by its number in CUDA; its name is then `attr.39`. */
 void ph_history_binding_reads_attribute(const void *caller, int attribute);
 /* In an entry point of an API. */
 #define PH_READS(attribute) ph_history_binding_reads(__builtin_return_address(0), attribute)

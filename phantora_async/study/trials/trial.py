@@ -16,7 +16,7 @@ from formats.files import MOST_DATA_NBYTES, read_bytes
 from phantora_async.config import folding_of, servers_of
 from phantora_async.options import OPTIONS, Kind, RunOptions
 from phantora_async.replaying.machine import Changes
-from profiles import Gpu, Machine, load_machine
+from profiles import EmulatedMachine, Gpu, load_machine
 
 REPLAYED = ("nccl", "set_network", "slow_gpu")
 """Lists of texts, named as the options of `phantora-async replay`."""
@@ -52,7 +52,7 @@ class Trial:
         return servers_of(self.options, self._machine.cluster)
 
     @cached_property
-    def _machine(self) -> Machine:
+    def _machine(self) -> EmulatedMachine:
         """Raises ProfileError."""
         return load_machine(self.options.cluster, self.options.gpu)
 
