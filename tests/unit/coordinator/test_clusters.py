@@ -39,7 +39,8 @@ def test_sixteen_ranks_are_bound_by_what_joins_the_servers(name: str) -> None:
     cluster = load_cluster(name)
     server = cluster.network["server"]
     if cluster.servers_per_nvlink_domain * cluster.gpus_per_server >= RANKS:
-        assert 300 < bus_gb_per_s(cluster) < server["gpu_gbps"] / 8 * 1.6  # NVLS reduces in the switch
+        port = server["gpu_gbps"] / 8  # 119 of a DGX-2's GPU
+        assert min(300, 0.9 * port) < bus_gb_per_s(cluster) < 1.6 * port  # NVLS reduces in the switch
         return
     cards = server["nics"] * server["nic_gbps"] / 8
     inside = server["gpu_gbps"] if server["kind"] == "nvswitch" else server["pcie_gbps"]
