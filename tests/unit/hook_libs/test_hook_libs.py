@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from emu.hook.build import packed_workspaces
+
 HERE = Path(__file__).parent
 HOOK = HERE.parents[2] / "emu" / "hook"
 
@@ -56,6 +58,8 @@ def test_c(name: str, sanitize: str, tmp_path: Path) -> None:
     program = tmp_path / "program"
     compiled = [HERE / name, HERE / "fakes.c", HERE / "refused.c", *TESTS[name]]
     flags = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-DPH_CHECK_LOCKS"] if sanitize else []
+    (tmp_path / "workspaces.bin").write_bytes(packed_workspaces())  # what cudnn/workspace.c includes
+    flags.append(f"-Wa,-I,{tmp_path}")
     subprocess.run(["cc", *COMPILE, *flags, "-o", program, *compiled, "-lpthread", "-ldl", "-lm"], check=True)
     # Communicator handles are kept for threads that may still ask about them: no leak check.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
