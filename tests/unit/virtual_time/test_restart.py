@@ -84,7 +84,7 @@ def test_ranks_start_again_no_earlier_than_a_watchdog_ended_one() -> None:
 def test_what_comes_later_than_the_restart_is_dropped() -> None:
     job = failing(False)
     job.restart(1)
-    segments = [rank.shares.compute_ns for rank in job.timeline.snapshot().ranks]
+    segments = [device.compute_ns for host in job.timeline.hosts for device in host.used]
     assert segments == [100, 100], "rank 0's last segment would start at 5010 ns"
 
 
