@@ -57,20 +57,6 @@ def test_two_runs_agree_to_the_byte(run: Run, shared_run: Run, gpus: int, specul
     assert printed == [line for line in busy.log(0).splitlines() if line.startswith("times ")]
 
 
-def test_jobs_in_one_process_whose_watchdogs_free_memory(run: Run) -> None:
-    """When NCCL's watchdog finds a job's work decides when its memory is freed. A rank that gets no processor for long
-    looks as one that waits for the watchdog.
-    """
-    with load():
-        runs = [run("jobs_in_one_process.py", n=2, options=("--isolation", "none")) for _ in range(2)]
-    for each in runs:
-        assert each.exit_code == 0, each.output
-    first, second = (simulated(each.simulated) for each in runs)
-    assert first == second
-    left = [next(line for line in each.log(0).splitlines() if line.startswith("left ")) for each in runs]
-    assert left[0] == left[1]
-
-
 def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -> None:
     """Their batches arrive in another order, and their ends are waited for in another way, in every run."""
     (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
