@@ -21,6 +21,8 @@
 #include "streams/watch.h"
 #include "threads/onlooker.h"
 
+#include <stdlib.h>
+
 enum { SEEN_AFTER_NS = 100000000 };
 
 static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
@@ -106,7 +108,7 @@ void ph_recording_synchronize(const ph_event *event) {
  */
 enum { LONGEST_TURN_NS = 20000, MOST_TURNS = 1 << 30 };
 
-static _Thread_local struct {
+struct ph_asking_loop {
     uint32_t scope, stream;
     uint64_t recording;
     uint64_t question;   /* the last one's number */
@@ -118,54 +120,65 @@ static _Thread_local struct {
     uint64_t known;      /* answers that the loop has not fetched yet ... */
     bool done;           /* ... and the last of them; the others: not done */
     ph_host_mark mark;   /* of its thread, when it asked last */
-} loop;
+};
+
+/* On the heap, not in a thread-local variable: the C library has some 1.6 KB for the thread-local variables of all
+ * libraries that are loaded after the start, and a process that has none left cannot load the hook. */
+static struct ph_asking_loop *this_loop(void) {
+    ph_thread *thread = ph_self();
+    if (!thread->loop) thread->loop = calloc(1, sizeof *thread->loop);
+    if (!thread->loop) ph_die("out of host memory");
+    return thread->loop;
+}
 
 /* The thread asks this now. Returns how many turns it asks for at once; 0: one, which is none of a loop's. */
-static uint32_t turns_to_ask(uint32_t scope, uint32_t stream, uint64_t recording, uint64_t now_ns, bool torchs) {
-    bool same = loop.scope == scope && loop.stream == stream && loop.recording == recording;
-    if (!loop.turns || !ph_nothing_since(loop.question) || (!same && !(loop.done && loop.turns >= PH_LOOP_FREE))) {
-        loop.turns = 0;
-        loop.steady = false;
-        loop.between_ns = UINT64_MAX;
+static uint32_t turns_to_ask(struct ph_asking_loop *loop, uint32_t scope, uint32_t stream, uint64_t recording,
+                             uint64_t now_ns, bool torchs) {
+    bool same = loop->scope == scope && loop->stream == stream && loop->recording == recording;
+    if (!loop->turns || !ph_nothing_since(loop->question) || (!same && !(loop->done && loop->turns >= PH_LOOP_FREE))) {
+        loop->turns = 0;
+        loop->steady = false;
+        loop->between_ns = UINT64_MAX;
         return 0;
     }
     if (!same) return 1; /* as far as its instant: how long a turn about this work takes is not known */
-    uint64_t between_ns = now_ns - loop.asked_ns;
+    uint64_t between_ns = now_ns - loop->asked_ns;
     bool measured = ph_cfg.host_mode == PH_HOST_MEASURED; /* no two turns are alike */
-    loop.steady = measured ? between_ns < LONGEST_TURN_NS / 10 : between_ns == loop.between_ns;
-    loop.between_ns = between_ns;
-    if (torchs && ph_self()->age != loop.age) loop.steady = false;
-    ph_self()->age = loop.age; /* a loop's turns, however many, push nothing out of the host's caches */
-    if (loop.turns < PH_LOOP_FREE || !loop.steady || between_ns >= LONGEST_TURN_NS) return 0;
-    uint64_t turns = loop.turns / 2 < PH_LOOP_FREE ? PH_LOOP_FREE : loop.turns / 2;
+    loop->steady = measured ? between_ns < LONGEST_TURN_NS / 10 : between_ns == loop->between_ns;
+    loop->between_ns = between_ns;
+    if (torchs && ph_self()->age != loop->age) loop->steady = false;
+    ph_self()->age = loop->age; /* a loop's turns, however many, push nothing out of the host's caches */
+    if (loop->turns < PH_LOOP_FREE || !loop->steady || between_ns >= LONGEST_TURN_NS) return 0;
+    uint64_t turns = loop->turns / 2 < PH_LOOP_FREE ? PH_LOOP_FREE : loop->turns / 2;
     return turns > MOST_TURNS ? MOST_TURNS : (uint32_t)turns;
 }
 
 static bool is_done(uint32_t scope, uint32_t stream, uint64_t recording) {
-    bool same = loop.scope == scope && loop.stream == stream && loop.recording == recording;
-    if (loop.known && same && ph_nothing_since(loop.question)) {
-        ph_host_return_to(&loop.mark);
-        return --loop.known == 0 && loop.done;
+    struct ph_asking_loop *loop = this_loop();
+    bool same = loop->scope == scope && loop->stream == stream && loop->recording == recording;
+    if (loop->known && same && ph_nothing_since(loop->question)) {
+        ph_host_return_to(&loop->mark);
+        return --loop->known == 0 && loop->done;
     }
-    loop.known = 0;
+    loop->known = 0;
     uint64_t now_ns = ph_host_clock();
     bool torchs = ph_torch_asks();
     struct ph_QUERY question = {.recording = recording, .scope = scope, .stream = stream};
-    question.turns = turns_to_ask(scope, stream, recording, now_ns, torchs);
+    question.turns = turns_to_ask(loop, scope, stream, recording, now_ns, torchs);
     struct ph_DONE answer = {0};
     ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
     uint64_t turns = answer.turns ? answer.turns : 1;
-    loop.scope = scope;
-    loop.stream = stream;
-    loop.recording = recording;
-    loop.turns += turns;
-    loop.question = ph_question_number();
-    loop.asked_ns = now_ns;
-    loop.age = ph_self()->age;
-    loop.done = answer.done;
+    loop->scope = scope;
+    loop->stream = stream;
+    loop->recording = recording;
+    loop->turns += turns;
+    loop->question = ph_question_number();
+    loop->asked_ns = now_ns;
+    loop->age = ph_self()->age;
+    loop->done = answer.done;
     if (turns == 1 || torchs) return answer.done;
-    loop.known = turns - 1;
-    ph_host_remember(&loop.mark);
+    loop->known = turns - 1;
+    ph_host_remember(&loop->mark);
     return false;
 }
 

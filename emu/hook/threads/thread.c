@@ -42,6 +42,7 @@ static void forget(void *ended) {
     ph_unlock(PH_LOCK_THREADS);
     free(thread->functions.ran_at);
     free(thread->operators.ran_at);
+    free(thread->loop);
     free(thread);
 }
 

@@ -84,6 +84,7 @@ typedef struct ph_thread {
     uint64_t own_ns;                     /* measured mode: what the emulation has taken of it, not yet left out */
     int uncounted;                       /* depth of what takes no virtual time at all, see phantora_uncounted */
     uint64_t uncounted_ns;               /* GPU time of the launches since the thread began that were not counted */
+    struct ph_asking_loop *loop;         /* of questions whether work is complete; see streams/wait.c */
     struct ph_thread *next, *before;     /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;

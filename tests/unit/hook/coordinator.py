@@ -119,6 +119,13 @@ class Coordinator(threading.Thread):
         assert self.connection is not None
         self.connection.sendall(message)
 
+    def end(self) -> None:
+        """Joins the thread after the rank's end. A rank that never connected leaves it waiting: it is let go."""
+        if self.connection is None:
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as nobody:
+                nobody.connect(self.path)
+        self.join()
+
     def of(self, *kinds: int) -> list[Any]:
         return [record for record in self.records if record.kind in kinds]
 
@@ -244,6 +251,6 @@ def running(
     if watch:
         watch(coordinator, child)
     _, ended = os.waitpid(child, 0)
-    coordinator.join()
+    coordinator.end()
     assert os.waitstatus_to_exitcode(ended) == status
     return coordinator
