@@ -29,7 +29,8 @@ def install(tell: Callable[[str, str], None]) -> None:
 
     def change(distributed: Names) -> None:
         newer = distributed.get("ProcessGroupNCCL2")
-        distributed.change("DistributedDataParallel.__init__", functools.partial(_told, tell, newer))
+        if newer is not None:  # earlier versions of PyTorch have only the backend whose all-reduces overlap
+            distributed.change("DistributedDataParallel.__init__", functools.partial(_told, tell, newer))
 
     changes.when_imported("exposed all-reduces", change)
 

@@ -48,3 +48,12 @@ def test_one_rank_tells_it_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     exposed_ddp._told(lambda name, text: told.append(text), Newer, lambda self: None)(model(4, Newer()))
     assert told == []
+
+
+@pytest.mark.parametrize("newer", [Newer, None])
+def test_a_version_without_the_newer_backend_is_left_as_it_is(newer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[str] = []
+    distributed = SimpleNamespace(get=lambda path: newer, change=lambda path, make: changed.append(path))
+    monkeypatch.setattr(exposed_ddp.changes, "when_imported", lambda key, change: change(distributed))
+    exposed_ddp.install(lambda name, text: None)
+    assert changed == (["DistributedDataParallel.__init__"] if newer else [])
