@@ -82,7 +82,7 @@ def _tell(control: ControlTensors, text: str, *, statable: bool) -> None:
     line = control.hook.line()
     if line:
         control.reads.decisions.count(line)
-    end = control.reads.how_to_state(line) if statable else ""
+    end = control.reads.how_to_state(control.reads.decisions.read_at()) if statable else ""
     control.hook.warn_once(f"read {line}", f"{line or 'the script'} {text}{end}")
 
 

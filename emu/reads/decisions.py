@@ -126,6 +126,19 @@ class Decisions:
                 return frame
         return None
 
+    def read_at(self) -> str:
+        """`file:line` of what reads now: the script's line, or that of a library which reads for itself. A script calls
+        much by one line, `trainer.train()` for example, and what is stated for that line holds for every read in it.
+        """
+        for frame in program_frames():
+            file = frame.f_code.co_filename
+            owner = owner_of(file)
+            if owner is Owner.USER:
+                break
+            if owner is Owner.PACKAGE and not file.startswith(self._torch) and _package(file) not in _CALCULATING:
+                return f"{path_of(file, self._folder)}:{frame.f_lineno}"
+        return self._hook.line()
+
     # ---- numbers ---------------------------------------------------------------------------------------------------
     def note_read(self, tensor: Tensor, value: Any, target: Tensor | None = None) -> None:
         """The program reads a floating-point value that nobody computed. `target`: the tensor of the host's that it is
@@ -134,7 +147,7 @@ class Decisions:
         writer = self._hook.writer(tensor.data_ptr())
         dtype = str(tensor.dtype).removeprefix("torch.")
         taken_as = "0" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-        mark = Mark(self._hook.line(), f"{dtype}, of {writer}" if writer else dtype, taken_as)
+        mark = Mark(self.read_at(), f"{dtype}, of {writer}" if writer else dtype, taken_as)
         self._on_this_thread.mark = mark
         if self._runs_compiled() is not None:
             self.leaves(mark, counts=False)  # a compiled function goes on with an ordinary number
@@ -261,7 +274,7 @@ class Decisions:
                 if os.path.basename(file) in QUIET_MODULES or os.path.basename(os.path.dirname(file)) in QUIET_MODULES:
                     return None
             elif owner is Owner.PACKAGE:
-                package = file.rpartition("-packages/")[2].partition("/")[0].removesuffix(".py")
+                package = _package(file)
                 if package in QUIET_LIBRARIES or code.co_name in CHECKING:
                     return None
                 if package not in _CALCULATING:
@@ -321,7 +334,7 @@ class Decisions:
 
     def how_to_state(self, line: str) -> str:
         """The end of a message about a read at this line."""
-        place = line.removeprefix(self._folder + os.sep)
+        place = line.removeprefix(self._folder + os.sep).rpartition("-packages/")[2]
         return f"; --value {place}=EXPRESSION states what is read there" if line else ""
 
     def count(self, place: str) -> None:
@@ -333,6 +346,11 @@ class Decisions:
 
 _CALCULATING = frozenset(("numpy", "scipy", "pandas", "sklearn"))
 """Packages whose comparisons belong to the line that calls them."""
+
+
+def _package(file: str) -> str:
+    """The name of the installed package that the file is of."""
+    return file.rpartition("-packages/")[2].partition("/")[0].removesuffix(".py")
 
 
 def _catches(node: ast.AST, position: Position) -> bool:

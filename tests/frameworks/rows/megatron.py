@@ -33,6 +33,8 @@ MAIN = replace(NEWER, title="Megatron-LM main, on Python 3.12", commit="d98e8a64
 CORE = Framework(title="Megatron-core, called by a script", packages=("megatron-core",), modules=(), start=())
 LOSS = (r"training\.py:\d+ decides by a value that is not computed: avg >= 0\.0",)
 """It prints no loss that is negative."""
+CLIPS = (r"clip_grads\.py:\d+ decides by a value that is not computed: clip_coeff < 1\.0",)
+"""It scales gradients by kernels of its own, if their norm is larger than `--clip-grad`."""
 STEPS = r"iteration +4/ +4 .*throughput per GPU"
 TP, PP, CP, EP = (f"--{name}-parallel-size" for name in ("tensor-model", "pipeline-model", "context", "expert-model"))
 MOE = (
@@ -55,6 +57,7 @@ def job(
 ) -> Job:
     prefix = {FRAMEWORK.title: "megatron", NEWER.title: "megatron-0.19", MAIN.title: "megatron-main"}[framework.title]
     warns = UPDATED if "--save" in arguments else LOSS if framework is MAIN else ()
+    warns = (*warns, *CLIPS)
     return Job(
         framework,
         f"{prefix}-{name}",
