@@ -280,6 +280,8 @@ class Session:
                 case "left_out":
                     coordinator.warn(event["text"])
                     self._terminal.remark(f"warning: {event['text']}")
+                case "took":
+                    coordinator.rank_took(event["rank"], event["memory"])
                 case "exited":
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":

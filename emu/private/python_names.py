@@ -52,6 +52,13 @@ PURPOSES = (
         (Name("weakref", "finalize._registry", Kind.OBJECT), Name("weakref", "finalize.peek")),
     ),
     Purpose(
+        "multiprocessing's folder",
+        "keeping multiprocessing's temporary folders in the run's own",
+        "temporary folders of multiprocessing (pymp-*) stay in $TMPDIR if their process is killed",
+        ("emu/start/rank.py",),
+        (Name("multiprocessing.process", "_current_process", Kind.OBJECT),),
+    ),
+    Purpose(
         "interpreters by their path",
         "starting programs that name the Python interpreter by its path",
         "processes that a script starts by sys.executable become no ranks",

@@ -5,8 +5,8 @@ Lives here: which versions of Python and PyTorch are `supported`, the `forker` a
 (`launching`), processes that a server's programs ask for (`warm_children`), and what keeps all these together
 (`processes`).
 Comes in: the job's description and "terminate", from the launcher.
-Goes out: "ready", "isolation", "started", "exited", "dismissed", "command_ended", "server_lost", "failed" and "done",
-to the launcher; the ranks' logs.
+Goes out: "ready", "isolation", "started", "took", "exited", "dismissed", "command_ended", "server_lost", "failed" and
+"done", to the launcher; the ranks' logs.
 May import: `emu.contract`, `emu.servers`, `emu.interpreter`, `emu.clock`, `emu.control`, `emu.loading`; torch and the
 standard library.
 """

@@ -11,6 +11,7 @@ import atexit
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from fractions import Fraction
@@ -46,6 +47,7 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
         processes.die_with_parent(server)
         _set_up_process(job, seat)
         leave_folders(prepared)
+        place_folder_of_multiprocessing(job)
         connection = Connection(prepared)
         connection.open(job, seat)
         end = script.run(program.of(job))
@@ -279,6 +281,16 @@ def leave_folders(prepared: Prepared) -> None:
     for folder, finalizer in prepared.folders.items():
         finalizer.detach()
         atexit.unregister(folder.cleanup)
+
+
+def place_folder_of_multiprocessing(job: Job) -> None:
+    """The folder that multiprocessing makes for its sockets is removed with the run's own: a process that is killed
+    cannot remove it. Processes that multiprocessing starts have their parent's.
+    """
+    names = changes.usable("multiprocessing's folder")
+    config = getattr(names.get("_current_process"), "_config", None) if names is not None else None
+    if isinstance(config, dict) and "tempdir" not in config:
+        config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=isolation.ranks_folder(job.runtime_dir))
 
 
 def end_interpreter() -> None:

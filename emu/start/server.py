@@ -316,6 +316,7 @@ class _Server:
                 self._ended_well[seat.rank] = seat
             elif self._command and child is not None and child.dismissed(ended):
                 self._ended_well[seat.rank] = seat
+                self._tell_memory(seat)
                 self._control.send("dismissed", rank=seat.rank, signal=ended.signal)
             else:
                 # A launcher that hears of the end may end the other ranks and start all of them again. It hears of it
@@ -357,7 +358,15 @@ class _Server:
         child.joined.close()
         del self._children[child.pid]
 
+    def _tell_memory(self, seat: Seat) -> None:
+        """What a process had allocated that could not say it at its end."""
+        memory = self._prepared.hook.memory_at_end(seat.server, seat.local_rank)
+        if memory:
+            self._control.send("took", rank=seat.rank, memory=memory)
+
     def _report(self, seat: Seat, code: int, number: int, untold: bool = False) -> None:
+        if code or number:
+            self._tell_memory(seat)
         self._control.send("exited", rank=seat.rank, server=seat.server, code=code, signal=number, untold=untold)
 
     def _report_command(self, ended: processes.Ended) -> None:

@@ -218,6 +218,7 @@ def run(
         os.setpgid(0, 0)
         seeds.seed(0 if seat is not None else 1 + number)
         rank.leave_folders(prepared)
+        rank.place_folder_of_multiprocessing(job)
         _make_streams(job, server, what, closed)
         connection = rank.Connection(prepared)
         join = _Join(job, server, connection, joined)

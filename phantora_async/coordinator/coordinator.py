@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -188,6 +188,13 @@ class Coordinator:
         yet; ``ends_to_tell`` says when it is to be told.
         """
         self._rank_processes.exited(rank, Exit(returncode, signal or 0), untold)
+
+    def rank_took(self, rank: int, memory: Sequence[Sequence[int]]) -> None:
+        """The rank's process, which is about to be said to have ended, had so much memory. `memory`: see
+        ``FactBuilder.memory_at_end``.
+        """
+        with self._failures.caught():
+            self._fact_builder.memory_at_end(rank, memory)
 
     def rank_dismissed(self, rank: int, signal: int) -> None:
         """The process that started the rank's process has ended it by this signal. If no rank has failed before,

@@ -25,7 +25,7 @@ from phantora_async.reasons import LastSteps, reasons_document
 from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timeline
-from phantora_async.wording import short
+from phantora_async.wording import short, size
 
 SETTLE_S = 0.5
 """After a failure: how long a rank may take to end with an exit code of its own, which then is the run's."""
@@ -212,6 +212,9 @@ class RunEnd:
             (snapshot,) = self._timeline.snapshot([rank]).ranks
             crashed, called = crash_site(log), self._fact_builder.site(rank, snapshot.last_site)
             text += f" at {crashed}" if crashed else f"; its last call before was at {called}" if called else ""
+            if any(memory := rank_info.memory_at_end):
+                had = f"{size(memory.allocated)} of a GPU ({size(memory.reserved)} with what it had cached)"
+                text += f"; it had allocated at most {had}"
         else:
             text += f"ended with exit code {exit.code}"
             if rank_info.bye is None:

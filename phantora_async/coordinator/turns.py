@@ -22,6 +22,8 @@ from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
 
 TURN = 2_000
 """Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
+VISITED_S = 3.0
+"""How long a rank may take to start whose GPU another rank's process has used: most likely nobody becomes it."""
 LOOK_AGAIN_S = 0.05
 """Between looks at ranks that go on after another one has failed."""
 
@@ -158,7 +160,9 @@ class Turns:
 
     def _nobody_starts(self, rank: int) -> bool:
         """Has no process become this rank, though the others have waited for long and no other process works?"""
-        if not self._restarts.nobody_starts(rank, self._blocked_ranks, self._patience_s):
+        user = self._fact_builder.user_of_gpu(rank)
+        patience_s = self._patience_s if user is None else min(self._patience_s, VISITED_S)
+        if not self._restarts.nobody_starts(rank, self._blocked_ranks, patience_s):
             return False
         if self._bystanders.work():
             self._restarts.news()
@@ -185,13 +189,16 @@ class Turns:
             self._look_later(LOOK_AGAIN_S)
 
     def _do_without(self, rank: int) -> None:
-        """The launcher has started fewer ranks than there are GPUs. If the rank comes after all, it begins then."""
-        self._fact_builder.warn(
-            rank,
-            f"no process has used this GPU, and the other ranks have waited {self._patience_s:.0f} s for it: the run "
-            "continues without this rank. --nproc-per-node should be the number of ranks that the launcher starts on a "
-            "server",
-        )
+        """The launcher has started fewer ranks than there are GPUs, or one process uses several. If the rank comes
+        after all, it begins then.
+        """
+        if self._fact_builder.user_of_gpu(rank) is None:
+            self._fact_builder.warn(
+                rank,
+                f"no process has used this GPU, and the other ranks have waited {self._patience_s:.0f} s for it: the "
+                "run continues without this rank. --nproc-per-node should be the number of ranks that the launcher "
+                "starts on a server",
+            )
         self._connections.rank_ended(rank)
         self.take_soon()
 

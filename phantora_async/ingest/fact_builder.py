@@ -6,9 +6,10 @@ They are answered here when they arrive, so that ranks continue. What remains ar
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -65,6 +66,10 @@ class RankInfo:
     """The record of the last question."""
     told_memory: MemoryPeaks = NO_MEMORY
     """The largest peaks among its devices, as told; virtual time may not have come so far."""
+    memory_at_end: MemoryPeaks = NO_MEMORY
+    """The largest peaks among its devices until its process was ended, if that could not tell them."""
+    used_gpus: set[int] = field(default_factory=set)
+    """Numbers on its server of other ranks' GPUs that it has used."""
     placed: dict[int, Placed] = field(default_factory=dict)
     """Where its memory is: by device, as the process counts those that it sees."""
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
@@ -162,6 +167,7 @@ class FactBuilder:
             records.CHECKPOINT: self.reads.take_checkpoint,
             records.USAGE: self._usage,
             records.UNUSED_GPU: self._unused_gpu,
+            records.GPU_USED: self._gpu_used,
             records.ALONE: self._alone,
             records.LOGGED: self._logged,
             records.MARKER: self._marker,
@@ -226,6 +232,29 @@ class FactBuilder:
             rank_info.launches.restart(steps)
             del rank_info.log_ends[steps:]
 
+    def memory_at_end(self, rank: int, memory: Sequence[Sequence[int]]) -> None:
+        """The rank's process was ended. `memory`: of each GPU of its server that it has used, the GPU's number, and the
+        most that was allocated, reserved and taken of it; without an allocator that counts, what is taken counts.
+        """
+        info = self.rank_info[rank]
+        if not all(len(row) == 4 and all(0 <= value <= MOST_NBYTES for value in row) for row in memory):
+            raise ProtocolError(rank, f"memory at its end: {memory!r:.80}")
+        for gpu, allocated, reserved, taken in memory:
+            peaks = MemoryPeaks(allocated or taken, reserved or taken, taken)
+            info.memory_at_end = peaks.largest(info.memory_at_end)
+            device = next((device for device, known in info.placed.items() if known.gpu == gpu), gpu)
+            before = info.placed.get(device)
+            info.placed[device] = Placed(gpu, peaks if before is None else peaks.largest(before.peaks))
+
+    def user_of_gpu(self, rank: int) -> int | None:
+        """A rank whose process has used the GPU that is this rank's by its number; None if none has."""
+        gpus = self._timelines.gpus
+        if not gpus:
+            return None
+        first = rank - gpus[rank]
+        server = itertools.takewhile(lambda other: other - gpus[other] == first, range(first, self._world_size))
+        return next((other for other in server if gpus[rank] in self.rank_info[other].used_gpus), None)
+
     def take_answers(self) -> Answers:
         """What ranks are to be sent now, since the last call."""
         answers, self._answers = self._answers, []
@@ -274,6 +303,9 @@ class FactBuilder:
 
     def _logged(self, rank: int, record: records.Logged) -> None:
         self.rank_info[rank].log_ends.append(record.log_nbytes)
+
+    def _gpu_used(self, rank: int, record: records.GpuUsed) -> None:
+        self.rank_info[rank].used_gpus.add(record.gpu)
 
     def _alone(self, rank: int, record: records.Alone) -> None:
         self.rank_info[rank].alone = True

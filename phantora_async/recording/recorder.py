@@ -40,6 +40,7 @@ SIDE = frozenset(
         records.DECIDED,
         records.CHECKPOINT,
         records.UNUSED_GPU,
+        records.GPU_USED,
         records.ALONE,
         records.LOADER,
     }

@@ -128,6 +128,7 @@ _MACHINE_SAYS: dict[str, dict[str, tuple[type, ...]]] = {
     "left_out": {"text": _TEXT},
     "isolation": {"level": _TEXT, "reason": _TEXT},
     "started": {"rank": _NUMBER, "server": _NUMBER, "pid": _NUMBER},
+    "took": {"rank": _NUMBER, "memory": (list,)},
     "dismissed": {"rank": _NUMBER, "signal": _NUMBER},
     "exited": {"rank": _NUMBER, "server": _NUMBER, "code": _NUMBER, "signal": (int, type(None)), "untold": (bool,)},
     "command_ended": {"server": _NUMBER, "code": _NUMBER, "signal": _NUMBER},
@@ -148,3 +149,9 @@ def check_machine_says(message: dict[str, Any]) -> None:
         value = message.get(name)
         if name not in message or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise ValueError(f"{message['event']} with {name} = {value!r:.40}")
+        if isinstance(value, list) and not all(isinstance(row, list) and _are_numbers(row) for row in value):
+            raise ValueError(f"{message['event']} with {name} = {value!r:.40}")
+
+
+def _are_numbers(row: list[Any]) -> bool:
+    return all(type(value) is int for value in row)

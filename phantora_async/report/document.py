@@ -185,7 +185,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "assumed_links": spec.assumed_links,
         "host": spec.host.name,
         "host_mode": spec.host_mode,
-        "gpu_use": gpu_use_document(snapshot.ranks, fact_builder.rank_info),
+        "gpu_use": gpu_use_document(snapshot.ranks, fact_builder.rank_info, fact_builder.user_of_gpu),
         "independent": independent(snapshot, fact_builder),
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
@@ -276,17 +276,18 @@ def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels:
 
 def ranks_document(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> list[Document]:
     return [
-        _rank(rank, snapshot.now_ns, server, info.told_memory)
+        _rank(rank, snapshot.now_ns, server, info.told_memory, info.memory_at_end)
         for rank, server, info in zip(snapshot.ranks, spec.server_of, fact_builder.rank_info, strict=True)
     ]
 
 
-def _rank(rank: RankSnapshot, now_ns: int, server: int, told: MemoryPeaks) -> Document:
+def _rank(rank: RankSnapshot, now_ns: int, server: int, told: MemoryPeaks, at_end: MemoryPeaks) -> Document:
     """Time shares and work are those of its steps that count, or of the whole run if there are none; memory's peaks are
-    the whole run's. `told`: peaks that virtual time has not reached, for a rank that was stopped before it told any.
+    the whole run's. `told`: peaks that virtual time has not reached, for a rank that was stopped before it told any;
+    `at_end`: those of one whose process was ended without a word.
     `counted_steps`: first and last; the step that ends at the marker of number 0 is step 1.
     """
-    memory = rank.memory if any(rank.memory) else told
+    memory = (rank.memory if any(rank.memory) else told).largest(at_end)
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
     launches, flops, host_work_ns = counters.launches, counters.flops, counters.host_work_ns
     if rank.window is not None:

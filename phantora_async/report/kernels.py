@@ -5,7 +5,7 @@ source of its cost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from phantora_async.ingest.costs import Costs
@@ -112,17 +112,23 @@ def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]
     return [{"ranks": members, "launches": list(launches)} for launches, members in alike.items()]
 
 
-def gpu_use_document(ranks: Sequence[RankSnapshot], told: Sequence[RankInfo]) -> Document:
-    """Ranks that used no GPU in the whole run: no work, no memory. ``causes``: what these say may have kept them."""
+def gpu_use_document(
+    ranks: Sequence[RankSnapshot], told: Sequence[RankInfo], user_of_gpu: Callable[[int], int | None]
+) -> Document:
+    """Ranks that used no GPU in the whole run: no work, no memory. ``causes``: what these say may have kept them, or
+    that another rank's process had the GPU, as `user_of_gpu` knows.
+    """
     unused = [
         rank.rank
         for rank, info in zip(ranks, told, strict=True)
         if not (rank.counters.launches or info.launches.total or any(rank.shares))
-        and not (any(rank.memory) or any(info.told_memory))
+        and not (any(rank.memory) or any(info.told_memory) or any(info.memory_at_end))
     ]
     causes: dict[str, list[int]] = {}
     for rank in unused:
-        for cause in told[rank].unused_gpu:
+        user = user_of_gpu(rank)
+        of_another = () if user is None else (f"a process of rank {user} used the GPU of this number",)
+        for cause in (*told[rank].unused_gpu, *of_another):
             causes.setdefault(cause, []).append(rank)
     return {"unused_ranks": unused, "causes": [{"text": text, "ranks": members} for text, members in causes.items()]}
 

@@ -25,8 +25,9 @@ from .test_isolation import NOBODY, ROOT, ordinary_users_python
 pytestmark = pytest.mark.torch
 MARK = "PHANTORA_TEST"
 SCRIPT = """
-import os, subprocess, sys, threading
+import multiprocessing.util, os, subprocess, sys, threading
 import torch
+multiprocessing.util.get_temp_dir()
 torch.zeros(4, device="cuda")
 subprocess.Popen(["sleep", "1000"])
 subprocess.run(["setsid", "-f", "sleep", "1000"], check=True)
@@ -109,6 +110,7 @@ def state(runtime: Path) -> list[object]:
     mounts = Path("/proc/self/mountinfo").read_text()
     interfaces = sorted(name for _, name in socket.if_nameindex())
     ours = [name for folder in (runtime, "/dev/shm") for name in os.listdir(folder) if "phantora" in name]
+    ours += [name for name in os.listdir(runtime) if name.startswith("pymp-")]
     return [mounts, interfaces, ours]  # torchrun leaves files of its own in TMPDIR when it is killed
 
 

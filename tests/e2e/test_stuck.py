@@ -81,7 +81,7 @@ CASES = {
         "while not note.exists():\n    time.sleep(0.01)\n"
         "os.kill(int(note.read_text()), signal.SIGKILL)\n",
         128 + signal.SIGKILL,
-        ("rank 1 (server 0) was ended by SIGKILL; its last call before was at case.py:",),
+        ("rank 1 (server 0) was ended by SIGKILL; its last call before was at case.py:", "; it had allocated at most "),
         kind="rank_died",
     ),
     "out of memory": Case(

@@ -21,6 +21,7 @@
 #include "core/hash.h"
 #include "threads/host.h"
 #include "data/data.h"
+#include "memory/server_memory.h"
 #include "memory/vmm.h"
 #include "nvtx/nvtx.h"
 #include "core/run.h"
@@ -196,6 +197,7 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
     } else if (it->number - state.grew_at > MANY_BLOCKS) {
         atomic_store_explicit(&state.steady, true, memory_order_relaxed);
     }
+    if (counted) ph_server_memory_peak(device, own->peak, reserved);
     ph_unlock(PH_LOCK_HOLDERS);
 }
 

@@ -1,6 +1,7 @@
 /* See server_memory.h. A process whose table is full, or that came when all places were taken, is not counted. */
 #define _GNU_SOURCE
 #include "memory/server_memory.h"
+#include "channel/channel.h"
 #include "core/config.h"
 #include "core/run.h"
 #include "device/device.h"
@@ -22,16 +23,22 @@ typedef struct history { /* of one GPU, written by one thread at a time */
     change changes[CHANGES];
 } history;
 
+typedef struct peaks { /* of one GPU, written by one process */
+    atomic_uint_fast64_t allocated, reserved, taken;
+} peaks;
+
 typedef struct server {
     atomic_uint others;           /* places that other processes have taken */
     atomic_uint seats[PROCESSES]; /* 1 + the rank's own GPU; 0: nobody is there */
     history of[PROCESSES][PH_MAX_DEVICES];
+    peaks most[PROCESSES][PH_MAX_DEVICES];
 } server;
 
 static struct {
     server *servers; /* takes memory where it is touched */
     atomic_int place;
     atomic_flag telling;
+    atomic_bool visited[PH_MAX_DEVICES]; /* GPUs of other ranks' numbers that the process has been told to use */
     atomic_uint_fast64_t told[PH_MAX_DEVICES];
 } table = {.place = NOBODY, .telling = ATOMIC_FLAG_INIT};
 
@@ -45,8 +52,11 @@ void ph_server_memory_make(void) {
 
 static server *own_server(void) {
     bool counts = table.servers && ph_run.started && !ph_run.finished && ph_run.server < SERVERS;
-    return counts && ph_run.world_size > 1 ? &table.servers[ph_run.server] : NULL;
+    return counts ? &table.servers[ph_run.server] : NULL;
 }
+
+/* Does it matter to others what the process holds? */
+static bool has_neighbours(void) { return ph_run.world_size > 1; }
 
 void ph_server_memory_join(void) {
     atomic_store(&table.place, NOBODY);
@@ -56,7 +66,10 @@ void ph_server_memory_join(void) {
     if (place >= PROCESSES) return;
     for (int gpu = 0; gpu < PH_MAX_DEVICES; gpu++) {
         if (atomic_load(&all->of[place][gpu].n)) atomic_store(&all->of[place][gpu].n, 0);
+        peaks *most = &all->most[place][gpu];
+        if (atomic_exchange(&most->taken, 0)) most->allocated = most->reserved = 0;
         atomic_store(&table.told[gpu], 0);
+        atomic_store(&table.visited[gpu], false);
     }
     atomic_store(&all->seats[place], ph_run.local_rank + 1);
     atomic_store(&table.place, (int)place);
@@ -68,6 +81,47 @@ static void tell(history *to, uint64_t at_ns, uint64_t nbytes) {
     atomic_store_explicit(&to->n, n + 1, memory_order_release);
 }
 
+/* The rank of that number may never have a process of its own. */
+static void tell_visit(int gpu) {
+    struct ph_GPU_USED record = {.gpu = (uint32_t)gpu};
+    if (gpu != (int)ph_run.local_rank && !atomic_exchange(&table.visited[gpu], true))
+        ph_emit_out_of_band(PH_KIND_GPU_USED, &record, sizeof record, NULL, 0);
+}
+
+static void raise_to(atomic_uint_fast64_t *peak, uint64_t to) {
+    if (atomic_load_explicit(peak, memory_order_relaxed) < to) atomic_store_explicit(peak, to, memory_order_relaxed);
+}
+
+void ph_server_memory_peak(int device, uint64_t allocated, uint64_t reserved) {
+    int place = atomic_load_explicit(&table.place, memory_order_relaxed);
+    server *all = place == NOBODY ? NULL : own_server();
+    if (!all) return;
+    peaks *most = &all->most[place][ph_visible_gpu(device)];
+    raise_to(&most->allocated, allocated);
+    raise_to(&most->reserved, reserved);
+}
+
+/* Of each GPU of the server that processes of this rank have used: its number, and the most that they had allocated,
+ * reserved and taken of it. Called where no rank is: in the process that hears of a rank's end. */
+PH_EXPORT int phantora_memory_at_end(uint32_t number, uint32_t local_rank, uint64_t *to) {
+    int n = 0;
+    if (!table.servers || number >= SERVERS) return 0;
+    server *all = &table.servers[number];
+    for (int gpu = 0; gpu < PH_MAX_DEVICES; gpu++) {
+        uint64_t found[3] = {0};
+        for (int place = 0; place < PROCESSES; place++) {
+            if (atomic_load(&all->seats[place]) != local_rank + 1) continue;
+            const peaks *one = &all->most[place][gpu];
+            uint64_t its[3] = {one->allocated, one->reserved, one->taken};
+            for (int i = 0; i < 3; i++) found[i] = found[i] < its[i] ? its[i] : found[i];
+        }
+        if (!found[2]) continue;
+        to[n++] = (uint64_t)gpu;
+        for (int i = 0; i < 3; i++) to[n++] = found[i];
+    }
+    return n;
+}
+
 void ph_server_memory_tell(void) {
     int place = atomic_load_explicit(&table.place, memory_order_relaxed);
     server *all = place == NOBODY ? NULL : own_server();
@@ -76,6 +130,9 @@ void ph_server_memory_tell(void) {
         uint64_t nbytes = ph_memory_used(device);
         if (LIKELY(atomic_load_explicit(&table.told[device], memory_order_relaxed) == nbytes)) continue;
         int gpu = ph_visible_gpu(device);
+        raise_to(&all->most[place][gpu].taken, ph_memory_peak(device));
+        if (!has_neighbours()) continue;
+        tell_visit(gpu); /* before the time is asked for: the answer may wait for the other rank */
         uint64_t at_ns = gpu == (int)ph_run.local_rank ? ph_clock_estimate() : ph_clock_within();
         if (atomic_flag_test_and_set(&table.telling)) return; /* another thread does, or the next call will */
         atomic_store(&table.told[device], nbytes);
@@ -100,7 +157,7 @@ uint64_t ph_server_memory_of_others(int gpu) {
     ph_server_memory_tell();
     int place = atomic_load_explicit(&table.place, memory_order_relaxed);
     server *all = own_server();
-    if (!all || gpu < 0 || gpu >= PH_MAX_DEVICES) return 0;
+    if (!all || !has_neighbours() || gpu < 0 || gpu >= PH_MAX_DEVICES) return 0;
     uint64_t now_ns = ph_clock_within(), nbytes, found = 0;
     int contexts = 0;
     bool has_owner = false;

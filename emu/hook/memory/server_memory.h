@@ -17,6 +17,9 @@ void ph_server_memory_make(void);
 void ph_server_memory_join(void);
 /* Tells what has changed since the last call. With no lock: it may wait for virtual time. */
 void ph_server_memory_tell(void);
+/* What PyTorch's allocator had given out and reserved of a device at most: if the process is killed, nobody else knows.
+ */
+void ph_server_memory_peak(int device, uint64_t allocated, uint64_t reserved);
 /* Bytes of a GPU of the server that other processes hold now, contexts among them. With no lock, likewise. */
 uint64_t ph_server_memory_of_others(int gpu);
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import c_int, c_uint32, c_uint64
+from ctypes import POINTER, c_int, c_uint32, c_uint64
 
 from .library import RANGES, Library, flat
+
+MOST_GPUS = 64
+"""Of a server: PH_MAX_DEVICES."""
 
 
 class MemoryCalls(Library):
@@ -18,6 +21,7 @@ class MemoryCalls(Library):
         self.memory: Callable[[int, int, int], None] = self._function("memory", None, c_uint32, c_uint64, c_uint64)
         self.memory_taken: Callable[[int], int] = self._function("memory_taken", c_uint64, c_uint32)
         """The most that CUDA has given out at one time."""
+        self._memory_at_end = self._function("memory_at_end", c_int, c_uint32, c_uint32, POINTER(c_uint64))
 
     def memory_grew(self) -> bool:
         """Has memory reached a new peak since `memory_tell`, or has an allocation failed?"""
@@ -30,6 +34,14 @@ class MemoryCalls(Library):
     def memory_held(self, held_as: int, addresses: Sequence[int]) -> None:
         """Storages of tensors begin there. `held_as`: a HeldKind, or 0."""
         self._memory_held(held_as, flat(addresses), len(addresses))
+
+    def memory_at_end(self, server: int, local_rank: int) -> list[list[int]]:
+        """Of each GPU of a server that a rank's processes have used: its number, and the most that these had allocated,
+        reserved and taken of it. For the process that hears of the rank's end.
+        """
+        found = (c_uint64 * (4 * MOST_GPUS))()
+        n = self._memory_at_end(server, local_rank, found)
+        return [list(found[at : at + 4]) for at in range(0, n, 4)]
 
     def memory_tell(self, step_ends: bool) -> None:
         """Sends MEMORY_HELD records."""

@@ -112,13 +112,17 @@ def without_torch(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def held(running: Any, tmp_path: Path) -> Callable[..., list[HeldMemory]]:
+def libc10(tmp_path: Path) -> Path:
     source, library = tmp_path / "libc10.c", tmp_path / "libc10.so"
     source.write_text(STANDIN)
     subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libc10.so", "-o", library, source], check=True)
+    return library
 
+
+@pytest.fixture
+def held(running: Any, libc10: Path) -> Callable[..., list[HeldMemory]]:
     def run(program: Callable[[Allocator], None]) -> list[HeldMemory]:
-        told = running(lambda hook: program(Allocator(hook, library)))
+        told = running(lambda hook: program(Allocator(hook, libc10)))
         return [memory_holders.from_record(record) for record in told.of(records.MEMORY_HELD)]
 
     return run
@@ -386,3 +390,30 @@ def test_memory_that_grows_by_different_amounts_is_told_after_more_steps(held) -
     told = held(program)
     assert [one.growth and one.growth.steps for one in told] == [None] * 5 + [5]
     assert (told[-1].growth.equal, told[-1].growth.nbytes // MIB) == (False, 6)
+
+
+def test_what_a_killed_process_had(running: Any, libc10: Path) -> None:
+    """Its table outlives it: of each GPU the most that PyTorch's allocator had given out and reserved, and CUDA. The
+    coordinator is told that it uses the GPU of another rank's number, before it asks for the time at which it does.
+    """
+    read, write = os.pipe()
+
+    def program(hook: Any) -> None:
+        allocator = Allocator(hook, libc10)
+        hook.malloc(100 * MIB)
+        allocator.free(allocator.allocate(30))
+        allocator.allocate(20)
+        hook.c.cudaSetDevice(1)
+        hook.malloc(8 * MIB)
+        rows = (ctypes.c_uint64 * 256)()
+        n = hook.c.phantora_memory_at_end(1, 0, rows)
+        os.write(write, bytes(rows)[: 8 * n])
+        assert hook.c.phantora_memory_at_end(1, 1, rows) == hook.c.phantora_memory_at_end(2, 0, rows) == 0
+
+    told = running(program, answer=lambda record: (1000,))
+    words = memoryview(os.read(read, 4096)).cast("Q").tolist()
+    found = [words[at : at + 4] for at in range(0, len(words), 4)]
+    assert found == [[0, 30 * MIB, 100 * MIB, 100 * MIB], [1, 0, 0, 8 * MIB]]
+    asked = [record.kind for record in told.records if record.kind in (records.GPU_USED, records.CLOCK_READ)]
+    assert asked[0] == records.GPU_USED
+    assert [record.gpu for record in told.of(records.GPU_USED)] == [1]
