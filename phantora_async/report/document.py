@@ -11,7 +11,7 @@ import orjson
 import netsim
 from phantora_async.faults import begin_ns
 from phantora_async.ingest.costs import Costs
-from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder, RankInfo
 from phantora_async.ingest.launch_counts import Counts
 from phantora_async.over_time import Activity, Traffic, activity_document, links_document
 from phantora_async.report.guests import guests_of, seats_of
@@ -276,18 +276,23 @@ def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels:
 
 def ranks_document(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> list[Document]:
     return [
-        _rank(rank, snapshot.now_ns, server, info.told_memory, info.memory_at_end)
+        _rank(rank, snapshot.now_ns, server, _peaks(rank.memory, info))
         for rank, server, info in zip(snapshot.ranks, spec.server_of, fact_builder.rank_info, strict=True)
     ]
 
 
-def _rank(rank: RankSnapshot, now_ns: int, server: int, told: MemoryPeaks, at_end: MemoryPeaks) -> Document:
-    """Time shares and work are those of its steps that count, or of the whole run if there are none; memory's peaks are
-    the whole run's. `told`: peaks that virtual time has not reached, for a rank that was stopped before it told any;
-    `at_end`: those of one whose process was ended without a word.
-    `counted_steps`: first and last; the step that ends at the marker of number 0 is step 1.
+def _peaks(reached: MemoryPeaks, info: RankInfo) -> MemoryPeaks:
+    """Memory's peaks in the whole run. `reached`: those that virtual time has come to. A rank that failed has ended the
+    run before virtual time came to its last words, and a rank that was stopped may have reached none: what they told
+    counts. So does what the process had when it was ended without a word."""
+    failed = info.bye is not None and info.bye.exit_code != 0
+    return (info.told_memory if failed or not any(reached) else reached).largest(info.memory_at_end)
+
+
+def _rank(rank: RankSnapshot, now_ns: int, server: int, memory: MemoryPeaks) -> Document:
+    """Time shares and work are those of its steps that count, or of the whole run if there are none; `memory`: peaks of
+    the whole run. `counted_steps`: first and last; the step that ends at the marker of number 0 is step 1.
     """
-    memory = (rank.memory if any(rank.memory) else told).largest(at_end)
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
     launches, flops, host_work_ns = counters.launches, counters.flops, counters.host_work_ns
     if rank.window is not None:
