@@ -20,6 +20,14 @@ from phantora_async.report.steps import WHOLE_RUN, counted_steps, steps_named, w
 from phantora_async.spending.text import spending_notes
 from phantora_async.wording import printable, seconds, size
 
+RESOURCES = {
+    "GPU compute": "GPU computation",
+    "network between servers": "the network between servers",
+    "host": "the host",
+}
+"""What a what-if makes faster, as a sentence names it."""
+LEAST_SAVED = 0.02
+"""Of a step. What saves less than this does not bind it."""
 UNBOUNDED = 10_000
 """Columns of what is no terminal: nothing is cut there."""
 ALL_RANKS = 16
@@ -227,7 +235,12 @@ def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
     ranks: Sequence[Rank] = simulated["ranks"]
     shares = {name: sum(share(rank, key) for rank in ranks) / len(ranks) for name, key in COLUMNS}
     shown = ", ".join(f"{name} {part:.1%}" for name, part in shares.items() if part >= LEAST_SHOWN)
-    text = f"bound by {_what_binds(shares, simulated['step']['interval'], by_loading)}"
+    reasons = simulated.get("reasons")
+    if not by_loading and reasons and not reasons["missing"] and reasons["what_if"]:
+        text = f"bound by {_what_helps(reasons)}"
+        shown = shown and f"GPUs' time: {shown}"
+    else:
+        text = f"bound by {_what_binds(shares, simulated['step']['interval'], by_loading)}"
     text += f" ({shown})" if shown else ""
     sources = simulated["cost_sources"]
     if sources["gpu_ns"]:
@@ -247,7 +260,19 @@ def _what_binds(shares: Mapping[str, float], found: Mapping[str, Any] | None, by
         "the host": shares["host-bound"],
         "nothing on the GPU": shares["idle"],
     }
-    return max(causes, key=lambda name: causes[name])
+    most = max(causes, key=lambda name: causes[name])
+    close = most != "the host" and found is not None and found["bound"] == "both"
+    return f"{most}, nearly by the host" if close else most
+
+
+def _what_helps(reasons: Mapping[str, Any]) -> str:
+    """What would shorten the step most. That need not be what takes most of the GPUs' time: a GPU that computes for
+    85 % of a step may still wait for the host all the time."""
+    best = min(reasons["what_if"], key=lambda one: one["ns"])
+    saved = max(1 - best["ns"] / max(reasons["ns"], 1), 0.0)
+    if saved < LEAST_SAVED:
+        return f"no resource alone: twice as fast, none saves more than {saved:.1%} of the step"
+    return f"{RESOURCES.get(best['resource'], best['resource'])}: twice as fast, that saves {saved:.1%} of the step"
 
 
 def _heading(simulated: Mapping[str, Any]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -89,25 +92,51 @@ def about(shown: str) -> object:
     return pytest.approx(float(shown), rel=0.01, abs=1.01 * 10.0**-decimals if decimals else 0.0)
 
 
-def test_readme_shows_what_its_command_prints(run: Run) -> None:
-    """Words and order exactly; figures may drift by 1 %, or in their last digit, until README.md is written anew."""
-    text = (ROOT / "README.md").read_text()
-    command, output = text[text.index("    phantora-async run") :].split("\n\n")[:2]
-    program, verb, n, ranks, script, *arguments = command.split()
-    assert (program, verb, n) == ("phantora-async", "run", "-n")
-    shown = [line[4:] for line in output.splitlines()]
-    done = run(ROOT / script, *arguments, n=int(ranks), options=("--no-progress",))
-    assert done.exit_code == 0, done.output
-    printed = done.output.splitlines()
+def is_shown(text: str, printed: list[str]) -> None:
+    """`text`: what a page shows, indented; `...` for any lines. Words and order must be those that were printed;
+    figures may drift by 1 %, or in their last digit, until the page is written anew."""
+    shown = [line[4:] for line in text.splitlines()]
     place = 0
-    for line in shown:
+    for number, line in enumerate(shown):
         if line == "...":
             continue
         words, figures = numbers(line)
         while numbers(printed[place])[0] != words:
-            assert shown[shown.index(line) - 1] == "...", f"README.md has {line!r} where it prints {printed[place]!r}"
+            assert shown[number - 1] == "...", f"the page has {line!r} where the command prints {printed[place]!r}"
             place += 1
-            assert place < len(printed), f"README.md shows a line that is not printed: {line!r}"
+            assert place < len(printed), f"the page shows a line that is not printed: {line!r}"
         for found, figure in zip(numbers(printed[place])[1], figures, strict=True):
             assert float(found) == about(figure), printed[place]
         place += 1
+
+
+def test_readme_shows_what_its_command_prints(run: Run) -> None:
+    text = (ROOT / "README.md").read_text()
+    command, output = text[text.index("    phantora-async run") :].split("\n\n")[:2]
+    program, verb, n, ranks, script, *arguments = command.split()
+    assert (program, verb, n) == ("phantora-async", "run", "-n")
+    done = run(ROOT / script, *arguments, n=int(ranks), options=("--no-progress",))
+    assert done.exit_code == 0, done.output
+    is_shown(output, done.output.splitlines())
+
+
+READ_ALOUD = [
+    (command, output)
+    for command, output in itertools.pairwise((ROOT / "docs" / "reading-a-report.md").read_text().split("\n\n"))
+    if command.startswith("    phantora-async run")
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("command", "output"), READ_ALOUD, ids=[command.strip() for command, _ in READ_ALOUD])
+def test_the_reports_that_are_read_aloud_are_printed(run: Run, command: str, output: str, tmp_path: Path) -> None:
+    program, verb, n, ranks, *others = shlex.split(command)
+    assert (program, verb, n) == ("phantora-async", "run", "-n")
+    script = others.index("examples/train.py")
+    options = (*others[:script], "--no-progress")
+    copy = tmp_path / others[script]  # below the run's working directory: lines are told as the command names it
+    copy.parent.mkdir()
+    shutil.copy(ROOT / others[script], copy)
+    done = run(copy, *others[script + 1 :], n=int(ranks), options=options)
+    assert done.exit_code == (1 if "does not fit" in output else 0), done.output
+    is_shown(output, done.output.splitlines())

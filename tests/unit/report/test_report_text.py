@@ -58,6 +58,31 @@ def test_the_verdict_comes_first() -> None:
     assert "bound by the host (" in terminal_report(report)
 
 
+def test_what_binds_is_what_would_help() -> None:
+    """The critical path decides where it is known: a GPU that is busy all the time may still wait for its host."""
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    simulated = report["simulated"]
+    simulated["step"]["interval"]["bound"] = "both"
+    assert "bound by GPU computation, nearly by the host (compute" in terminal_report(report)
+    simulated["reasons"] = {
+        "missing": "",
+        "step": 4,
+        "ns": 1000,
+        "run_ns": 1000,
+        "parts": [],
+        "kernels": {"path": [], "gpu": []},
+        "collectives": {"path": [], "gpu": []},
+        "what_if": [{"resource": "GPU compute", "ns": 1000}, {"resource": "host", "ns": 900}],
+    }
+    assert "bound by the host: twice as fast, that saves 10.0% of the step (GPUs' time: compute" in terminal_report(
+        report
+    )
+    simulated["reasons"]["what_if"][1]["ns"] = 990
+    assert "bound by no resource alone: twice as fast, none saves more than 1.0% of" in terminal_report(report)
+    simulated["reasons"]["missing"] = "too many kernels"
+    assert "bound by GPU computation, nearly by the host (compute" in terminal_report(report)
+
+
 def test_assumed_work_is_named_beside_the_step_time() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     reasons = [
