@@ -101,7 +101,6 @@ class Coordinator:
             processes or ProcFs(),
             *((mirrored_ranks.played_by,) if mirrored_ranks is not None else ()),
         )
-        stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
         run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses, mirrored_ranks)
         restarts = Restarts(
@@ -128,6 +127,7 @@ class Coordinator:
             spec.stall_timeout_s,
             mirrored_ranks,
         )
+        stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks, turns.computes_for_s)
         usage = Usage()
         self._rank_processes = RankProcesses(
             spec,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 from phantora_async.coordinator import standstill
 from phantora_async.coordinator.early_end import EarlyEnd
@@ -69,6 +70,8 @@ class Turns:
         self._stop = Stop.STARVED
         """Why the last turn ended."""
         self._look_timer: asyncio.TimerHandle | None = None
+        self._computes_since_s: float | None = None
+        """None: nothing is to be computed."""
 
     @property
     def passed_over(self) -> int:
@@ -80,9 +83,15 @@ class Turns:
         """Can virtual time decide nothing until more records come?"""
         return not self._due and self._stop in (Stop.STARVED, Stop.DRAINED)
 
+    def computes_for_s(self) -> float:
+        """For how long, in real time, there has been more to compute. 0: there is nothing."""
+        return 0.0 if self._computes_since_s is None else monotonic() - self._computes_since_s
+
     def take_soon(self) -> None:
         if not self._due:
             self._due = True
+            if self._computes_since_s is None:
+                self._computes_since_s = monotonic()
             asyncio.get_running_loop().call_soon(self._take)
 
     def _take(self) -> None:
@@ -92,6 +101,8 @@ class Turns:
         with self._failures.caught():
             asked = any(rank_info.questions for rank_info in self._fact_builder.own_info)
             self._stop = self._policy.run(TURN, asked)
+            if self._stop is not Stop.BUDGET:
+                self._computes_since_s = None
             self._connections.note_waits()
             answers = self._connections.take_answers()
             if self._fact_builder.profiled:

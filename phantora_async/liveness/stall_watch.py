@@ -6,7 +6,7 @@ that rank is, and decides; ``--stall-timeout`` is the limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
@@ -42,14 +42,20 @@ class Stall:
     """All of these have ended."""
     asleep: bool
     """The rank is asleep, not running."""
+    computed: bool = False
+    """All ranks wait for virtual time, which is being computed."""
 
     @property
     def counts(self) -> bool:
-        """Does ``--stall-timeout`` apply? Ranks that are all asleep are a deadlock's business."""
-        return bool(self.waiting) or not self.asleep
+        """Does ``--stall-timeout`` apply? Ranks that are all asleep are a deadlock's business, and what is being
+        computed comes to its end.
+        """
+        return not self.computed and (bool(self.waiting) or not self.asleep)
 
     def __str__(self) -> str:
         """``waiting 35 s for rank 3, which is running at train.py:17 in main``"""
+        if self.computed:
+            return f"virtual time has been computed for {self.for_s:.0f} s, and the ranks wait for it"
         called = f" (last call at {self.called})" if self.called else ""
         at = f" at {self.site}" if self.site else called
         if not self.waiting and not self.asleep:
@@ -58,7 +64,7 @@ class Stall:
 
     def notice(self) -> str:
         """The text of ``str`` with the ranks that wait, for a log."""
-        if not self.waiting:
+        if not self.waiting or self.computed:
             return str(self)
         one = len(self.waiting) == 1
         what = ("has ended" if one else "have ended") if self.ended else "waits" if one else "wait"
@@ -83,12 +89,15 @@ class StallWatch:
         pids: Mapping[int, int],
         blocked_ranks: BlockedRanks,
         stacks: Stacks,
+        computes_for_s: Callable[[], float],
     ) -> None:
+        """`computes_for_s`: how long virtual time has been computed without a break; 0: it waits for ranks."""
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._pids = pids
         self._blocked_ranks = blocked_ranks
         self._stacks = stacks
+        self._computes_for_s = computes_for_s
         self._heard_s: dict[int, float] = {}
         self._started_s = monotonic()
         self._asked = NOBODY
@@ -100,7 +109,8 @@ class StallWatch:
 
     def look(self) -> Stall | None:
         """The rank that others wait for, if they have waited for more than STALL_S. If none waits: the rank that
-        virtual time waits for, if no rank has made visible progress for so long. Asks that rank for its stack.
+        virtual time waits for, if no rank has made visible progress for so long. Asks that rank for its stack. While
+        virtual time is being computed, no rank is to blame.
         """
         starved = self._blocked_ranks.starved
         if starved is None or self._fact_builder.rank_info[starved].bye is not None:
@@ -117,6 +127,8 @@ class StallWatch:
         if for_s < STALL_S:
             self._notice_s = FIRST_NOTICE_S
             return None
+        if (computes_s := self._computes_for_s()) > STALL_S:
+            return Stall(rank, min(for_s, computes_s), "", None, None, waiting, False, asleep, computed=True)
         if asleep:
             self._stacks.forget()
             self._asked = NOBODY

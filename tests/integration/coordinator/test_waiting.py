@@ -12,6 +12,7 @@ from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.errors import ExitCode
 from phantora_async.report import terminal_report
+from phantora_async.virtual_time import Stop
 from phantora_async.wording import short_lines
 
 from .fake_rank import FakeRank
@@ -219,3 +220,35 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
     outcome = await two.play(slow, fast)
     assert outcome.failure is None
     assert counts["paused"]
+
+
+async def test_while_virtual_time_is_computed_no_rank_is_to_blame(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: a turn of virtual time has always more to do, until the user has been told so."""
+    monkeypatch.setattr("phantora_async.liveness.stall_watch.STALL_S", 0.01)
+    two.limit(stall_timeout_s=0.0001)
+    lines: list[str] = []
+    told = asyncio.Event()
+    stops: list[Stop] = []
+    run = two.coordinator._turns._policy.run
+
+    def takes_long(events: int, asked: bool) -> Stop:
+        long = Stop.STARVED in stops and not told.is_set()
+        stops.append(Stop.BUDGET if long else run(events, asked))
+        return stops[-1]
+
+    def watch(line: str) -> None:
+        lines.append(line)
+        if "virtual time has been computed" in line:
+            told.set()
+
+    monkeypatch.setattr(two.coordinator._turns._policy, "run", takes_long)
+
+    async def waits(rank: FakeRank) -> None:
+        assert await rank.clock(after=1000) == 1000
+        rank.bye()
+
+    two.watch = watch
+    outcome = await two.play(waits, waits)
+    assert outcome.failure is None
+    assert told.is_set()
+    assert not [line for line in lines if "for rank" in line]
