@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..interpreter.hook_library import Hook
 from ..interpreter.nvtx_ranges import recording
 from ..private.changes import changes
+from ..reads.elements import Flags, flags_in, pieces
 from ..reads.uncomputed import UncomputedReads
 from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, Place
@@ -214,11 +215,25 @@ class ControlTensors:
         """`mark` as unknown."""
         self.mark(place, UNKNOWN)
 
-    def forget_followed(self, tensor: Tensor) -> None:
-        """A tensor's values follow from a number that nobody computed, which the program has given."""
-        if not self.capturing():
-            self.wait([tensor])
+    def forget_followed(self, tensor: Tensor, flags: Flags | None = None) -> None:
+        """A tensor's values follow from a number that nobody computed, which the program has given; `flags`: those of
+        these elements, the others are known.
+        """
+        if self.capturing():
+            return
+        self.wait([tensor])
+        if flags is None:
             self.forget(Place(tensor))
+            return
+        for first, last in pieces(tensor, flags):
+            size, step = (ctypes.c_int64 * 1)(last - first), (ctypes.c_int64 * 1)(1)
+            self.hook.data_strided_mark(_MARKS[UNKNOWN], first, 1, 1, size, step)
+
+    def flags_of_unknown(self, tensor: Tensor) -> Flags | None:
+        """Which elements nobody computed; None: all, or none."""
+        if tensor.layout is not self._strided or not tensor.numel():
+            return None
+        return flags_in(tensor, self.hook.data_unknown)
 
     def is_unknown(self, tensor: Tensor) -> bool:
         """Is it a small floating-point tensor, on the device or of the host's, that nobody computed?"""

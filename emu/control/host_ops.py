@@ -7,11 +7,15 @@ tensor that an operation reads.
 
 from __future__ import annotations
 
+import math
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from ..private.access import schema_of
+from ..reads.elements import MOST, Flags
 from .computed_op import Kernel, NumberWrapper
 from .control_tensors import ControlTensors
 
@@ -58,6 +62,8 @@ _ARITHMETIC = (
         "_foreach_div",
     ),
 )
+_HIDING = frozenset(("nan_to_num", "nanmedian", "nansum", "sign"))
+"""Of these, where NaN gets lost."""
 FOLLOWED = frozenset((*_ARITHMETIC, *DECIDING, *(name.rstrip("_") for name in OVERWRITING)))
 """Names of operations; their variants that write in place or to a result that is given are followed, too."""
 _ALSO = ("aten::copy_", "aten::fill_.Scalar", "aten::fill_.Tensor", "aten::zero_", "aten::stack")
@@ -84,7 +90,6 @@ def install(control: ControlTensors, library: Any, names: Callable[[str], list[s
 
 
 def _followed(control: ControlTensors, base: str, operation: Any, kernel: Kernel) -> Kernel:
-    import torch
 
     decisions, host = control.reads.decisions, control.reads.decisions.host
     numbers = NumberWrapper(control, operation)
@@ -92,10 +97,13 @@ def _followed(control: ControlTensors, base: str, operation: Any, kernel: Kernel
     arguments = schema_of(operation).arguments
     outputs = {one.name for one in arguments if one.is_out}
     overwrites = base in OVERWRITING
+    follows = _Following(control, kernel, outputs) if base.rstrip("_") in _ARITHMETIC and not scalar else None
+    if base.rstrip("_") in _HIDING:
+        follows = None
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         args = numbers.wrap(args)
-        if not host:
+        if not host or _probing.on:
             return kernel(keyset, *args, **kwargs)
         given = (*(args[1:] if overwrites else args), *(one for name, one in kwargs.items() if name not in outputs))
         mark = host.find_in(given)
@@ -110,18 +118,83 @@ def _followed(control: ControlTensors, base: str, operation: Any, kernel: Kernel
             decisions.decides(mark)
         elif base == "copy_" and not args[0].is_floating_point():
             decisions.leaves(mark, counts=True)
+        flags: list[Flags | None] = []
+        if base == "copy_":
+            flags = [host.flags(control.unrecorded(lambda: args[1].expand(args[0].size())))]
+        elif follows is not None:
+            flags = follows.flags(keyset, args, kwargs)
         result = kernel(keyset, *args, **kwargs)
-        for tensor in _tensors(result):
-            if tensor.is_floating_point() or tensor.is_complex():
+        for tensor, of_tensor in zip_longest(tensors(result), flags):
+            if tensor is None or not (tensor.is_floating_point() or tensor.is_complex()):
+                continue
+            if of_tensor is None or len(of_tensor) != tensor.numel():
                 host.mark(tensor, mark)
+            elif any(of_tensor):
+                host.mark(tensor, mark, of_tensor)
+            else:
+                host.clear(tensor)
         return result
 
-    def _tensors(result: Any) -> list[Tensor]:
-        return [
-            one for one in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(one, torch.Tensor)
-        ]
-
     return call
+
+
+class _Probing(threading.local):
+    """Of a thread."""
+
+    on = False
+    """Is an operation called only to find which elements follow?"""
+
+
+_probing = _Probing()
+
+
+class _Following:
+    """Which elements of an operation's results follow from unknown elements of its arguments, where others are known:
+    those that become NaN if the unknown ones are.
+    """
+
+    def __init__(self, control: ControlTensors, kernel: Kernel, outputs: set[str]) -> None:
+        self._control = control
+        self._kernel = kernel
+        self._outputs = outputs
+
+    def flags(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Flags | None]:
+        """Of each result. Empty: all elements of all of them follow."""
+        host = self._control.reads.decisions.host
+        read = [one for one in tensors_in((*args, *kwargs.values())) if one.is_floating_point() or one.is_complex()]
+        if all(host.find(one) is not None and host.flags(one) is None for one in read):
+            return []
+        if sum(one.numel() for one in read) > MOST:
+            return []
+        _probing.on = True
+        try:
+            return self._control.unrecorded(lambda: self._probe(keyset, args, kwargs))
+        finally:
+            _probing.on = False
+
+    def _probe(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Flags | None]:
+        import torch
+
+        given = {name: one for name, one in kwargs.items() if name not in self._outputs}
+        given |= {name: torch.empty_like(kwargs[name]) for name in self._outputs if kwargs.get(name) is not None}
+        result = self._kernel(keyset, *map(self._with_nan, args), **{k: self._with_nan(v) for k, v in given.items()})
+        return [torch.isnan(one).flatten().tolist() for one in tensors(result)]
+
+    def _with_nan(self, value: Any) -> Any:
+        import torch
+
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self._with_nan, value))
+        if not isinstance(value, torch.Tensor):
+            return value
+        host = self._control.reads.decisions.host
+        copied = value.clone()
+        if host.find(value) is None or not (value.is_floating_point() or value.is_complex()):
+            return copied
+        flags = host.flags(value)
+        if flags is None:
+            return copied.fill_(math.nan)
+        return copied.masked_fill_(torch.tensor(flags).view(value.size()), math.nan)
 
 
 def _asks_if_finite(base: str, args: tuple[Any, ...]) -> bool:
@@ -132,3 +205,21 @@ def _asks_if_finite(base: str, args: tuple[Any, ...]) -> bool:
     if isinstance(other, (int, float)):
         return other in (float("inf"), -float("inf")) or other != other
     return one is other or (one.data_ptr() == other.data_ptr() and one.shape == other.shape)
+
+
+def tensors(result: Any) -> list[Tensor]:
+    """An operation's results."""
+    import torch
+
+    return [one for one in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(one, torch.Tensor)]
+
+
+def tensors_in(values: Any) -> Iterator[Tensor]:
+    """Among an operation's arguments, also in lists."""
+    import torch
+
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)

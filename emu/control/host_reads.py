@@ -117,8 +117,9 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
                 return kernel(keyset, target, source, non_blocking)
             return read(keyset, target, source, non_blocking)
         if host and not source.is_cuda and host.find(source) is not None:
+            flags = host.flags(control.unrecorded(lambda: source.expand(target.size())))
             result = kernel(keyset, target, source, non_blocking)
-            control.forget_followed(target)
+            control.forget_followed(target, flags)
             return result
         if integer and numel > float_limit and numel <= limit:
             allow(numel * 8)

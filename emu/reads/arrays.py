@@ -1,12 +1,20 @@
-"""Arrays of numpy that hold numbers which nobody computed, and numpy's own numbers of that kind."""
+"""Arrays of numpy that hold numbers which nobody computed, and numpy's own numbers of that kind.
+
+An array with known elements beside unknown ones has an array of flags: which are unknown. To find which elements of a
+result follow from these, numpy's function is called once more with NaN in their place, which goes through arithmetic,
+sums and copies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import marked
 from .deciding_names import DECIDING
+from .elements import MOST, Flags
 from .marked import plain
 
 _METHODS = (
@@ -27,26 +35,71 @@ def install(np: Any) -> None:
             return type(value)(map(own, value))
         return plain(value)
 
+    def probe(value: Any) -> Any:
+        """With NaN in the place of what is unknown."""
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            return type(value)(map(probe, value))
+        if not isinstance(value, np.ndarray) or marked.mark_of(value) is None:
+            return value if marked.mark_of(value) is None else type(plain(value))(math.nan)
+        return np.where(True if value.flags_in is None else value.flags_in, value.dtype.type(math.nan), plain(value))
+
+    def unknown_in(name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Flags of a call's result; None: all."""
+        if not any(_has_flags(one) for one in (*args, *kwargs.values())) or name.startswith("nan") or name in _SKIPPING:
+            return None
+        kwargs = {key: one for key, one in kwargs.items() if key != "out"}
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return np.isnan(call(*map(probe, args), **{key: probe(one) for key, one in kwargs.items()}))
+        except (TypeError, ValueError):  # its result is no array of numbers
+            return None
+
+    def follow(name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], mark: Any) -> Any:
+        unknown = unknown_in(name, call, args, kwargs)
+        found = call(*map(own, args), **{key: own(one) for key, one in kwargs.items()})
+        if unknown is None or np.shape(unknown) != np.shape(found) or type(found) in (list, tuple):
+            return marked.follower.result(found, mark)
+        return marked.follower.result(found, mark, unknown.ravel().tolist()) if unknown.any() else found
+
     def method(name: str) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if name in DECIDING:
                 marked.follower.decides(self.mark)
-            found = getattr(plain(self), name)(*map(own, args), **kwargs)
-            return marked.follower.result(found, self.mark)
+            if name == "tolist" and self.flags_in is not None:
+                return marked.follower.result(plain(self).tolist(), self.mark, self.flags_in.ravel().tolist())
+            return follow(name, getattr(np.ndarray, name), (self, *args), kwargs, self.mark)
 
         return call
 
     def finalize(self: Any, made_of: Any) -> None:
         self.mark = getattr(made_of, "mark", None) or marked.MADE
+        self.flags_in = getattr(made_of, "flags_in", None)
+        if self.flags_in is not None and self.flags_in.shape != self.shape:
+            self.flags_in = None
 
     def function(self: Any, called: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if called.__name__ in DECIDING or called.__name__ in _COMPARING:
             marked.follower.decides(self.mark)
-        found = called(*map(own, args), **{name: own(one) for name, one in kwargs.items()})
-        return marked.follower.result(found, self.mark)
+        return follow(called.__name__, called, args, kwargs, self.mark)
 
     def item(self: Any, key: Any) -> Any:
-        return marked.follower.result(plain(self)[own(key)], self.mark)
+        found, key = plain(self)[own(key)], own(key)
+        if self.flags_in is None:
+            return marked.follower.result(found, self.mark)
+        flags = self.flags_in[key]
+        found = marked.follower.result(found, self.mark) if flags.any() else found
+        if marked.mark_of(found) is not None and isinstance(found, np.ndarray):
+            found.flags_in = flags
+        return found
+
+    def set_item(self: Any, key: Any, value: Any) -> None:
+        """An item of such an array is known again if a known number is written to it."""
+        key = own(key)
+        plain(self)[key] = own(value)
+        if self.flags_in is not None:
+            mark, flags = marked.mark_of(value), getattr(value, "flags_in", None)
+            self.flags_in[key] = mark is not None if flags is None else flags
 
     def truth(self: Any) -> bool:
         marked.follower.decides(self.mark)
@@ -63,9 +116,10 @@ def install(np: Any) -> None:
             **{name: method(name) for name in _METHODS},
             "__module__": "numpy",
             "__array_finalize__": finalize,
-            "__array_ufunc__": _ufunc(own),
+            "__array_ufunc__": _ufunc(own, follow),
             "__array_function__": function,
             "__getitem__": item,
+            "__setitem__": set_item,
             "__bool__": truth,
             "__int__": whole,
             "__float__": lambda self: float(plain(self)),
@@ -74,7 +128,7 @@ def install(np: Any) -> None:
             "__str__": lambda self: str(plain(self)),
             "__format__": lambda self, form: format(plain(self), form),
             "__reduce_ex__": lambda self, protocol: plain(self).__reduce_ex__(protocol),
-            "__deepcopy__": lambda self, memo: marked.follower.result(plain(self).copy(), self.mark),
+            "__deepcopy__": lambda self, memo: self.copy(),
         },
     )
     marked.PLAIN[made] = lambda value: value.view(np.ndarray)
@@ -89,13 +143,29 @@ def _contains(array: Any, one: Any) -> bool:
     return one in plain(array)
 
 
-def _ufunc(own: Callable[[Any], Any]) -> Callable[..., Any]:
+_SKIPPING = frozenset(("fmax", "fmin", "sign", "copysign", "where"))
+"""Functions in which NaN may be lost, besides those whose name begins with it."""
+
+
+def _has_flags(value: Any) -> bool:
+    return any(map(_has_flags, value)) if type(value) in (list, tuple) else getattr(value, "flags_in", None) is not None
+
+
+def shaped(flags: Flags | None, array: Any) -> Any:
+    """The array's flags, as an array of its shape."""
+    if flags is None or len(flags) != array.size or array.size > MOST:
+        return None
+    import numpy as np
+
+    return np.array(flags, bool).reshape(array.shape)
+
+
+def _ufunc(own: Callable[[Any], Any], follow: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         given = tuple(map(own, inputs))
         if ufunc.__name__ in marked.COMPARING and not _asks_if_finite(ufunc.__name__, given):
             marked.follower.decides(self.mark)
-        found = getattr(ufunc, method)(*given, **{name: own(one) for name, one in named.items()})
-        return marked.follower.result(found, self.mark)
+        return follow(ufunc.__name__, getattr(ufunc, method), inputs, named, self.mark)
 
     return call
 

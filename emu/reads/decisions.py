@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..interpreter.code_owner import Owner, owner_of
 from ..interpreter.hook_library import Hook
-from . import compiled_calls, marked
+from . import arrays, compiled_calls, marked
 from .carriers import Carriers
 from .deciding_names import CHECKING, EXTREMES, QUIET_LIBRARIES, QUIET_MODULES
+from .elements import Flags, flagged, flags_of
 from .expressions import asks_if_finite, name_called
 from .flow import Flow
 from .frames import Position, path_of, position_of, program_frames
@@ -82,8 +83,14 @@ class Decisions:
         self.host = HostMemory(lambda: self.at_first_on_host(), hook.unknown_on_host)
         self.at_first_on_host: Callable[[], None] = lambda: None
         """Is called when the host's memory has such a value for the first time."""
-        self.forget_on_device: Callable[[Tensor], None] = lambda tensor: None
-        """Is called with a tensor on the device whose values follow from such a number."""
+        self.forget_on_device: Callable[[Tensor, Flags | None], None] = lambda tensor, flags: None
+        """Is called with a tensor on the device whose values, or those of the flagged elements, follow from such a
+        number.
+        """
+        self.flags_on_device: Callable[[Tensor], Flags | None] = lambda tensor: None
+        """Which elements of a tensor on the device nobody computed; None: all or none."""
+        self.is_unknown: Callable[[Tensor], bool] = lambda tensor: False
+        """Is it a small tensor that nobody computed, at least in part?"""
         self._runs_compiled: Callable[[], Any] = lambda: None
         compiled_calls.install(self._ask_whether_compiled)
         carriers.replace = self._replace
@@ -154,15 +161,17 @@ class Decisions:
             return
         self._hook.unknown_read()
         if target is not None:
-            self.host.mark(target, mark)
+            self.host.mark(target, mark, self.flags_on_device(tensor))
 
     def note_read_of_host(self, mark: Mark) -> None:
         """PyTorch reads such a value of the host's."""
         self._on_this_thread.mark = mark
         self._hook.unknown_read()
 
-    def result(self, value: Any, mark: Mark) -> Any:
-        """What follows from such a number, as the program gets it."""
+    def result(self, value: Any, mark: Mark, flags: Flags | None = None) -> Any:
+        """What follows from such a number, as the program gets it. `flags`: the elements of a tensor, an array or lists
+        that follow from it; None: all.
+        """
         kind = type(value)
         if kind in marked.BY_BASE:
             if kind is float or (kind.__module__ == "numpy" and kind.__name__ != "ndarray"):
@@ -170,15 +179,19 @@ class Decisions:
             if value.dtype.kind not in "fc":
                 return value
             array = value.view(marked.BY_BASE[kind])
-            array.mark = mark
+            array.mark, array.flags_in = mark, arrays.shaped(flags, array)
             return array
+        if flags is not None and kind is list:
+            return flagged(value, iter(flags), lambda one: self.result(one, mark))
         if kind is list or kind is tuple:
             return kind([self.result(one, mark) for one in value])
         if hasattr(value, "untyped_storage") and (value.is_floating_point() or value.is_complex()):
+            if flags is not None and len(flags) != value.numel():
+                flags = None
             if value.is_cuda:
-                self.forget_on_device(value)
+                self.forget_on_device(value, flags)
             else:
-                self.host.mark(value, mark)
+                self.host.mark(value, mark, flags)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             for one in value:
                 self.result(one, mark)
@@ -191,7 +204,7 @@ class Decisions:
     def _replace(self, name: str, result: Any, failed: bool, just_read: bool, first: Any) -> Any:
         """A function in C has read such a number or was called with one: what the program gets."""
         try:
-            mark = marked.mark_of(first)
+            mark = marked.first_mark((first,))
             if mark is None and just_read:
                 mark = self._on_this_thread.mark
             elif mark is None and isinstance(first, str):
@@ -210,10 +223,27 @@ class Decisions:
                 self.leaves(mark, counts=True)
             elif name in _OVERFLOWING and self._handles_overflow():
                 self.decides(mark)
-            return self.result(result, mark)
+            return self.result(result, mark, self._flags(first))
         except Exception as error:  # C code calls, which cannot pass it on
             self._hook.warn_once(f"following {name}", f"a number could not be followed through {name}: {error!r}")
             return result
+
+    def _flags(self, value: Any) -> Flags | None:
+        """Which elements of what is made of the value follow from unknown numbers; None: all."""
+        if hasattr(value, "untyped_storage"):
+            return self.flags_on_device(value) if value.is_cuda else self.host.flags(value)
+        flags = flags_of(value, self._flags_of_leaf)
+        return None if flags is None or all(flags) or not any(flags) else flags
+
+    def _flags_of_leaf(self, value: Any) -> Flags | None:
+        if hasattr(value, "untyped_storage"):
+            unknown = self.is_unknown(value)
+            return (self._flags(value) if unknown else None) or [unknown] * value.numel()
+        if (flags := getattr(value, "flags_in", None)) is not None:
+            return flags.ravel().tolist()
+        if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
+            return [marked.mark_of(value) is not None] * getattr(value, "size", 1)
+        return None
 
     # ---- what the program does with them ---------------------------------------------------------------------------
     def decides(self, mark: Mark, *, limits: bool = False) -> None:

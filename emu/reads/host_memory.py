@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .elements import MOST, Flags, addresses, flags_in, pieces
 from .marked import Mark
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_MOST_PARTS = 256
+_MOST_PARTS = 1024
 """Of one tensor's memory: beyond, all between the first and the last counts as one."""
+
+
+_Parts = list[tuple[int, int, Mark]]
+"""Addresses from and up to which nobody computed what is there."""
 
 
 @dataclass(slots=True)
@@ -21,8 +26,7 @@ class _Storage:
 
     alive: Any
     """A weak reference to it."""
-    parts: list[tuple[int, int, Mark]] = field(default_factory=list)
-    """Addresses from and up to which nobody computed what is there."""
+    parts: _Parts = field(default_factory=list)
 
 
 class HostMemory:
@@ -40,8 +44,8 @@ class HostMemory:
     def __bool__(self) -> bool:
         return bool(self._storages)
 
-    def mark(self, tensor: Tensor, mark: Mark) -> None:
-        """Nobody computed the values of this tensor of the host's."""
+    def mark(self, tensor: Tensor, mark: Mark, flags: Flags | None = None) -> None:
+        """Nobody computed the values of this tensor of the host's; `flags`: of these elements, the others are known."""
         if not _in_host_memory(tensor):
             return
         at = _address(tensor)
@@ -53,9 +57,9 @@ class HostMemory:
             storage = self._storages[at] = _Storage(_reference(tensor))
             if len(self._storages) == 1:
                 self._on(True)
-        first, last = _span(tensor)
-        parts = _without(storage.parts, first, last)
-        parts.append((first, last, mark))
+        parts = self._known_apart(storage.parts, tensor)
+        unknown = [_span(tensor)] if flags is None else pieces(tensor, flags)
+        parts += [(first, last, mark) for first, last in unknown]
         if len(parts) > _MOST_PARTS:
             parts = [(min(one[0] for one in parts), max(one[1] for one in parts), mark)]
         storage.parts = parts
@@ -69,9 +73,9 @@ class HostMemory:
             return
         at = _address(tensor)
         storage = self._storages.get(at)
-        if storage is None or not (tensor.is_contiguous() or tensor.numel() == 1):
+        if storage is None:
             return
-        storage.parts = _without(storage.parts, *_span(tensor))
+        storage.parts = self._known_apart(storage.parts, tensor)
         if not storage.parts:
             del self._storages[at]
             if not self._storages:
@@ -83,7 +87,26 @@ class HostMemory:
         if storage is None or storage.alive.expired():
             return None
         first, last = _span(tensor)
-        return next((mark for begin, end, mark in storage.parts if begin < last and first < end), None)
+        found = next((mark for begin, end, mark in storage.parts if begin < last and first < end), None)
+        if found is None or tensor.is_contiguous() or tensor.numel() > MOST:
+            return found
+        overlap = _overlap(storage.parts)
+        return found if any(overlap(*one) for one in _elements(tensor)) else None
+
+    def flags(self, tensor: Tensor) -> Flags | None:
+        """Which elements nobody computed, if there is one; None: all of them."""
+        storage = self._storages.get(_address(tensor))
+        return None if storage is None else flags_in(tensor, _overlap(storage.parts))
+
+    def _known_apart(self, parts: _Parts, tensor: Tensor) -> _Parts:
+        """The parts without the tensor's elements."""
+        if tensor.is_contiguous() or tensor.numel() == 1:
+            return _without(parts, *_span(tensor))
+        first, last = _span(tensor)
+        if tensor.numel() <= MOST and any(begin < last and first < end for begin, end, _ in parts):
+            for begin, nbytes in _elements(tensor):
+                parts = _without(parts, begin, begin + nbytes)
+        return parts
 
     def find_in(self, values: Iterable[Any]) -> Mark | None:
         """In one of these tensors, or in lists of them."""
@@ -107,7 +130,17 @@ class HostMemory:
         self._look_after = max(64, 2 * len(self._storages))
 
 
-def _without(parts: list[tuple[int, int, Mark]], first: int, last: int) -> list[tuple[int, int, Mark]]:
+def _overlap(parts: _Parts) -> Callable[[int, int], int]:
+    """How many of some bytes are in the parts."""
+    return lambda first, nbytes: sum(max(0, min(end, first + nbytes) - max(begin, first)) for begin, end, _ in parts)
+
+
+def _elements(tensor: Tensor) -> Iterator[tuple[int, int]]:
+    item = tensor.element_size()
+    return ((address, item) for address in addresses(tensor))
+
+
+def _without(parts: _Parts, first: int, last: int) -> _Parts:
     left = []
     for begin, end, mark in parts:
         if begin < first:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 SAVED_AS = "\u205f"
@@ -46,8 +46,8 @@ class Follower(Protocol):
         """
         ...
 
-    def result(self, value: Any, mark: Mark) -> Any:
-        """What follows from it, as the program gets it."""
+    def result(self, value: Any, mark: Mark, flags: Sequence[bool] | None = None) -> Any:
+        """What follows from it, as the program gets it. `flags`: the elements that do; None: all."""
         ...
 
 
@@ -58,7 +58,7 @@ class _Follower:
 
     def leaves(self, mark: Mark, *, counts: bool) -> None: ...
 
-    def result(self, value: Any, mark: Mark) -> Any:
+    def result(self, value: Any, mark: Mark, flags: Sequence[bool] | None = None) -> Any:
         return value
 
 
@@ -165,10 +165,10 @@ def _reduce(self: Any, protocol: Any = None) -> tuple[Any, ...]:
     return type(plain(self)), (SAVED_AS + repr(float(plain(self))),)
 
 
-def _first_mark(values: Any) -> Mark | None:
+def first_mark(values: Any) -> Mark | None:
     """Of a number among these values, or in a list or tuple of them."""
     for one in values:
-        found = _first_mark(one) if type(one) in (list, tuple) else mark_of(one)
+        found = first_mark(one) if type(one) in (list, tuple) else mark_of(one)
         if found is not None:
             return found
     return None
@@ -183,7 +183,7 @@ def _torch_function(
     cls: type, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
     """What PyTorch's functions make of it, beside a tensor or as the value of its elements."""
-    mark = _first_mark((*args, *(kwargs or {}).values())) or MADE
+    mark = first_mark((*args, *(kwargs or {}).values())) or MADE
     value = function(*map(_plain_parts, args), **{name: _plain_parts(one) for name, one in (kwargs or {}).items()})
     name = getattr(function, "__name__", "")
     if name in ("__setitem__", "__set__"):

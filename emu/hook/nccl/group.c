@@ -48,16 +48,17 @@ bool nccl_in_group(void) { return group.depth > 0; }
 
 static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 
-/* Buffers of bytes and of integers may be known in part: the object collectives of torch.distributed pad theirs, as do
- * pipelines that send shapes, and FSDP gathers parameters of several dtypes as bytes. Then it is said which bytes are
- * known. Of other buffers that are not known as a whole nothing is sent. */
+/* Buffers may be known in part: the object collectives of torch.distributed pad theirs, as do pipelines that send
+ * shapes, FSDP gathers parameters of several dtypes as bytes, and programs sum a loss and a count at once. Then it is
+ * said which bytes are known. Of integers that are reduced and not known as a whole nothing is sent: they are assumed.
+ */
 typedef enum { NOTHING, ALL_KNOWN, ALL_ASSUMED, ALL_CHECKS, SOME_KNOWN } worth;
 
 static worth worth_of(uint32_t op, uint32_t dtype, const void *input, size_t nbytes) {
     ph_data_settle(input, nbytes);
     if (ph_data_known(input, nbytes)) return ALL_KNOWN;
     if (ph_data_unknown(input, nbytes, false) == 0) return ph_data_chosen(input, nbytes) ? ALL_CHECKS : ALL_ASSUMED;
-    bool parts = nccl_dtype_nbytes((int)dtype) == 1 || (nccl_moves(op) && !nccl_dtype_is_float((int)dtype));
+    bool parts = nccl_dtype_nbytes((int)dtype) == 1 || nccl_moves(op) || nccl_dtype_is_float((int)dtype);
     return parts && ph_data_known_any(input, nbytes) ? SOME_KNOWN : NOTHING;
 }
 

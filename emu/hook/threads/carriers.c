@@ -29,7 +29,8 @@ enum { READING = 1, CARRYING = 2, OF_FLOAT = MOST, JUST_READ = 1 << 16 };
 typedef void *(*function)(void *, void *, void *, void *);
 typedef void *(*vectorcall)(void *type, void *const *args, size_t nargs, void *names);
 /* What the program gets instead of `result`, which is NULL if the function has failed. `number`: of the function, plus
- * JUST_READ if it has read a value that nobody computed. `first`: a number that it got, or the object that was read. */
+ * JUST_READ if it has read a value that nobody computed. `first`: the argument that is or has a number which nobody
+ * computed, or the object that was read. */
 typedef void *(*replacement)(int number, void *result, void *first);
 
 static struct {
@@ -70,33 +71,38 @@ static bool is_marked(const void *object) {
     return false;
 }
 
-/* The first such number in an object, or in a list or tuple in it; NULL if there is none. */
-static void *find(void *object, int depth) {
-    if (!object) return NULL;
-    if (is_marked(object)) return object;
+/* Is the object such a number, or is one in a list or tuple in it? */
+static bool has(void *object, int depth) {
+    if (!object) return false;
+    if (is_marked(object)) return true;
     bool list = type_of(object) == python.list;
-    if (depth == DEEPEST || !(list || type_of(object) == python.tuple)) return NULL;
+    if (depth == DEEPEST || !(list || type_of(object) == python.tuple)) return false;
     ptrdiff_t n = list ? python.list_size(object) : python.tuple_size(object);
-    for (ptrdiff_t i = 0; i < n && i < MOST_ITEMS; i++) {
-        void *found = find(list ? python.list_item(object, i) : python.tuple_item(object, i), depth + 1);
-        if (found) return found;
-    }
-    return NULL;
+    for (ptrdiff_t i = 0; i < n && i < MOST_ITEMS; i++)
+        if (has(list ? python.list_item(object, i) : python.tuple_item(object, i), depth + 1)) return true;
+    return false;
 }
 
-static void *find_in_arguments(int flags, void *args, void *more, void *names) {
-    void *found = NULL, *key, *value;
+/* The first argument that is or has such a number, or if `any` the first of all; NULL if there is none. */
+static void *find_argument(int flags, void *args, void *more, void *names, bool any) {
+    void *key, *value;
+    ptrdiff_t n = 0, at = 0;
     if (flags & FAST) {
-        ptrdiff_t n = (ptrdiff_t)((size_t)more & ~((size_t)1 << 63));
+        n = (ptrdiff_t)((size_t)more & ~((size_t)1 << 63));
         if ((flags & KEYWORDS) && names) n += python.tuple_size(names);
-        for (ptrdiff_t i = 0; i < n && !found; i++) found = find(((void **)args)[i], 0);
-        return found;
+    } else if (flags & VARARGS) {
+        n = python.tuple_size(args);
+    } else if ((flags & ONE) && (any || has(args, 0))) {
+        return args;
     }
-    if (flags & (ONE | VARARGS)) found = find(args, 0);
-    ptrdiff_t at = 0;
-    if ((flags & KEYWORDS) && more)
-        while (!found && python.dict_next(more, &at, &key, &value)) found = find(value, 0);
-    return found;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        value = flags & FAST ? ((void **)args)[i] : python.tuple_item(args, i);
+        if (any || has(value, 0)) return value;
+    }
+    if (!(flags & FAST) && (flags & KEYWORDS) && more)
+        while (python.dict_next(more, &at, &key, &value))
+            if (any || has(value, 0)) return value;
+    return NULL;
 }
 
 /* Does not change the error that may be set. */
@@ -115,7 +121,7 @@ static void *call(int number, void *self, void *args, void *more, void *names) {
     uint64_t unknown = here.unknown;
     void *first = NULL;
     if (carrier->kind & CARRYING) {
-        first = find_in_arguments(carrier->flags, args, more, names);
+        first = find_argument(carrier->flags, args, more, names, false);
         if (first) python.retain(first);
     }
     here.carrying += (carrier->kind & CARRYING) != 0;
@@ -126,7 +132,8 @@ static void *call(int number, void *self, void *args, void *more, void *names) {
         result = replaced(number, result, first);
         python.release(first);
     } else if (result && (just_read || ((carrier->kind & READING) && known.on_host))) {
-        result = replaced(number | (just_read ? JUST_READ : 0), result, self ? self : result);
+        first = carrier->kind & CARRYING ? find_argument(carrier->flags, args, more, names, true) : self;
+        result = replaced(number | (just_read ? JUST_READ : 0), result, first ? first : result);
     }
     return result;
 }

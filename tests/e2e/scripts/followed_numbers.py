@@ -95,6 +95,58 @@ def known_again() -> None:
     assert losses.sum() == 3
 
 
+def holds(values: Any, *expected: float | None) -> None:
+    """The tensor or array has these numbers; None: nobody computed it, and it decides nothing here."""
+    given = values.flatten().tolist()
+    known = [type(value) is float for value in given]  # the class of others prints as `float`, and is another one
+    assert known == [value is not None for value in expected], (given, known)
+    assert all(one is None or value == one for value, one in zip(given, expected, strict=True)), given
+
+
+def beside_known() -> None:
+    for dtype in (torch.float32, torch.float64):
+        one, eight = torch.tensor(number(), dtype=dtype), torch.tensor(8.0, dtype=dtype)
+        holds(torch.tensor([number(), 8], device="cuda", dtype=dtype), None, 8)
+        holds(torch.tensor([number(), 8], dtype=dtype), None, 8)
+        holds(torch.tensor([number(), 8], dtype=dtype).cuda(), None, 8)
+        holds(torch.tensor([3, number()], dtype=dtype).pin_memory().to("cuda", non_blocking=True), 3, None)
+        holds(torch.stack([one, eight]).cuda(), None, 8)
+        holds(torch.cat([one[None], eight[None]]).to("cuda", torch.float32), None, 8)
+        holds(torch.from_numpy(np.array([number(), 8.0])).to("cuda", dtype), None, 8)
+    holds(torch.tensor([loss(), 8], device="cuda"), None, 8)
+    holds(torch.tensor([[number(), 8], [1, number()]], device="cuda"), None, 8, 1, None)
+    holds(L.new_tensor([number(), 3.0]), None, 3)
+    losses = torch.zeros(3)
+    losses[0], losses[1] = number(), 5
+    losses /= 5
+    holds(losses, None, 1, 0)
+    holds(losses.half().cuda(), None, 1, 0)
+    holds((losses + torch.tensor([1.0, number(), 1.0]))[[2, 1]], 1, None)
+    holds(torch._foreach_add([losses], 1.0)[0], None, 2, 1)
+    holds(losses.reshape(3, 1).expand(3, 2).contiguous(), None, None, 1, 1, 0, 0)
+    holds(torch.add(losses, 1, out=torch.zeros(3)), None, 2, 1)
+    assert losses[1:].sum() == 1
+    assert losses[1] > 0
+    use(losses.sum() > 0)  # decides
+    sums = torch.zeros(3, device="cuda")
+    sums[0] += loss()
+    sums[1] += 5
+    holds(sums, None, 5, 0)
+    _, five, zero = sums.tolist()
+    assert five > zero
+    array = sums.cpu().numpy()
+    holds(array, None, 5, 0)
+    holds(array * 2 + 1, None, 11, 1)
+    holds(np.stack([array, array])[1], None, 5, 0)
+    holds(torch.as_tensor(array, device="cuda"), None, 5, 0)
+    array /= 5
+    array[2] = 3
+    holds(array, None, 1, 3)
+    assert array[1:].sum() == 4
+    assert array[1] > 0
+    use(array.sum() > 0)  # decides
+
+
 def arrays() -> None:
     part = torch.zeros(2)
     part[0].copy_(loss())
@@ -211,7 +263,16 @@ def tells() -> None:
 
 
 def main() -> None:
-    forms: list[Callable[[], None]] = [host_tensors, known_again, arrays, containers, files, functions_in_c, tells]
+    forms: list[Callable[[], None]] = [
+        host_tensors,
+        known_again,
+        beside_known,
+        arrays,
+        containers,
+        files,
+        functions_in_c,
+        tells,
+    ]
     for form in forms:
         form()
     print("PASSED")

@@ -47,7 +47,7 @@ def main_worker(gpu, gpus_per_server, options):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        seen = torch.tensor([0.0, images.size(0)], dtype=torch.float32, device=f"cuda:{gpu}")
+        seen = torch.tensor([loss.item(), images.size(0)], dtype=torch.float32, device=f"cuda:{gpu}")
         dist.all_reduce(seen, dist.ReduceOp.SUM)
         print(f"[{step}] rank {rank} of {world}: {seen[1].item():.0f} images, {time.time() - began:.6f} s", flush=True)
     dist.destroy_process_group()

@@ -16,7 +16,7 @@ from phantora_async.errors import ProtocolError
 from phantora_async.ingest import small_floats
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange, reduced
 from phantora_async.virtual_time import Timelines
-from phantora_async.virtual_time.facts import Collective, Comm
+from phantora_async.virtual_time.facts import DTYPE_NBYTES, Collective, Comm
 
 I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
 SUM, PROD, MAX, MIN, AVG, PREMULSUM = range(6)
@@ -167,19 +167,27 @@ def test_integers_are_assumed_where_an_input_is_unknown() -> None:
         ]
 
 
-def partly(op: int, redop: int = SUM) -> list[tuple[int, bytes]]:
-    """What two members get: `assumed`, and the payload. The first knows bytes 0 and 2 of its four alone."""
+def partly(
+    op: int,
+    redop: int = SUM,
+    *,
+    dtype: int = U8,
+    bits: int = 0b0101,
+    own: bytes = b"a\0c\0",
+    other: bytes = b"wxyz",
+) -> list[tuple[int, bytes]]:
+    """What two members get: `assumed`, and the payload. The first knows these bytes of its own alone."""
     comm, exchange = comm_of(2), DataExchange(Timelines(32))
-    nbytes = 2 if op in (NcclKind.ALL_TO_ALL, NcclKind.REDUCE_SCATTER) else 4
-    collective = Collective(comm, 0, op, U8, redop, nbytes, 0, comm.members)
-    call = records.NcclOp(5, 0, op, U8, redop, 0, nbytes, 1, FOLLOWS, 1.0)
+    count = len(own) // DTYPE_NBYTES[dtype] // (1 + (op in (NcclKind.ALL_TO_ALL, NcclKind.REDUCE_SCATTER)))
+    collective = Collective(comm, 0, op, dtype, redop, count, 0, comm.members)
+    call = records.NcclOp(5, 0, op, dtype, redop, 0, count, 1, FOLLOWS, 1.0)
     for rank in (10, 11):
         collective.joined.append(rank)
         assert exchange.join(rank, collective, call._replace(token=rank), b"") == []
-    mask = bytes([0b0101]) + bytes(7)
+    mask = bytes([bits]) + bytes(7)
     (first, second), _ = records.decode_up(
-        records.NcclData.encode(0, 5, 0, op, 0, 2, payload=mask + b"a\0c\0")
-        + records.NcclData.encode(0, 5, 0, op, 0, 0, payload=b"wxyz")
+        records.NcclData.encode(0, 5, 0, op, 0, 2, payload=mask + own)
+        + records.NcclData.encode(0, 5, 0, op, 0, 0, payload=other)
     )
     assert exchange.late(10, first) == []
     got = []
@@ -197,6 +205,14 @@ def test_bytes_that_a_member_does_not_know_are_unknown_in_the_outputs() -> None:
     assert [(a, d[:12]) for a, d in partly(NcclKind.ALL_TO_ALL)] == [masked(0b1101, b"a\0wx"), masked(0b1101, b"c\0yz")]
     assert [(a, d[:12]) for a, d in partly(NcclKind.ALL_REDUCE, MAX)] == [masked(0b0101, b"wxyz")] * 2
     assert [(a, d[:10]) for a, d in partly(NcclKind.REDUCE_SCATTER, MAX)] == [masked(1, b"wx"), masked(1, b"yz")]
+
+
+def test_a_count_beside_a_loss_that_nobody_computed_is_summed() -> None:
+    own, other = struct.pack("<2f", 0, 8), struct.pack("<2f", 3, 16)
+    got = partly(NcclKind.ALL_REDUCE, dtype=F32, bits=0b11110000, own=own, other=other)
+    assert [assumed for assumed, _ in got] == [2, 2]
+    assert [payload[0] for _, payload in got] == [0b11110000] * 2
+    assert [struct.unpack_from("<2f", payload, 8)[1] for _, payload in got] == [24, 24]
 
 
 def test_inputs_of_a_wrong_size_name_the_rank() -> None:
