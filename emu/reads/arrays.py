@@ -8,6 +8,7 @@ sums and copies.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -155,9 +156,8 @@ def shaped(flags: Flags | None, array: Any) -> Any:
     """The array's flags, as an array of its shape."""
     if flags is None or len(flags) != array.size or array.size > MOST:
         return None
-    import numpy as np
-
-    return np.array(flags, bool).reshape(array.shape)
+    made: Any = sys.modules["numpy"].array(flags, bool)
+    return made.reshape(array.shape)
 
 
 def _ufunc(own: Callable[[Any], Any], follow: Callable[..., Any]) -> Callable[..., Any]:

@@ -184,6 +184,8 @@ def _torch_function(
 ) -> Any:
     """What PyTorch's functions make of it, beside a tensor or as the value of its elements."""
     mark = first_mark((*args, *(kwargs or {}).values())) or MADE
+    if getattr(function, "__name__", "") == "broadcast_tensors":
+        return _broadcast(function, args)
     value = function(*map(_plain_parts, args), **{name: _plain_parts(one) for name, one in (kwargs or {}).items()})
     name = getattr(function, "__name__", "")
     if name in ("__setitem__", "__set__"):
@@ -198,6 +200,22 @@ def _ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **named: Any) -> An
         follower.decides(self.mark)
     value = getattr(ufunc, method)(*map(plain, inputs), **named)
     return follower.result(value, self.mark)
+
+
+def _broadcast(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """Of tensors and numbers, as `torch.distributions` calls it: its arguments are "like tensors" as all that has
+    `__torch_function__` is. A number becomes a tensor as an ordinary one would.
+    """
+    import torch
+
+    like = next((one for one in given if isinstance(one, torch.Tensor)), None)
+    options = {} if like is None else {"dtype": like.dtype, "device": like.device}
+    return function(
+        *(
+            one if mark_of(one) is None else follower.result(torch.tensor(plain(one), **options), one.mark)
+            for one in given
+        )
+    )
 
 
 _torch_function.__name__ = "__torch_function__"
