@@ -70,13 +70,14 @@ def comparison_text(comparison: Comparison) -> str:
 def _table(title: str, letters: str, *, rows: Sequence[Sequence[str]], changes: bool = True) -> Table:
     """A row is a name and the cells of each run, of which all but the first have a change."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(title, overflow="ellipsis" if changes else "fold", no_wrap=changes)
+    table.add_column(title, overflow="fold")  # the only column that gives way where a row is too long
     for number, letter in enumerate(letters):
         table.add_column(letter, justify="right" if changes else "left", no_wrap=changes, overflow="fold")
         if changes and number:
             table.add_column("", justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+    for name, *cells in rows:
+        first = Text(printable(name), no_wrap=True, overflow="ellipsis") if changes else Text(printable(name))
+        table.add_row(first, *(Text(printable(cell)) for cell in cells))
     return table
 
 

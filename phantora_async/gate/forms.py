@@ -11,6 +11,9 @@ from phantora_async.budget import FIGURES, Row
 from phantora_async.gate.checking import Judged
 from phantora_async.wording import markdown, printable, short
 
+FAILURE, ERROR = "failure", "error"
+"""What a test case of JUnit holds that did not pass."""
+
 
 def line(one: Judged, width: int) -> str:
     """``ok    llama-8b  fits, 8.52 GiB left; step 433.8 ms of 450.0 ms (-3.6 %); 5 steps for a median``"""
@@ -40,23 +43,30 @@ def as_json(judged: Sequence[Judged]) -> str:
 
 def as_junit(judged: Sequence[Judged], name: str) -> str:
     """As CI servers read it: a test case for each job."""
+    kinds = [_junit_kind(one) for one in judged]
     suite = ElementTree.Element(
         "testsuite",
         name=name,
         tests=str(len(judged)),
-        failures=str(sum(not one.good and not one.failure for one in judged)),
-        errors=str(sum(bool(one.failure) for one in judged)),
+        failures=str(kinds.count(FAILURE)),
+        errors=str(kinds.count(ERROR)),
         time=f"{sum(one.wall_s for one in judged):.3f}",
     )
-    for one in judged:
+    for one, kind in zip(judged, kinds, strict=True):
         case = ElementTree.SubElement(suite, "testcase", name=one.job.name, classname=name, time=f"{one.wall_s:.3f}")
-        if not one.good:
-            kind = "error" if one.failure and one.fits is not False else "failure"
+        if kind:
             told = ElementTree.SubElement(case, kind, message=printable(one.reason))
             told.text = printable(one.failure or "\n".join(row.text for row in one.rows))
         ElementTree.SubElement(case, "system-out").text = printable("\n".join(row.text for row in one.rows))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _junit_kind(one: Judged) -> str:
+    """A job that breaks a budget, the GPU's memory included, is a failure; one that could not be judged is an error."""
+    if one.good:
+        return ""
+    return ERROR if one.failure and one.fits is not False else FAILURE
 
 
 def as_markdown(judged: Sequence[Judged]) -> str:

@@ -227,6 +227,17 @@ def test_kernels_are_matched_by_signature_then_by_kernel_and_op(report: dict[str
     assert max(len(line) for line in str(found).splitlines()) <= 110
 
 
+def test_a_long_name_is_cut_and_no_figure(report: dict[str, Any]) -> None:
+    other = copy.deepcopy(report)
+    for one, mean_ns in ((report, 10_000), (other, 12_345_000)):
+        long = signature(f"kernel;{'long' * 30};16;aten::op;[[8]]", 60, mean_ns, "element-wise")
+        long["title"] = "long " * 30
+        one["simulated"]["kernels"]["signatures"] = [long]
+    (row,) = [line for line in str(compared(report, other)).splitlines() if line.startswith("long")]
+    assert row.split("…")[1].split() == ["0.100", "123.45", "+123.35"]
+    assert len(row) <= 110
+
+
 def test_what_depends_on_sizes_is_the_work_that_another_policy_changes(report: dict[str, Any]) -> None:
     place = {"inner": "a.py:1", "line": "", "operation": "nonzero", "ranks": 1, "calls": 1, "most": 8, "chosen": 8}
     report["simulated"]["data_shapes"] = {"policy": "most", "places": [place]}

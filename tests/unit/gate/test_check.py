@@ -128,6 +128,24 @@ def test_a_job_that_fails_is_an_error_with_its_reason(
     assert "FAIL  roomy  rank 0 ended with exit code 3: ValueError: no data" in capsys.readouterr().out
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("failures"), suite.get("errors")) == ("0", "2")
+    assert [[one.tag for one in case] for case in suite] == [["error", "system-out"]] * 2
+
+
+def test_a_job_that_does_not_fit_is_counted_as_the_failure_that_its_case_shows(
+    ran: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: Any, **__: Any) -> Run:
+        content = _report()
+        content["simulated"]["memory"] = {"verdict": {"fits": False, "rank": 0, "missing_nbytes": 1 << 30}}
+        error = RankDied(0, "rank 0 ended with exit code 1: torch.OutOfMemoryError: CUDA out of memory", 1)
+        error.run = Run(content, Path("report.json"))
+        raise error
+
+    monkeypatch.setattr(running, "run", run)
+    assert cli.run(["check", "budgets.toml", "--junit", "junit.xml"]) == 1
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("failures"), suite.get("errors")) == ("2", "0")
+    assert [[one.tag for one in case] for case in suite] == [["failure", "system-out"]] * 2
 
 
 def test_changes_are_judged_against_a_baseline_that_update_stores(
