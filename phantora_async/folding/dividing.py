@@ -50,6 +50,8 @@ class _Division:
         self.unknown: list[str] = []
         """Where that is not possible."""
         self.witnesses: set[int] = set()
+        self.played: dict[int, list[str]] = {}
+        """Single ranks that are played although the text gives them another task, by the user's will, and where."""
 
     def single_ranks(self, kinds: Each) -> frozenset[int]:
         """Those that do not do what most do."""
@@ -70,7 +72,12 @@ class _Division:
             self.own_sites.append(site)
             return True
         if not may_be_apart and len(single) == 1:
-            return True  # the user has said which ranks are apart: rank 0, which logs, is not among them with "none"
+            # The user has said which ranks are apart: rank 0, which logs, is not among them with "none". It plays the
+            # others of its role, so a witness shows whether these differ; of a rank that is played nobody sees it.
+            (rank,) = single
+            if self.mesh.role(rank) != rank:
+                self.played.setdefault(rank, []).append(site)
+            return True
         if more > MOST_MORE_ROLES:
             return False
         self.mesh = finer
@@ -110,6 +117,11 @@ class _Division:
             )
         if self.part_sites:
             texts.append(f"{self.mesh}, because ranks of one role differ in the script ({_shown(self.part_sites)})")
+        for rank, sites in sorted(self.played.items()):
+            texts.append(
+                f"warning: the script gives rank {rank} another task ({_shown(sites)}), but it is played as the others "
+                f"of its role are, because --fold-apart does not name it: --fold-apart {rank}"
+            )
         if self.untold_sites:
             texts.append(
                 f"{self.mesh}, because the script may tell such ranks apart; its text does not tell which "

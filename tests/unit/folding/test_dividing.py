@@ -36,11 +36,21 @@ def test_single_ranks_get_a_process() -> None:
     found = division(text, "dp=1024", 1024)
     assert (str(found.mesh), found.apart) == ("dp*=1024", {700})
     assert found.remarks == ("--fold: rank 700 has a process, because the script gives it another task (train.py:1)",)
-    assert division(text, "dp=1024", 1024, may_be_apart=False) == (
-        mesh_of("dp=1024", 1024),
-        frozenset(),
-        frozenset(),
-        (),
+
+
+def test_a_single_rank_that_is_played_by_the_users_will_is_a_warning() -> None:
+    """With `--fold-apart none`. Rank 0 has a process, which plays the others: a witness shows what differs there."""
+    text = "if local_rank == 3: x()\nif rank == 0: y()\nif rank == 5: z()\nif local_rank == 3: x()"
+    source = source_of(text)
+    assert source is not None
+    mesh = mesh_of("dp=8", 8)
+    ranks = Ranks((8,), mesh)
+    found = divided(mesh, told_apart([source], (), ranks), ranks, (), may_be_apart=False, is_checked=True)
+    assert (found.mesh, found.apart, found.witnesses) == (mesh, frozenset(), frozenset())
+    assert found.remarks == tuple(
+        f"--fold: warning: the script gives rank {rank} another task (train.py:{line}), but it is played as the others "
+        f"of its role are, because --fold-apart does not name it: --fold-apart {rank}"
+        for rank, line in ((3, 1), (5, 3))
     )
 
 
