@@ -172,7 +172,7 @@ class _Casting:
         if call.op == NcclKind.SEND:
             pair = self._image((then.members[call.sender], then.members[call.receiver]), source, rank)
             self._timelines.offsets(pair)
-            if any(self._timelines.of(one) != one for one in pair):
+            if len(pair) > 2 or any(self._timelines.of(one) != one for one in pair):
                 raise CannotFold("a rank sends along a folded axis")
             return call._replace(sender=now.rank_of[pair[0]], receiver=now.rank_of[pair[1]])
         if call.op in ROOTED and self._width is not None:

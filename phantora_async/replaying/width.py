@@ -1,7 +1,8 @@
 """Another number of replicas: which recorded rank does what a rank of the wider or narrower job would do.
 
 Along a folded axis ranks do the same work on other data. Those that are apart (by default the first and the last one)
-keep their places, counted from the nearer end. Every other coordinate does what one of the recorded others does.
+keep their places, counted from the nearer end. Every other coordinate does what one of the recorded others does: one of
+its turn, if the axis has turns (one GPU of each server differs, for example).
 
 What a rank does follows from the number of replicas where a collective gives each of them a part of its own: shards.
 A replay can say nothing of that, and stops.
@@ -61,8 +62,9 @@ class Width:
     now: Folding
     places: tuple[dict[int, int] | None, ...]
     """By axis: the recorded coordinate of each that is apart; None: the axis is as it was."""
-    others: tuple[int, ...]
-    """By axis: the recorded coordinate of all that are not apart."""
+    others: tuple[Mapping[int, int], ...]
+    """By axis whose size changes, and the first coordinate of a turn: the recorded coordinate of those that are not
+    apart."""
     _grids: dict[int, _Grid] = field(default_factory=dict, compare=False, repr=False)
     """By identity of recorded members: many ranks ask about the same ones."""
 
@@ -76,7 +78,10 @@ class Width:
         found = 0
         for at, places in enumerate(self.places):
             here = self.now.mesh.coordinate(rank, at)
-            found += (here if places is None else places.get(here, self.others[at])) * self.before.mesh.strides[at]
+            if places is not None:
+                turn = self.now.mesh.axes[at].first_alike[here]
+                here = places[here] if here in places else self.others[at][turn]
+            found += here * self.before.mesh.strides[at]
         return found
 
     def moved(self, recorded: int, constant: Collection[int], rank: int) -> int:
@@ -90,7 +95,8 @@ class Width:
                 here = self.now.mesh.coordinate(rank, at)
             elif places is not None:
                 apart = {then: now for now, then in places.items()}
-                others = (one for one in range(self.now.mesh.axes[at].size) if one not in places)
+                turn, turns = self.before.mesh.axes[at].first_alike[here], self.now.mesh.axes[at].first_alike
+                others = (one for one, first in enumerate(turns) if first == turn and one not in places)
                 here = apart[here] if here in apart else next(others, -1)
                 if here < 0:
                     raise CannotFold(f"nobody does what rank {recorded} did")
@@ -194,10 +200,18 @@ def widened(setup: Setup, texts: Sequence[str]) -> tuple[Setup, Width | None]:
 def _resized(axis: Axis, size: int) -> Axis:
     if size == axis.size:
         return axis
-    if axis.parts or axis.turns:
+    if axis.parts:
         raise UsageError(
             f"--width {axis.name}={size}: ranks along this axis differ ({axis}), as shards do that depend on its size",
             "run the script with this width, with --fold",
+        )
+    period = sum(axis.turns) or 1
+    if size < period or (size - axis.size) % period:
+        nearest = max(1, round((size - axis.size) / period) + axis.size // period) * period + axis.size % period
+        raise UsageError(
+            f"--width {axis.name}={size}: ranks along this axis differ in turns of {period} ({axis}), so its size can "
+            f"change by multiples of {period}",
+            f"for example: --width {axis.name}={nearest}",
         )
     return replace(axis, size=size)
 
@@ -215,13 +229,13 @@ def _width(folding: Folding, mesh: Mesh) -> Width:
     before = folding.mesh
     apart = folding.apart - folding.witnesses
     places: list[dict[int, int] | None] = []
-    others = []
+    others: list[Mapping[int, int]] = []
     for at, axis in enumerate(mesh.axes):
         then = before.axes[at].size
         if then == 1 != axis.size:
             raise UsageError(f"--width {axis.name}={axis.size}: one replica does not show what several do")
         places.append(None if axis.size == then else _apart(before, apart, at, axis))
-        others.append(0 if axis.size == then else _other(folding, apart, at, axis))
+        others.append({} if axis.size == then else _others(folding, apart, at, axis, places[-1] or {}))
     ranks = set()
     for rank in apart:
         found = 0
@@ -243,19 +257,24 @@ def _apart(before: Mesh, apart: frozenset[int], at: int, axis: Axis) -> dict[int
     return found
 
 
-def _other(folding: Folding, apart: frozenset[int], at: int, axis: Axis) -> int:
-    """A representative's coordinate if there is one, else a witness's."""
-    mesh = folding.mesh
+def _others(folding: Folding, apart: frozenset[int], at: int, axis: Axis, places: Mapping[int, int]) -> dict[int, int]:
+    """By first coordinate of a turn: a representative's coordinate if there is one, else a witness's."""
+    mesh, before = folding.mesh, folding.mesh.axes[at]
     own = {mesh.coordinate(rank, at) for rank in apart}
     witnesses = {mesh.coordinate(rank, at) for rank in folding.witnesses}
-    left = [here for here in range(mesh.axes[at].size) if here not in own]
-    if not left and axis.size > len(own):
+    found: dict[int, int] = {}
+    for here, turn in enumerate(before.first_alike):
+        if here in own:
+            continue
+        if turn not in found or (found[turn] in witnesses and here not in witnesses):
+            found[turn] = here
+    if any(turn not in found for here, turn in enumerate(axis.first_alike) if here not in places):
+        which = f"recorded replicas of one of the turns ({axis})" if axis.turns else f"{before.size} recorded replicas"
         raise UsageError(
-            f"--width {axis.name}={axis.size}: all {mesh.axes[at].size} recorded replicas are apart, so that none "
-            "shows what the others do",
+            f"--width {axis.name}={axis.size}: all {which} are apart, so that none shows what the others do",
             f"record with {axis.name}={len(own) + 1} or more, or with --fold-apart none",
         )
-    return next((here for here in left if here not in witnesses), left[0] if left else 0)
+    return found
 
 
 def check_width(recording: Recording, width: Width, allowed: Allowed) -> None:

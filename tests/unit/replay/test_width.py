@@ -63,6 +63,40 @@ def test_a_slower_axis_keeps_its_coordinates(recording: Recording) -> None:
     assert [width.recorded(rank) for rank in (0, 7, 8, 15)] == [0, 0, 4, 4]
 
 
+@pytest.mark.parametrize("size", [4, 16])
+def test_turns_of_an_axis_go_on(recording: Recording, size: int) -> None:
+    """The fourth GPU of each server of four writes logs."""
+    width = width_of(recording, "dp*=8:3+1", f"dp={size}", apart=frozenset())
+    assert [width.recorded(rank) for rank in range(size)] == [0, 0, 0, 3] * (size // 4)
+    assert str(width.now.mesh) == f"dp*={size}:3+1"
+    assert [width.moved(3, (), 0), width.moved(7, (), 0), width.moved(1, (), 0)] == [3, 3, 0]
+
+
+def test_ranks_that_are_apart_stay_in_their_turn(recording: Recording) -> None:
+    """The first and the last one: the others of the last one's turn do what the recorded rank 3 did."""
+    width = width_of(recording, "dp*=8:3+1", "dp=16")
+    assert [width.recorded(rank) for rank in range(16)] == [0, 1, 1, 3, 1, 1, 1, 3, 1, 1, 1, 3, 1, 1, 1, 7]
+    assert width.now.apart == {0, 15}
+
+
+@pytest.mark.parametrize("size", [2, 10, 13])
+def test_a_width_has_whole_turns(recording: Recording, size: int) -> None:
+    with pytest.raises(UsageError, match=r"in turns of 4 \(dp\*=8:3\+1\), so its size can change by multiples of 4"):
+        widened(setup(recording, "dp*=8:3+1", frozenset()), [f"dp={size}"])
+
+
+def test_all_of_a_turn_are_apart(recording: Recording) -> None:
+    given = setup(recording, "dp*=8:3+1", frozenset({3, 7}))
+    with pytest.raises(UsageError, match=r"all recorded replicas of one of the turns \(dp\*=12:3\+1\) are apart"):
+        widened(given, ["dp=12"])
+
+
+def test_parts_that_may_depend_on_the_width_have_none(recording: Recording) -> None:
+    with pytest.raises(UsageError, match=r"ranks along this axis differ \(dp\*=5\+3\)") as caught:
+        widened(setup(recording, "dp*=5+3", frozenset()), ["dp=16"])
+    assert caught.value.hint == "run the script with this width, with --fold"
+
+
 def test_a_witness_shows_what_others_do_if_nobody_else_does(recording: Recording) -> None:
     given = setup(recording, "dp=4,tp=2", frozenset({0, 2, 5, 7}))
     assert given.folding is not None
