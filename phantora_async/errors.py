@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
+from emu.contract.folding import CannotFold
 from emu.contract.records import ExitKind
 
 
@@ -233,6 +234,14 @@ class NotFoldable(RunFailure):
     """A mesh, as `--fold` takes it, by which the same program may be folded. Empty: none is known."""
     needs_each = False
     """It may be folded if each replica is simulated."""
+
+    @classmethod
+    def of(cls, error: CannotFold, who: str = "") -> NotFoldable:
+        """Of a call that has no image."""
+        details = f"to fold ranks that are alike: --fold '{error.finer}'" if error.finer else ""
+        failure = cls(f"{error}{f': {who}' if who else ''}", details=details)
+        failure.finer = error.finer
+        return failure
 
 
 class Stalled(RunFailure):

@@ -23,6 +23,11 @@ from typing import Any
 class CannotFold(Exception):
     """A call has no image under this mesh. The message says why, for a user who knows the script's groups."""
 
+    def __init__(self, reason: str, finer: str = "") -> None:
+        """`finer`: a mesh, as `--fold` takes it, under which the call has one; empty: none is known."""
+        super().__init__(reason)
+        self.finer = finer
+
 
 class CannotBePlayed(SystemExit):
     """Raised in a rank: what the script does cannot be played. Scripts that catch exceptions do not catch it."""
@@ -223,6 +228,13 @@ class Mesh:
             axes[at] = axes[at].told_apart(along)
         return Mesh(tuple(axes))
 
+    def with_root_apart(self, members: Sequence[int], root: int) -> Mesh:
+        """With parts such that the root of a gather or scatter, one of these members, has no member's role."""
+        spanned = [at for at in self.folded_axes if len({self.coordinate(rank, at) for rank in members}) > 1]
+        here = [self.coordinate(root, at) for at in spanned]
+        kinds = [[self.coordinate(rank, at) for at in spanned] == here for rank in range(self.world_size)]
+        return self.told_apart(kinds)
+
     @property
     def roles(self) -> int:
         """How many there are."""
@@ -261,6 +273,15 @@ def _ranges(numbers: Sequence[int], most: int = 3) -> str:
     ends = [one for one in numbers if one + 1 not in {*numbers}]
     texts = [f"{first}-{last}" if last > first else f"{first}" for first, last in zip(begins, ends, strict=True)]
     return ", ".join(texts if len(texts) <= most else [*texts[:most], "..."])
+
+
+def root_is_alone(mesh: Mesh, members: Sequence[int], root: int) -> CannotFold:
+    """What to raise where the root of a gather or scatter has the role of another member."""
+    return CannotFold(
+        f"rank {root} is the root of a gather or scatter among {len(members)} ranks, so it does what no other rank of "
+        "its role does",
+        str(mesh.with_root_apart(members, root)),
+    )
 
 
 @dataclass(frozen=True)
@@ -315,6 +336,14 @@ class Folding:
         if to not in image:
             raise CannotFold("the members of a communicator are no grid along the folded axes")
         return image
+
+    def check_root(self, members: tuple[int, ...], place: int, rank: int, to: int) -> None:
+        """The member at this place is the root of a gather or scatter in which `rank` takes part, and so is that of its
+        image for `to`. Raises CannotFold if one of the two is the root and the other is not.
+        """
+        root = members[place]
+        if (root == rank) != (self.image(members, rank, to)[place] == to):
+            raise root_is_alone(self.mesh, members, root)
 
     def to_json(self) -> dict[str, Any]:
         return {

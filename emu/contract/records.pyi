@@ -1108,6 +1108,10 @@ class NcclKind(IntEnum):
 class RedopKind(IntEnum):
     PREMULSUM = 5
 
+class MessageKind(IntEnum):
+    OF_GATHER = 256
+    OF_SCATTER = 512
+
 class LoopKind(IntEnum):
     FREE = 8
 

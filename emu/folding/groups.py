@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..contract.folding import Folding
 from ..interpreter.hook_library import Hook
 from ..private.changes import Names, changes
+from . import messages
 from .checkpoints import Checkpoints
 from .ranks import FoldedRanks
 from .shards import Shards
@@ -41,6 +42,7 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
         names.change("ProcessGroupGloo", lambda real: StandIn.beside(real, ranks, dispatched))
 
     changes.install("folded groups", change)
+    changes.install("gathers and scatters", lambda names: messages.change(names, hook))
     shards = Shards(ranks)
     changes.install("uneven shards", shards.change)
     shards.change_modules()

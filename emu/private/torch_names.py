@@ -273,6 +273,13 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "gathers and scatters",
+        "knowing the root of gathers and scatters over NCCL in folded runs",
+        "a folded run that gathers or scatters over NCCL ends",
+        ("emu/folding/messages.py",),
+        tuple(Name("torch._C._distributed_c10d", f"ProcessGroup.{name}") for name in ("gather", "scatter")),
+    ),
+    Purpose(
         "folded groups",
         "process groups of which most ranks have no process",
         "folded runs wait for ranks that have no process",

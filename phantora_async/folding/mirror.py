@@ -18,6 +18,7 @@ from phantora_async.errors import NotFoldable
 from phantora_async.folding.root_parts import ONE_GIVES, RootParts
 from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators, told_members
 from phantora_async.ingest.data_exchange import FOLLOWS
+from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.virtual_time.facts import PAIRWISE, Comm
 
 _OF_PROCESS = frozenset(
@@ -107,7 +108,7 @@ class Mirror:
                     self._held[mirrored] = arrived[place:]
                     break
                 except CannotFold as error:
-                    raise NotFoldable(f"{error}: rank {mirrored} cannot be played by rank {rank}") from None
+                    raise NotFoldable.of(error, f"rank {mirrored} cannot be played by rank {rank}") from None
                 if record is None:
                     continue
             translated.append(record)
@@ -129,8 +130,14 @@ class Mirror:
             self._known[number, rank, mirrored] = known
         return own, known
 
-    def _peer(self, rank: int, mirrored: int, own: Comm, its: Comm, peer: int) -> int:
-        """The other side of a send or receive."""
+    def _peer(self, rank: int, mirrored: int, own: Comm, its: Comm, op: int, peer: int) -> int:
+        """The other side of a send or receive, or the root of another operation."""
+        if kind_of(op) not in PAIRWISE:
+            return peer
+        root = root_of(op, own.rank_of[rank], peer)
+        if root is not None:
+            self._folding.check_root(own.members, root, rank, mirrored)
+            return peer
         other = self._folding.mesh.moved(own.members[peer], rank, mirrored)
         if other not in its.rank_of:
             raise CannotFold(f"rank {rank} sends to or receives from rank {own.members[peer]}")
@@ -196,7 +203,7 @@ class Mirror:
         start = record.nops * size
         for op in _OP.decode_all(payload, 0, record.nops):
             own, its = self._comm(rank, mirrored, op.comm)
-            peer = self._peer(rank, mirrored, own, its, op.peer) if op.op in PAIRWISE else op.peer
+            peer = self._peer(rank, mirrored, own, its, op.op, op.peer)
             part = payload[start : start + op.data_nbytes] if op.data_nbytes not in (0, FOLLOWS) else b""
             start += len(part) + (-len(part) % 8)
             translated = op if own is its and peer == op.peer else op._replace(comm=its.id, peer=peer)
@@ -213,14 +220,14 @@ class Mirror:
 
     def _data(self, rank: int, mirrored: int, record: records.NcclData) -> records.NcclData | None:
         own, its = self._comm(rank, mirrored, record.comm)
-        peer = self._peer(rank, mirrored, own, its, record.peer) if record.op in PAIRWISE else record.peer
+        peer = self._peer(rank, mirrored, own, its, record.op, record.peer)
         translated = record._replace(comm=its.id, peer=peer)
         return self._parts.later(mirrored, translated) if record.op in ONE_GIVES else translated
 
     def _sources(self, rank: int, mirrored: int, record: records.NcclSources) -> records.NcclSources:
         own, its = self._comm(rank, mirrored, record.comm)
-        if record.op == NcclKind.SEND:
-            receiver = self._peer(rank, mirrored, own, its, record.place)
+        if kind_of(record.op) == NcclKind.SEND:
+            receiver = self._peer(rank, mirrored, own, its, record.op, record.place)
             return record._replace(comm=its.id, root=its.rank_of[mirrored], place=receiver)
         return record._replace(comm=its.id, place=its.rank_of[mirrored])
 

@@ -16,6 +16,7 @@ from emu.contract import records
 from emu.contract.folding import Folding
 from emu.contract.records import DeviceKind, NcclKind, ScopeKind
 from phantora_async.ingest.communicators import Communicators, told_members
+from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.virtual_time.facts import DTYPE_NAMES, PAIRWISE, SLEEP_NBYTES, Comm
 from phantora_async.wording import compact
 
@@ -123,9 +124,13 @@ class StreamForm:
 
     def _op(self, op: records.NcclOp) -> Form:
         peer = op.peer
+        if kind_of(op.op) in PAIRWISE:
+            comm = self._communicators.of(self.rank, op.comm)
+            root = root_of(op.op, comm.rank_of[self.rank], peer)
+            if root is not None:
+                self._folding.check_root(comm.members, root, self.rank, self._to)
         if op.op in PAIRWISE:
-            other = self._communicators.of(self.rank, op.comm).members[peer]
-            peer = self._folding.mesh.moved(other, self.rank, self._to)
+            peer = self._folding.mesh.moved(comm.members[peer], self.rank, self._to)
         return self._comm(op.comm), op.seq, op.op, op.dtype, op.redop, op.count, peer, op.scale
 
     def _init(self, record: records.CommInit) -> Form:
@@ -153,9 +158,10 @@ def described(rank: int, record: Any, communicators: Communicators) -> str:
 
 
 def _call(op: records.NcclOp, comm: Comm) -> str:
-    text = f"{NcclKind(op.op).name.lower()} of {op.count:,} {DTYPE_NAMES[op.dtype]}"
-    if op.op == NcclKind.SEND:
+    kind = kind_of(op.op)
+    text = f"{NcclKind(kind).name.lower()} of {op.count:,} {DTYPE_NAMES[op.dtype]}"
+    if kind == NcclKind.SEND:
         text += f" to rank {comm.members[op.peer]}"
-    elif op.op == NcclKind.RECV:
+    elif kind == NcclKind.RECV:
         text += f" from rank {comm.members[op.peer]}"
     return f"{text} on ranks {compact(comm.members)}"

@@ -22,7 +22,6 @@ from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.communicators import Communicators
 from phantora_async.ingest.costs import Costs
 from phantora_async.virtual_time import Timelines
-from phantora_async.virtual_time.facts import PAIRWISE
 from profiles import ProfileError, title
 from profiles.signature import Copy, Memset, parse
 
@@ -46,10 +45,6 @@ _OWN_AFFAIRS = frozenset(
 """What no other rank is told. Ranks that are similar may differ in it: who updates more pieces waits more often."""
 SHOWN = 3
 """Kernels that are named."""
-_ROOTED = (
-    "gathers and scatters over NCCL (of objects, too, as torch.distributed.checkpoint does) are sends with one rank, "
-    "which cannot be folded: with init_process_group('cpu:gloo,cuda:nccl') objects go over gloo, which can; "
-)
 
 
 @dataclass(slots=True)
@@ -179,7 +174,7 @@ class Witnesses:
             (own if own.rank == rank else expected).add(arrived, self._contents)
         except CannotFold as error:
             if own.rank in self._folding.witnesses:
-                self._found = NotFoldable(f"{error}: rank {own.rank} cannot be played by rank {expected.rank}")
+                self._found = NotFoldable.of(error, f"rank {own.rank} cannot be played by rank {expected.rank}")
             else:
                 self._differing.add(own.rank)
             return
@@ -242,8 +237,7 @@ class Witnesses:
                     f"rank {own.rank} is a witness, and does not do what rank {expected.rank} does, which would play it"
                     f"{f' ({role})' if role else ''}: ranks of one role differ, so this mesh cannot be folded",
                     sides=sides,
-                    details=(_ROOTED if _sends(theirs) and _sends(its) else "")
-                    + "to fold parts of an axis, in each of which ranks are alike: --fold dp=100+28; "
+                    details="to fold parts of an axis, in each of which ranks are alike: --fold dp=100+28; "
                     "to fold ranks that launch other kernels, and be told how far they are apart: "
                     "--roles similar; to fold as if mirrored ranks did what their representative does: --witnesses 0",
                 )
@@ -335,14 +329,6 @@ class Witnesses:
             yield f"{len(more) - SHOWN:,} others"
         if not more:
             yield "no such work"
-
-
-def _sends(call: _Call) -> bool:
-    """Does it send or receive?"""
-    record = call.record
-    if record is None or record.kind != records.NCCL_LAUNCH:
-        return False
-    return any(op.op in PAIRWISE for op in records.NcclOp.decode_all(record.payload, 0, record.nops))
 
 
 def _flat(form: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ and receives are matched by their order between the two ranks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from emu.contract import records
@@ -13,6 +14,7 @@ from emu.contract.folding import CannotFold
 from emu.contract.records import NcclKind
 from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
 from phantora_async.ingest.communicators import Communicators
+from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import DTYPE_NAMES, DTYPE_NBYTES, PAIRWISE, Collective, Comm
 from phantora_async.wording import named
@@ -33,6 +35,8 @@ class CollectiveMatching:
         self._open: dict[_Key, Collective] = {}
         self._called: dict[tuple[int, int], int] = {}
         """By rank and communicator: how many collectives, sends and receives excluded, the rank has called."""
+        self._messages: Counter[tuple[int, int, int]] = Counter()
+        """Of ranks that share timelines: by communicator, sender and receiver, parts of gathers and scatters."""
         self._ended: set[int] = set()
         """Ranks that have ended."""
 
@@ -48,28 +52,69 @@ class CollectiveMatching:
             key, collective = self._pair(rank, comm, op, site)
         else:
             key, collective = self._collective(rank, comm, op, site)
+        self._enter(key, collective, rank, site)
+        return collective
+
+    def join_message(self, rank: int, op: records.NcclOp, site: int = 0) -> list[tuple[Collective, records.NcclOp]]:
+        """The same for a send or receive that is a part of a gather or scatter: each with the rank's call of it.
+
+        Ranks that share this one's timeline exchange their messages with the root while it does, by kernels of their
+        own which take as long: so its kernel takes part in theirs, too. Raises NotFoldable if the root is one of them.
+        """
+        comm = self._communicators.of(rank, op.comm)
+        plain = op._replace(op=kind_of(op.op))
+        of = self._timelines.of
+        if not self._timelines.shared or not 0 <= op.peer < len(comm.members):
+            return [(self.join(rank, plain, site), plain)]
+        place = root_of(op.op, comm.rank_of[rank], op.peer)
+        assert place is not None, "the caller asks for messages only"
+        root = comm.members[place]
+        others = [member for member in comm.members if member != root and of(member) in (root, of(root))]
+        if others:
+            raise NotFoldable.of(self._timelines.root_is_alone(comm.members, root))
+        with_root = [comm.members[op.peer]]
+        if root != rank:
+            with_root = [rank, *(one for one in comm.members if one != rank and of(one) == rank)]
+        joined = []
+        for other in with_root:
+            sends = (root == rank) == (plain.op == NcclKind.SEND)
+            ranks = (root, other) if sends else (other, root)
+            call = plain
+            if root != rank and other != rank:  # its message has no output here, and it has sent no others to the root
+                call = plain._replace(seq=self._messages[comm.id, *ranks], token=0)
+                self._messages[comm.id, *ranks] += 1
+            key, collective = self._pair(rank, comm, call, site, ranks)
+            self._enter(key, collective, rank, site)
+            joined.append((collective, call._replace(seq=plain.seq)))
+        return joined
+
+    def _enter(self, key: _Key, collective: Collective, rank: int, site: int) -> None:
+        """Raises Deadlock."""
         collective.joined.append(rank)
         collective.sites.append(site)
         if len(collective.joined) == len(collective.callers):
             del self._open[key]
         elif self._ended:
             self._check_ended(collective)
-        return collective
 
-    def _pair(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:
+    def _pair(
+        self, rank: int, comm: Comm, op: records.NcclOp, site: int, message: tuple[int, int] | None = None
+    ) -> tuple[_Key, Collective]:
         """A send with its receive: the two must agree on the size. Raises NotFoldable if one of them shares the
-        timeline of another rank: then it has no call of its own.
+        timeline of another rank: then it has no call of its own. `message`: sender and receiver of a part of a gather
+        or scatter, for which those call that have their timelines.
         """
         if not 0 <= op.peer < len(comm.members):
             raise ProtocolError(rank, f"send or receive with rank {op.peer} of the {comm.label}")
         peer = comm.members[op.peer]
-        ranks = (rank, peer) if op.op == NcclKind.SEND else (peer, rank)
+        ranks = message or ((rank, peer) if op.op == NcclKind.SEND else (peer, rank))
         key = comm.id, op.seq, *ranks
         collective = self._open.get(key)
         if collective is None:
-            offsets = self._offsets(*ranks)
+            offsets = comm.offsets if message else self._offsets(*ranks)
+            callers = tuple(map(self._timelines.of, message)) if message else None
             collective = self._open[key] = Collective(
-                comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks, offsets=offsets
+                comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks, callers, offsets
             )
         elif collective.nbytes != op.count * DTYPE_NBYTES[op.dtype]:
             mine = Collective(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
@@ -122,6 +167,7 @@ class CollectiveMatching:
         """These ranks start again; all processes have ended."""
         self._open.clear()
         self._called.clear()
+        self._messages.clear()
         self._ended.difference_update(ranks)
 
     def begin_again(self, rank: int) -> None:

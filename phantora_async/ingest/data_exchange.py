@@ -92,7 +92,8 @@ class DataExchange:
         self._mirrored = mirrored
         self._roots = SharedRoots(timelines)
         self._pending: dict[Collective, _Pending] = {}
-        self._announced: dict[_Announced, _Input] = {}
+        self._announced: dict[_Announced, list[_Input]] = {}
+        """A message of a gather or scatter is one of several, if ranks share the sender's timeline."""
 
     def join(self, rank: int, collective: Collective, op: records.NcclOp, data: bytes) -> Answers:
         """A member has just joined the collective with this input.
@@ -114,7 +115,8 @@ class DataExchange:
             place = int(op.op == NcclKind.RECV) if collective.op == NcclKind.SEND else collective.comm.rank_of[rank]
             if op.data_nbytes == FOLLOWS:
                 pending.missing += 1
-                self._announced[_Announced(rank, op.comm, op.seq, op.op, op.peer)] = _Input(collective, place)
+                announced = _Announced(rank, op.comm, op.seq, op.op, op.peer)
+                self._announced.setdefault(announced, []).append(_Input(collective, place))
             elif data:
                 pending.inputs[place] = data
             if op.redop == PREMULSUM:
@@ -136,7 +138,7 @@ class DataExchange:
             raise ProtocolError(rank, f"NCCL_DATA for call {record.seq} of {record.comm:#x} was not announced")
         answers: Answers = []
         waiting = self._roots.later(rank, record) if self._timelines.shared else ()
-        for waits, its_place in (found, *((other, other.root) for other in waiting)):
+        for waits, its_place in (*found, *((other, other.root) for other in waiting)):
             pending = self._pending[waits]
             pending.missing -= 1
             self._put(waits, its_place, record)

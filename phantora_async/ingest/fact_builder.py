@@ -24,6 +24,7 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.memory_holders import HeldMemory
+from phantora_async.ingest.messages import PARTS, kind_of
 from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
@@ -386,15 +387,20 @@ class FactBuilder:
         start = record.nops * records.NcclOp.size()
         collectives = []
         for op in ops:
-            collective = self._matching.join(rank, op, record.site)
             data = b""
             if op.data_nbytes and op.data_nbytes != FOLLOWS:
                 data = payload[start : start + op.data_nbytes]
                 if len(data) != op.data_nbytes:
                     raise ProtocolError(rank, f"NCCL_LAUNCH without the {op.data_nbytes} bytes it announces")
                 start += op.data_nbytes + (-op.data_nbytes % 8)
-            self._answers += self._exchange.join(rank, collective, op, data)
-            collectives.append(collective)
+            if op.op & PARTS:
+                joined = self._matching.join_message(rank, op, record.site)
+            else:
+                joined = [(self._matching.join(rank, op, record.site), op)]
+            for collective, call in joined:
+                self._answers += self._exchange.join(rank, collective, call, data)
+                collectives.append(collective)
+        ops = [op._replace(op=kind_of(op.op)) if op.op & PARTS else op for op in ops]
         self._answers += self.sources.made(rank, ops)
         if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
             for collective in collectives:
@@ -402,7 +408,7 @@ class FactBuilder:
         return NcclKernelFact(*record[:4], record.stream, tuple(collectives))
 
     def _data(self, rank: int, record: records.NcclData) -> None:
-        self._answers += self._exchange.late(rank, record)
+        self._answers += self._exchange.late(rank, record._replace(op=kind_of(record.op)))
 
     def _loader(self, rank: int, record: records.Loader) -> None:
         self.rank_info[rank].loaders[record.number] = record
@@ -412,7 +418,7 @@ class FactBuilder:
             self.kept = record
 
     def _told(self, rank: int, record: records.NcclSources) -> None:
-        self._answers += self.sources.told(record)
+        self._answers += self.sources.told(record._replace(op=kind_of(record.op)))
 
     def _sources_of(self, rank: int, record: records.SourcesOf) -> None:
         self._answers += self.sources.ask(rank, record)

@@ -30,7 +30,7 @@ class _Network:
         self._comms = list(recording.comms.values())
         self._calls = [call for kernel in recording.kernels for call in kernel]
         self._network = network
-        self._offsets = recording.timelines.offsets
+        self._offsets = recording.timelines.pair_offsets
         self.begun = 0
         """Those that run at the same instants included."""
         self._results = timeline.output.results
@@ -42,7 +42,7 @@ class _Network:
         ranks, callers, offsets = comm.members, comm.callers, comm.offsets
         if call.op == NcclKind.SEND:
             ranks, callers = (comm.members[call.sender], comm.members[call.receiver]), None
-            offsets = self._offsets(ranks)
+            offsets = self._offsets(comm, ranks)
         made = Collective(
             comm, begun.seq, call.op, call.dtype, call.redop, call.elements, call.root, ranks, callers, offsets
         )

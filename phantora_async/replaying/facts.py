@@ -146,7 +146,7 @@ class _Own:
             called = (comm.id, call.sender, call.receiver)
             ranks = comm.members[call.sender], comm.members[call.receiver]
             each += call.sender == call.receiver
-            callers, offsets = None, self._recording.timelines.offsets(ranks)
+            callers, offsets = None, self._recording.timelines.pair_offsets(comm, ranks)
         seq = self._called[called] // each
         self._called[called] += 1
         found = self._collectives.get((*called, seq))

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from emu.contract.folding import Folding
+from emu.contract.folding import CannotFold, Folding, root_is_alone
+from phantora_async.virtual_time.facts import Comm
 
 
 class _Axis(NamedTuple):
@@ -78,6 +79,20 @@ class Timelines:
         """Those of these ranks that have one of their own."""
         of_each = self.of_each
         return tuple(rank for rank in ranks if of_each[rank] == rank)
+
+    def root_is_alone(self, members: Sequence[int], root: int) -> CannotFold:
+        """What to raise where ranks share timelines and the root of a gather or scatter shares that of a member."""
+        assert self._folding is not None, "ranks share timelines"
+        return root_is_alone(self._folding.mesh, members, root)
+
+    def pair_offsets(self, comm: Comm, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """Of a send with its receive. Along a part of a folded axis only parts of gathers and scatters go, which stand
+        for what those of other communicators do.
+        """
+        try:
+            return self.offsets(ranks)
+        except CannotFold:
+            return comm.offsets
 
     def offsets(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         """Of groups that do the same as these ranks at the same instants: by how much each member's number is larger.

@@ -4,6 +4,12 @@
 #include "nccl/nccl.h"
 #include "core/run.h"
 
+static _Thread_local uint32_t whole; /* what this thread's sends and receives are parts of, see below */
+
+/* What the sends and receives that this thread makes from now on are parts of: PH_MESSAGE_OF_GATHER, _OF_SCATTER; 0: of
+ * nothing. NCCL does not know: to it a gather is as many messages. In a folded run it must be known who is its root. */
+PH_EXPORT void phantora_messages_of(uint32_t kind) { whole = kind; }
+
 typedef struct shape {
     uint64_t input, output, total;
 } shape; /* in units of `count` elements; total: the largest buffer of any member */
@@ -22,6 +28,7 @@ static int submit(uint32_t op, const void *input, void *output, size_t count, in
     it.op.dtype = (uint32_t)dtype;
     it.op.peer = peer;
     it.op.count = count;
+    it.part = op == PH_NCCL_SEND || op == PH_NCCL_RECV ? whole : 0;
     it.input_nbytes = of.input * count * element;
     it.output_nbytes = of.output * count * element;
     it.travels = !(ph_run.alone && comm->nranks > 1) && /* no member would ever answer */

@@ -94,7 +94,7 @@ static void plan_data(nccl_call *call) {
 }
 
 typedef struct late_input {
-    uint32_t dtype;
+    uint32_t dtype, part;
     struct ph_NCCL_DATA fields;
     const void *input;
     size_t nbytes;
@@ -125,6 +125,7 @@ static void send_late_input(void *arg) {
     size_t nbytes = found == NOTHING ? 0 : it->nbytes;
     unsigned char *made = found == SOME_KNOWN ? masked(it, &nbytes) : NULL;
     it->fields.assumed = says[found];
+    it->fields.op |= it->part;
     ph_emit_out_of_band(PH_KIND_NCCL_DATA, &it->fields, sizeof it->fields, made ? made : it->input, nbytes);
     free(made);
     free(it);
@@ -135,6 +136,7 @@ static void follow_up(const nccl_call *call) {
     ph_range read = {call->input, call->input_nbytes};
     it->fields =
         (struct ph_NCCL_DATA){.comm = call->op.comm, .seq = call->op.seq, .op = call->op.op, .peer = call->op.peer};
+    it->part = call->part;
     it->dtype = call->op.dtype;
     it->input = call->input;
     it->nbytes = call->input_nbytes;
@@ -152,8 +154,10 @@ static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
     unsigned char *at = group.payload;
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].stream == stream) {
-            memcpy(at, &calls[i].op, sizeof calls[i].op);
-            at += sizeof calls[i].op;
+            struct ph_NCCL_OP op = calls[i].op;
+            op.op |= calls[i].part;
+            memcpy(at, &op, sizeof op);
+            at += sizeof op;
             fields.nops++;
         }
     for (size_t i = 0; i < ncalls; i++)

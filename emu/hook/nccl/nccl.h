@@ -49,6 +49,7 @@ typedef struct nccl_call {
     bool refers;                        /* too large to travel: references are exchanged */
     bool output_refers;
     bool deferred; /* the input was pending when the record was sent */
+    uint32_t part; /* of a send or receive: PH_MESSAGE_OF_GATHER or _OF_SCATTER if it is a part of one; else 0 */
 } nccl_call;
 
 /* comm.c */

@@ -73,6 +73,7 @@ void nccl_tell_references(nccl_call *call) {
     call->output_refers = false;
     if (!ph_store_shared()) return;
     ph_remote where = where_of(call);
+    where.op |= call->part; /* what is told here goes to the coordinator alone */
     bool known = call->input_nbytes && ph_data_pending(call->input, call->input_nbytes);
     if (known)
         follow_up(call, where);

@@ -16,11 +16,18 @@ class CommunicatorCalls(Library):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._comm_members = self._function("comm_members", None, c_char_p, _RANKS, c_uint32)
+        self._messages_of = self._function("messages_of", None, c_uint32)
         self._split_members = self._function("split_members", None, _RANKS, c_uint32)
 
     def comm_members(self, unique_id: bytes, members: Sequence[int]) -> None:
         """The communicator that is made with this id of NCCL will have these world ranks, in its rank order."""
         self._comm_members(unique_id, _numbers(members), len(members))
+
+    def messages_of(self, kind: int) -> None:
+        """NCCL's sends and receives that this thread makes from now on are parts of a gather or scatter
+        (`records.MessageKind`); 0: of nothing.
+        """
+        self._messages_of(kind)
 
     def split_members(self, members: Sequence[int], *, each_its_own: bool) -> None:
         """Splits that this thread makes from now on are for a group of these world ranks; none: no longer.

@@ -12,7 +12,7 @@ import pytest
 
 import netsim
 from emu.contract import records
-from emu.contract.records import DeviceKind, NcclKind, ScopeKind
+from emu.contract.records import DeviceKind, MessageKind, NcclKind, ScopeKind
 from netsim.collectives import load_params
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.errors import NotFoldable
@@ -227,6 +227,99 @@ def test_parts_of_an_axis_share_timelines_for_themselves(seed: int) -> None:
     assert shared.timelines.own == (0, 1, 2, 3)
     own, whole = shared.play(write, seed + 100), Run(None, servers).play(write, seed)
     assert (own["end"], own["clocks"], own["told"]) == (whole["end"], whole["clocks"], whole["told"])
+
+
+def messages(
+    script: Script, part: int, place: int, count: int, root: int = 0, members: int = 4, **options: Any
+) -> list[bytes]:
+    """A member's calls of a gather or scatter. `place`: its own."""
+    is_root = place == root
+    kind = NcclKind.SEND if (part == MessageKind.OF_SCATTER) == is_root else NcclKind.RECV
+    peers = [peer for peer in range(members) if peer != root] if is_root else [root]
+    return [script.op(kind | part, count, peer=peer, **options) for peer in peers]
+
+
+def gathering(seed: int, world: int) -> Callable[[Script, Callable[[str], int]], None]:
+    """Gathers and scatters among all ranks, or those of the folded axis; their root is the first."""
+
+    def write(script: Script, comm: Callable[[str], int]) -> None:
+        drawn = random.Random(seed)
+        for turn in range(12):
+            kind = drawn.choice((WORLD, DP))
+            part = drawn.choice((MessageKind.OF_GATHER, MessageKind.OF_SCATTER))
+            members = members_of(kind, script.rank, world)
+            script.comm, place = comm(kind), members.index(script.rank)
+            script.segment(drawn.randint(1, 90_000), stream=2, after=drawn.randint(1, 300))
+            calls = messages(script, part, place, drawn.randint(1, 9) * 50_000, members=len(members))
+            script.launch(*calls, stream=2, after=turn)
+
+    return write
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_gathers_and_scatters_have_one_root(seed: int) -> None:
+    write = gathering(seed, 8)
+    whole = Run(None).play(write, seed)
+    assert Run(Folding(mesh_of("dp=1+3,tp=2", 8), frozenset((0,) if seed % 2 else ()))).play(write, seed + 100) == whole
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ranks_that_share_a_timeline_gather_together(seed: int) -> None:
+    """Four servers alike, the root's part apart: what the others do takes as long on each."""
+    write, servers = gathering(seed, 16), (4, 4, 4, 4)
+    folding = Folding(mesh_of("dp=1+7,tp=2", 16))
+    shared = Run(folding, servers, shared=True)
+    assert shared.timelines.own == (0, 1, 2, 3)
+    own, whole = shared.play(write, seed + 100), Run(None, servers).play(write, seed)
+    assert own["clocks"][0] == whole["clocks"][0]
+    assert own["end"] == whole["end"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_root_is_given_what_representatives_give(follows: bool, shared: bool) -> None:
+    run = Run(Folding(MESH, frozenset((0,))), shared=shared)
+    given: dict[int, bytes] = {}
+    for rank, part in run.parts.items():
+        script = part.script
+        script.comm, place = run.comm(DP, rank), rank // 2
+        data = pack("<q", 10 + rank)
+        if rank % 2 == 0 and place == 0:
+            calls = [
+                script.op(NcclKind.RECV | MessageKind.OF_GATHER, 1, dtype=4, peer=peer, token=70 + peer)
+                for peer in (1, 2, 3)
+            ]
+            script.launch(*calls)
+        elif rank % 2 == 0:
+            (op,) = messages(script, MessageKind.OF_GATHER, place, 1, dtype=4, data=data)
+            late = b""
+            if follows:
+                (made,) = records.NcclOp.decode_all(op, 0, 1)
+                op = records.NcclOp.encode(*made._replace(data_nbytes=FOLLOWS))
+                late = records.NcclData.encode(0, script.comm, 0, made.op, 0, 0, payload=data)
+            script.launch(op, data=b"" if follows else data)
+            if late:
+                script.add(late)
+        run.feed(rank, decoded(script))
+    for rank, encoded in run.fact_builder.take_answers():
+        (answer,), _ = records.decode_down(encoded)
+        if isinstance(answer, records.Data):
+            assert rank == 0
+            given[answer.token - 70] = answer.payload
+    assert given == dict.fromkeys((1, 2, 3), pack("<q", 12))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("root", [0, 2])
+def test_a_root_that_has_the_role_of_others_is_told_apart(root: int, shared: bool) -> None:
+    """By the mesh under which it has none: the run begins again with that."""
+    run = Run(Folding(MESH), shared=shared)
+    script = run.parts[0].script
+    script.comm = run.comm(DP, 0)
+    script.launch(*messages(script, MessageKind.OF_GATHER, 0, 8, root))
+    with pytest.raises(NotFoldable, match=f"rank {2 * root} is the root of a gather or scatter among 4") as caught:
+        run.feed(0, decoded(script))
+    assert caught.value.finer == ("dp*=1+3,tp=2" if root == 0 else "dp*=2+1+1,tp=2")
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -16,6 +16,7 @@ int ncclCommInitAll(comm **, int, const int *);
 int ncclCommSplit(comm *, int, int, comm **, void *);
 void phantora_comm_members(const void *, const uint32_t *, uint32_t);
 void phantora_split_members(const uint32_t *, uint32_t);
+void phantora_messages_of(uint32_t);
 int ncclCommDestroy(comm *);
 int ncclCommAbort(comm *);
 int ncclCommCount(const comm *, int *);
@@ -213,6 +214,20 @@ static void is_wait(int record, uint32_t stream, uint64_t recording) {
     CHECK(fake_records[record].kind == PH_KIND_STREAM_WAIT && it->stream == stream && it->recording == recording);
 }
 
+static void messages_of_a_scatter_are_marked(void) {
+    comm *it = make(3, 0);
+    char *a = fake_device(4096);
+    phantora_messages_of(PH_MESSAGE_OF_SCATTER);
+    ncclGroupStart();
+    CHECK(ncclSend(a, 8, INT32, 1, it, NULL) == 0 && ncclSend(a + 64, 8, INT32, 2, it, NULL) == 0);
+    CHECK(ncclGroupEnd() == 0 && fake_nrecords == 1);
+    CHECK(op_of(0, 0)->op == (PH_NCCL_SEND | PH_MESSAGE_OF_SCATTER) && op_of(0, 0)->peer == 1 &&
+          op_of(0, 1)->op == (PH_NCCL_SEND | PH_MESSAGE_OF_SCATTER) && op_of(0, 1)->seq == 0);
+    CHECK(ncclBroadcast(a, a, 8, INT32, 0, it, NULL) == 0 && op_of(1, 0)->op == PH_NCCL_BROADCAST);
+    phantora_messages_of(0);
+    CHECK(ncclSend(a, 8, INT32, 1, it, NULL) == 0 && op_of(2, 0)->op == PH_NCCL_SEND && op_of(2, 0)->seq == 1);
+}
+
 static void kernels_of_one_communicator_follow_each_other(void) {
     comm *it = make(2, 0), *other = make(2, 0);
     float *a = fake_device(8 << 20);
@@ -367,6 +382,7 @@ int main(void) {
     half_written_numbers_do_not_travel();
     broadcast_root_expects_nothing();
     groups_become_one_launch_per_stream();
+    messages_of_a_scatter_are_marked();
     kernels_of_one_communicator_follow_each_other();
     pending_input_follows();
     assumed_input_follows();

@@ -14,6 +14,7 @@ from emu.contract.records import MarkerKind, NcclKind, ScopeKind
 from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.ingest.messages import kind_of
 from phantora_async.virtual_time import Collective, Revised, Stop, Timeline, Timelines
 from phantora_async.virtual_time.repetition.finding import with_repetitions
 
@@ -121,7 +122,7 @@ class Script:
         return self.add(records.HostWait.encode(after, scope, stream, recording))
 
     def op(self, op: int, count: int, *, peer: int = 0, dtype: int = 0, token: int = 0, data: bytes = b"") -> bytes:
-        key = (op, peer) if op in (NcclKind.SEND, NcclKind.RECV) else None
+        key = (kind_of(op), peer) if kind_of(op) in (NcclKind.SEND, NcclKind.RECV) else None
         seq = self._calls.get((self.comm, key), 0)
         self._calls[self.comm, key] = seq + 1
         return records.NcclOp.encode(self.comm, seq, op, dtype, 0, peer, count, token, len(data), 1.0)
