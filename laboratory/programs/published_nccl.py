@@ -1,6 +1,6 @@
 """Predictions of NCCL between servers beside published measurements.
 
-    python laboratory/programs/published_nccl.py [--rows] [--half fit|kept] [--by FIELD ...]
+    python laboratory/programs/published_nccl.py [--rows] [--half fit|kept] [--one-server] [--by FIELD ...]
 
 It reads laboratory/rows/published-nccl.jsonl, one run a line: operation, servers, GPUs, NICs, NCCL's version and
 environment where the publisher tells them, source, and pairs of bytes and microseconds. Sizes are counted as nccl-tests
@@ -9,7 +9,9 @@ source with ``kept_out`` are for judging only: no parameter is fitted to them. A
 the SHA-256 of "166" and its name is odd; 166 is the first number that keeps out about half of the points.
 
 Each point is planned with the product's model for the cluster that the line names, with the line's NICs, and its flows
-run alone on that network.
+run alone on that network. A process that
+calls NCCL for several GPUs (``gpus_per_process``) is a host's matter: calls below 1 MiB then take what it takes to
+launch their kernels one after the other, and are not judged.
 """
 
 from __future__ import annotations
@@ -93,8 +95,8 @@ def predict(run: dict[str, Any], nbytes: int) -> tuple[float, str]:
     op, ends, exchange = run["op"], ranks, False
     if op == "sendrecv_ring":
         # Every rank sends to the next: the slowest pair is the one between servers.
-        boundary = len(ranks) // domains
-        op, ends, exchange = "send_recv", (ranks[boundary - 1], ranks[boundary]), True
+        border = len(ranks) // domains if domains > 1 else 1
+        op, ends, exchange = "send_recv", (ranks[border - 1], ranks[border]), True
     made = plan(op, nbytes, ends, topology, params, ranks=len(ranks), exchange=exchange, settings=given)
     net = netsim.Network(topology)
     for i, group in enumerate(made.groups):
@@ -124,6 +126,7 @@ GROUPINGS: dict[str, Callable[[Point], str]] = {
     "operation": lambda p: p.run["op"],
     "size": lambda p: p.size_class,
     "servers": lambda p: f"{p.run['servers']:4d}",
+    "process": lambda p: f"{p.run.get('gpus_per_process', 1)} GPUs of a process",
     "gpu": lambda p: p.run["gpu"].split()[0],
     "transport": lambda p: p.run["transport"],
     "way": lambda p: p.way,
@@ -157,11 +160,13 @@ def table(found: Sequence[Point], groupings: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", action="store_true", help="print every point")
+    parser.add_argument("--one-server", action="store_true", help="the runs on one server, in place of all others")
     parser.add_argument("--half", choices=("fit", "kept"))
     parser.add_argument("--by", nargs="+", choices=sorted(GROUPINGS), default=DEFAULT_GROUPINGS)
     options = parser.parse_args(argv)
     runs = [run for run in read() if options.half is None or run["kept_out"] == (options.half == "kept")]
-    found = points(runs)
+    runs = [run for run in runs if (run["servers"] == 1) == options.one_server]
+    found = [p for p in points(runs) if p.nbytes >= MIB or p.run.get("gpus_per_process", 1) == 1]
     if options.rows:
         for p in found:
             print(

@@ -56,6 +56,23 @@ def divide(op: str, nbytes: int, ranks: int, protocol: str, limit: int) -> Divis
     return Division(used, min(each * cell, count), threads)
 
 
+MULTICAST_CHUNK = 128 << 10
+MOST_HEADS = 32
+"""Members of a server that NVLS divides the bytes among, at most."""
+NVLS_CHUNKS = ((64, 64 << 10), (8, 32 << 10), (2, 16 << 10))
+NVLS_TREE_CHUNKS = ((4, 64 << 10), (1, 32 << 10))
+"""Fewer steps than the first number, and the chunk is no larger than the second."""
+
+
+def multicast_step(nbytes: int, channels: int, members: int, over_nodes: bool) -> int:
+    """Bytes that all channels of NVLS or NVLSTree move in one step of an all-reduce."""
+    parts, chunk = channels * min(members, MOST_HEADS), MULTICAST_CHUNK
+    for steps, smaller in NVLS_TREE_CHUNKS if over_nodes else NVLS_CHUNKS:
+        if nbytes < steps * parts * chunk and chunk > smaller:
+            chunk = smaller
+    return min(nbytes, parts * chunk)
+
+
 @dataclass(frozen=True, slots=True)
 class TransferDivision:
     """A send's bytes over channels. ``chunk_nbytes``: data in a slot of a channel's buffer."""

@@ -130,6 +130,16 @@ def pairs(members: Sequence[int]) -> list[Hop]:
     return [(a, b) for a in members for b in members if a != b]
 
 
+@lru_cache(maxsize=1024)
+def path_us(where: MembersByServer, topology: Topology) -> float:
+    """Mean latency of the way from a server to the next one of a ring: cards and switches, without what NCCL adds."""
+    if where.nodes == 1:
+        return 0.0
+    heads = [server[0] for server in where.servers]
+    ways = [topology.route(a, b) for a, b in zip(heads, [*heads[1:], heads[0]], strict=True)]
+    return sum(map(topology.latency_ns, ways)) / len(ways) / 1000
+
+
 def between(src: int, dst: int, topology: Topology) -> tuple[tuple[int, int], ...]:
     """The links of a message."""
     return weights([(src, dst)], topology)

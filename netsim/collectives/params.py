@@ -23,9 +23,14 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bandwidth ceilings in GB/s for 1, 2 and 4+ nodes; per channel except ``ll_total``."""
+    """Bandwidth ceilings in GB/s for 1, 2 and 4+ nodes; per channel except those of LL."""
 
-    ll_total: Triple
+    ll_total: float
+    """In a server."""
+    ll_between: tuple[float, float]
+    """Between servers: 2 nodes, more. It is the hosts' proxies that limit it."""
+    ll_between_amd: tuple[float, float]
+    """The same for hosts with AMD processors."""
     ring_ll128: Triple
     tree_ll128: Triple
     tree_simple: Triple
@@ -43,7 +48,20 @@ class Factors:
     nvls: float
     pat: float
     ring_net_simple_latency: float
+    nvls_tree_corrected: bool
+    """NCCL's model takes the factor of a tree's middle sizes for NVLSTree, too."""
     net_efficiency: float
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastKernel:
+    """NVLS and NVLSTree: every channel moves a chunk for each member at once, then the next ones."""
+
+    start_us: float
+    step_us: float
+    """Barriers and flags of one such step."""
+    gbs: float
+    """An all-reduce's bytes through the switch, for eight and more members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +74,10 @@ class CollectiveKernel:
     """By operation: before the first byte moves, and after the last."""
     step_us: Triple
     """Until a neighbour sees what a rank has written."""
+    net_us: Triple
+    """The same between servers: kernel, proxy, card, the other side's card, and back to its kernel."""
+    net_path_us: float
+    """What cards and switches take of ``net_us``; a longer way takes more."""
     slice_us: float
     """Simple: barrier and flag of one slice."""
     iteration_us: float
@@ -69,6 +91,7 @@ class CollectiveKernel:
     many_blocks: int
     many_blocks_us: float
     """A kernel of at least ``many_blocks`` blocks starts this much later."""
+    multicast: MulticastKernel
     beside_compute: dict[str, float]
     """How much longer a collective within a server takes that begins while its GPUs compute, by operation, at least
     1."""
@@ -97,6 +120,10 @@ class PointToPoint:
     """Of the last chunk, out of the buffer."""
     chunk_us: float
     """Handing over one chunk."""
+    net_chunk_us: float
+    """The same between servers: flag, proxy, card."""
+    post_us: float
+    """A host's thread posts one message to a card, or takes one from it."""
     second_iteration_us: float
     """LL: more than 4 KiB on a channel."""
     ll_send_gbs: float
@@ -145,8 +172,37 @@ def _triples(table: SpecTable, keys: tuple[str, ...]) -> dict[str, Triple]:
     return {key: _triple(table, key) for key in keys}
 
 
+def _pair(table: SpecTable, key: str) -> tuple[float, float]:
+    value = table.value(key)
+    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(x, int | float) and x > 0 for x in value)):
+        raise table.error(key, f"expected two numbers above 0, not {value!r}")
+    return (float(value[0]), float(value[1]))
+
+
+def _limits(table: SpecTable) -> Limits:
+    return Limits(
+        ll_total=table.number("ll_total"),
+        ll_between=_pair(table, "ll_between"),
+        ll_between_amd=_pair(table, "ll_between_amd"),
+        ring_ll128=_triple(table, "ring_ll128"),
+        tree_ll128=_triple(table, "tree_ll128"),
+        tree_simple=_triple(table, "tree_simple"),
+        nvls_tree=_triple(table, "nvls_tree"),
+    )
+
+
+def _factors(table: SpecTable) -> Factors:
+    names = [f.name for f in fields(Factors) if f.name != "nvls_tree_corrected"]
+    numbers = {name: table.number(name) for name in names}
+    return Factors(nvls_tree_corrected=table.flag("nvls_tree_corrected"), **numbers)
+
+
 def _beside_compute(table: SpecTable) -> dict[str, float]:
     return {op: table.number(op, least=1.0) for op in OPERATIONS}
+
+
+def _multicast(table: SpecTable) -> MulticastKernel:
+    return MulticastKernel(*(table.number(f.name) for f in fields(MulticastKernel)))
 
 
 def _kernel(table: SpecTable) -> CollectiveKernel:
@@ -154,6 +210,8 @@ def _kernel(table: SpecTable) -> CollectiveKernel:
         wire_efficiency=table.number("wire_efficiency"),
         start_us=_triples(table.table("start_us"), REDUCTIONS),
         step_us=_triple(table, "step_us"),
+        net_us=_triple(table, "net_us"),
+        net_path_us=table.number("net_path_us"),
         slice_us=table.number("slice_us"),
         iteration_us=table.number("iteration_us"),
         send_gbs=_triple(table, "send_gbs"),
@@ -162,6 +220,7 @@ def _kernel(table: SpecTable) -> CollectiveKernel:
         overlap_mb=table.number("overlap_mb"),
         many_blocks=table.integer("many_blocks", least=1),
         many_blocks_us=table.number("many_blocks_us", least=0.0),
+        multicast=_multicast(table.table("multicast")),
         beside_compute=_beside_compute(table.table("beside_compute")),
     )
 
@@ -196,8 +255,8 @@ def read(path: Path) -> Params:
             nvlink_us=_triples(table.table("nvlink_us"), ALGORITHMS),
             pci_us=_triples(table.table("pci_us"), ALGORITHMS),
             net_us=_triples(table.table("net_us"), ALGORITHMS),
-            limit=Limits(*(_triple(limit, f.name) for f in fields(Limits))),
-            factor=Factors(*(factor.number(f.name) for f in fields(Factors))),
+            limit=_limits(limit),
+            factor=_factors(factor),
             kernel=_kernel(table.table("kernel")),
             p2p=_point_to_point(table.table("p2p")),
         )

@@ -151,20 +151,20 @@ def _reduction(
 ) -> Plan:
     op, nbytes, server = call.op, call.nbytes, topology.server
     choice = tuner.choose(op, nbytes, where, server, params, settings)
-    rings = where.rails if where.nodes > 1 else 1
+    rings, path_us = where.rails if where.nodes > 1 else 1, hops.path_us(where, topology)
     if choice.algorithm == "tree":
-        duration = timing.tree(nbytes, where, server, choice, params)
+        duration = timing.tree(nbytes, where, server, choice, params, path_us)
         # A tree hop carries half the buffer of its rail.
         share = nbytes / (2 * rings) / duration.wire_nbytes if duration.wire_nbytes else 0.0
         groups = _group(duration, _links("tree", where, topology), share)
     elif choice.algorithm in ("nvls", "nvls_tree"):
-        duration = timing.multicast(op, nbytes, where, choice)
+        duration = timing.multicast(op, nbytes, where, server, choice, params, path_us)
         groups = _multicast_groups(op, nbytes, where, topology, duration)
     else:
         if choice.algorithm == "pat":
-            duration = timing.logarithmic(op, nbytes, where, choice)
+            duration = timing.logarithmic(op, nbytes, where, choice, params, path_us)
         else:
-            duration = timing.ring(op, nbytes, where, server, choice, params)
+            duration = timing.ring(op, nbytes, where, server, choice, params, path_us)
         if op in ("broadcast", "reduce"):
             links: Links = _opened(op, where, topology, call.members[call.root])
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from netsim.collectives import tuner
-from netsim.collectives.channels import BYTES_PER_THREAD, Division, TransferDivision, divide
+from netsim.collectives.channels import BYTES_PER_THREAD, Division, TransferDivision, divide, multicast_step
 from netsim.collectives.hops import MembersByServer
 from netsim.collectives.params import PROTOCOLS, CollectiveKernel, Params, TransferKernel
 from netsim.collectives.tuner import Choice
@@ -43,7 +43,22 @@ class Duration:
         return self.wire_nbytes / (1000 * self.moving_us) if self.moving_us else 0.0
 
 
-def ring(op: str, nbytes: int, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params) -> Duration:
+def between_us(kernel: CollectiveKernel, path_us: float) -> tuple[float, float, float]:
+    """A hop between servers by protocol, over cards and switches that take ``path_us``."""
+    longer = max(0.0, path_us - kernel.net_path_us)
+    ll, ll128, simple = kernel.net_us
+    return (ll + longer, ll128 + longer, simple + longer)
+
+
+def ring(
+    op: str,
+    nbytes: int,
+    where: MembersByServer,
+    server: ServerFacts,
+    choice: Choice,
+    params: Params,
+    path_us: float = 0.0,
+) -> Duration:
     """A ring collective; a broadcast or reduction as its root sees it."""
     n, kernel, p = where.ranks, params.kernel, PROTOCOLS.index(choice.protocol)
     division = divide(op, nbytes, n, choice.protocol, choice.channels)
@@ -54,7 +69,7 @@ def ring(op: str, nbytes: int, where: MembersByServer, server: ServerFacts, choi
     channel_nbytes = division.most_nbytes / (n if op == "all_reduce" else 1)
     wire_nbytes = op_nbytes * WIRE_BYTES[choice.protocol]
     wire_us = wire_nbytes / (1000 * _wire_gbs(chain, where, server, choice, params))
-    step_us = _hop_us(op, where, server, params, p)
+    step_us = _hop_us(op, where, server, params, p, path_us)
     if chain:
         gbs = kernel.send_gbs if n == 2 else kernel.relay_gbs
         return Duration(start_us + step_us, max(wire_us, channel_nbytes / (1000 * gbs[p])), wire_nbytes)
@@ -94,74 +109,119 @@ def _wire_gbs(chain: bool, where: MembersByServer, server: ServerFacts, choice: 
     return gbs * HOST_SHARE if server.through_host and not chain else gbs
 
 
-def _hop_us(op: str, where: MembersByServer, server: ServerFacts, params: Params, protocol: int) -> float:
-    """Mean latency of a hop. NCCL's model gives the ratios to a hop over NVLink, which was measured."""
-    step_us = params.kernel.step_us[protocol]
+def _hop_us(
+    op: str, where: MembersByServer, server: ServerFacts, params: Params, protocol: int, path_us: float
+) -> float:
+    """Mean latency of a hop on the way of the chunk that crosses most servers' borders. NCCL's model gives the ratio of
+    a hop over PCIe to one over NVLink, which was measured.
+    """
+    step_us, net_us = params.kernel.step_us[protocol], between_us(params.kernel, path_us)[protocol]
     if op in ("broadcast", "reduce"):
         # Measured at the root, which waits for nobody; between servers, for the network's acknowledgement.
-        return params.net_us["ring"][protocol] if where.nodes > 1 else 0.0
+        return net_us if where.nodes > 1 else 0.0
     inside_us = step_us * tuner.intra_us(server, params)["ring"][protocol] / params.nvlink_us["ring"][protocol]
-    hops, between = tuner.ring_hops(op, where.ranks), tuner.ring_hops(op, where.nodes)
-    between_us = tuner.inter_us("ring", protocol, where, params)
-    mean_us = ((hops - between) * inside_us + between * between_us) / hops
-    slow = where.nodes > 1 and PROTOCOLS[protocol] == "simple" and op == "all_reduce"
-    return mean_us * (params.factor.ring_net_simple_latency if slow else 1.0)
+    hops = tuner.ring_hops(op, where.ranks)
+    # Once around a ring is one border for each server; the hop that a chunk does not make is inside a server.
+    between = min(hops, where.nodes * (2 if op == "all_reduce" else 1)) if where.nodes > 1 else 0
+    return ((hops - between) * inside_us + between * net_us) / hops
 
 
-def tree(nbytes: int, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params) -> Duration:
+def tree(
+    nbytes: int, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params, path_us: float = 0.0
+) -> Duration:
     """An all-reduce along double trees; the pipeline of middle sizes is not full, as NCCL expects itself.
 
     Start and hops over NVLink take what was measured with rings, in proportion to NCCL's constants of the two.
     """
     p, n = PROTOCOLS.index(choice.protocol), where.ranks
-    gain_us = params.kernel.start_us["all_reduce"][p] - params.base_us["tree"][p]
-    if server.nvlink:
-        longer = params.kernel.step_us[p] / params.nvlink_us["ring"][p] - 1
-        gain_us += 2 * (n // where.nodes - 1) * params.nvlink_us["tree"][p] * longer
+    inside_us = params.kernel.step_us[p] * tuner.intra_us(server, params)["tree"][p] / params.nvlink_us["ring"][p]
+    depth_us = (where.nodes.bit_length() - 1) * between_us(params.kernel, path_us)[p]
+    latency_us = params.kernel.start_us["all_reduce"][p] + 2 * ((n // where.nodes - 1) * inside_us + depth_us)
     carried = tuner.wire_bytes("all_reduce", nbytes, n)
     gbs = choice.bus_gbs * tuner.tree_correction(choice.protocol, nbytes)
-    return Duration(choice.latency_us + gain_us, carried / (1000 * gbs), carried)
+    return Duration(latency_us, carried / (1000 * gbs), carried)
 
 
-def multicast(op: str, nbytes: int, where: MembersByServer, choice: Choice) -> Duration:
-    """NVLS and NVLSTree. On later GPUs NCCL corrects NVLSTree's bandwidth like a tree's; Hopper's times agree."""
+def multicast(
+    op: str,
+    nbytes: int,
+    where: MembersByServer,
+    server: ServerFacts,
+    choice: Choice,
+    params: Params,
+    path_us: float = 0.0,
+) -> Duration:
+    """NVLS and NVLSTree. An all-reduce goes through the switch step by step: while the members read the sums of one
+    step, the switch adds the next one's; the first passes both alone. Trees between servers take one step at a time,
+    too, at what the cards carry if that is less.
+    """
     carried = tuner.wire_bytes(op, nbytes, where.ranks)
-    share = tuner.tree_correction("simple", nbytes) if choice.algorithm == "nvls_tree" else 1.0
-    return Duration(choice.latency_us, carried / (1000 * choice.bus_gbs * share), carried)
+    if op != "all_reduce" or not nbytes:
+        return Duration(choice.latency_us, carried / (1000 * choice.bus_gbs), carried)
+    kernel, members = params.kernel.multicast, where.ranks // where.nodes
+    step_nbytes = multicast_step(nbytes, choice.channels, members, where.nodes > 1)
+    # A port carries (n+1)/n of the bytes; the rate is that of eight members.
+    gbs = kernel.gbs * min(1.0, members / (members + 1) * 9 / 8)
+    step_us = step_nbytes / (1000 * gbs) + kernel.step_us
+    latency_us = kernel.start_us
+    if where.nodes > 1:
+        # Threads for the trees wait for those of the switch, and these for them.
+        step_us += kernel.step_us
+        step_us = max(step_us, step_nbytes / (1000 * tuner.tree_gbs_of_cards(where, server, params)))
+        latency_us += 2 * (where.nodes.bit_length() - 1) * between_us(params.kernel, path_us)[2]
+    return Duration(latency_us + 2 * step_us, nbytes / step_nbytes * step_us, carried)
 
 
-def logarithmic(op: str, nbytes: int, where: MembersByServer, choice: Choice) -> Duration:
-    """PAT, at NCCL's own latency and bandwidth."""
+def logarithmic(
+    op: str, nbytes: int, where: MembersByServer, choice: Choice, params: Params, path_us: float = 0.0
+) -> Duration:
+    """PAT, at NCCL's own latency and bandwidth; a longer way between servers counts once for each of its steps."""
     carried = tuner.wire_bytes(op, nbytes, where.ranks)
-    return Duration(choice.latency_us, carried / (1000 * choice.bus_gbs), carried)
+    longer_us = max(0.0, path_us - params.kernel.net_path_us) * (where.nodes.bit_length() - 1)
+    return Duration(choice.latency_us + longer_us, carried / (1000 * choice.bus_gbs), carried)
 
 
 def transfer(
-    nbytes: int, division: TransferDivision, peers: int, port_gbs: float, hop_us: float, exchange: bool, params: Params
+    nbytes: int,
+    division: TransferDivision,
+    peers: int,
+    blocks: int,
+    port_gbs: float,
+    path_us: float | None,
+    exchange: bool,
+    params: Params,
 ) -> Duration:
-    """Sends of ``nbytes`` to or from ``peers`` at the busiest member, over its port of ``port_gbs``."""
+    """Sends of ``nbytes`` to or from ``peers`` at the busiest member, over its port of ``port_gbs``, by so many thread
+    ``blocks`` (0: as many as can be used). ``path_us``: what cards and switches between servers take; None in a server.
+    """
     p2p = params.p2p
     kernel = p2p.exchange if exchange else p2p.one_way
     ll = division.protocol == "ll"
     wire_nbytes = nbytes * WIRE_BYTES[division.protocol]
-    wire_us = peers * wire_nbytes / (1000 * port_gbs)
+    wire_us = peers * wire_nbytes / (1000 * (min(port_gbs, blocks * kernel.simple_gbs) if blocks else port_gbs))
     part = division.most_nbytes
+    hop_us, chunk_us = 0.0, p2p.chunk_us
+    if path_us is not None:
+        # One thread of the host posts the messages of all peers, and takes the received ones.
+        posted = max(0, peers - 1) * (2 if exchange else 1)
+        hop_us = between_us(params.kernel, path_us)[0 if ll else 2] + posted * p2p.post_us
+        chunk_us = p2p.net_chunk_us
     if ll:
         start_us = kernel.ll_start_us + (p2p.second_iteration_us if part > 4096 else 0.0)
         return Duration(start_us + hop_us, max(wire_us, part / (1000 * kernel.ll_gbs)), wire_nbytes)
-    first, rest, receive_us = _chunks(part, division, kernel, params)
+    first, rest, receive_us = _chunks(part, division, kernel, params, chunk_us)
     share = min(part, division.chunk_nbytes) / part if part else 0.0
     moving_us = max(first, wire_us * share) + max(rest, wire_us * (1 - share))
     return Duration(kernel.simple_start_us + hop_us + receive_us, moving_us, wire_nbytes)
 
 
 def _chunks(
-    part: int, division: TransferDivision, kernel: TransferKernel, params: Params
+    part: int, division: TransferDivision, kernel: TransferKernel, params: Params, chunk_us: float
 ) -> tuple[float, float, float]:
     """Time in us of a channel's first chunk, of the others, and of the last one's way out of the buffer."""
     first = min(part, division.chunk_nbytes)
     more = max(0, -(-part // division.chunk_nbytes) - 1)
-    rest_us = (part - first) / (1000 * kernel.simple_gbs) + more * params.p2p.chunk_us
+    rest_us = (part - first) / (1000 * kernel.simple_gbs) + more * chunk_us
     return first / (1000 * params.p2p.first_gbs), rest_us, first / (1000 * params.p2p.receive_gbs)
 
 
@@ -172,7 +232,7 @@ def sender_alone_us(nbytes: int, division: TransferDivision, port_gbs: float, pa
     if division.protocol == "ll":
         start_us = kernel.ll_start_us + (params.p2p.second_iteration_us if part > 4096 else 0.0)
         return start_us + max(wire_us, part / (1000 * params.p2p.ll_send_gbs))
-    first, rest, _ = _chunks(part, division, kernel, params)
+    first, rest, _ = _chunks(part, division, kernel, params, params.p2p.chunk_us)
     return kernel.simple_start_us + max(wire_us, first + rest)
 
 

@@ -15,6 +15,8 @@ from netsim.collectives.settings import NcclSettings
 from netsim.collectives.timing import Duration
 from netsim.topology import Topology
 
+PEERS_OF_A_BATCH = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -62,9 +64,10 @@ def parts(call: Call, topology: Topology, params: Params, settings: NcclSettings
         if not moves.links:
             continue
         division = _division(each, call.ranks, moves.far, call.members, topology, params, settings)
-        hop_us = params.net_us["ring"][0 if division.protocol == "ll" else 2] if moves.far else 0.0
+        path_us = hops.path_us(hops.by_server(call.members, topology), topology) if moves.far else None
         port_gbs = _port_gbs(moves.far, call.exchange, topology, params)
-        duration = timing.transfer(each, division, moves.busiest, port_gbs, hop_us, call.exchange, params)
+        blocks = _blocks(call, division, moves, topology)
+        duration = timing.transfer(each, division, moves.busiest, blocks, port_gbs, path_us, call.exchange, params)
         found.append(Transfers(division, duration, moves.links))
     return found
 
@@ -96,10 +99,33 @@ def _division(
     settings: NcclSettings,
 ) -> TransferDivision:
     where = hops.by_server(members, topology)
-    channels = tuner.channel_count(where, topology.server, params, NcclSettings())
+    channels = tuner.channel_count(_communicator(ranks, where, topology), topology.server, params, NcclSettings())
     way = "nvlink" if topology.server.nvlink else "pcie"
     several_nodes = far or where.nodes > 1 or ranks > topology.server.gpus
     return divide_transfer(nbytes, ranks, channels, way, several_nodes, settings)
+
+
+def _blocks(call: Call, division: TransferDivision, moves: _Moves, topology: Topology) -> int:
+    """How many thread blocks move a member's bytes, 0 for one per peer and channel: eight peers of a server share their
+    channels in a communicator over several servers (NVIDIA/nccl v2.30.7, src/include/channel.h).
+    """
+    where = hops.by_server(call.members, topology)
+    if where.nodes == 1 or moves.busiest == 1:
+        return 0
+    others = where.nodes - 1 if moves.far else 1
+    return division.channels * max(1, min(moves.busiest, others * -(-where.rails // PEERS_OF_A_BATCH)))
+
+
+def _communicator(ranks: int, where: hops.MembersByServer, topology: Topology) -> hops.MembersByServer:
+    """Where a communicator's ranks are as far as its channels depend on it: those of whom only a sender and a receiver
+    are known fill servers.
+    """
+    gpus = topology.server.gpus
+    if ranks <= where.ranks or where.nodes > 2:
+        return where
+    servers = max(where.nodes, -(-ranks // gpus))
+    each = max(1, ranks // servers)
+    return hops.MembersByServer(tuple(tuple(range(s * gpus, s * gpus + each)) for s in range(servers)))
 
 
 def _port_gbs(far: bool, exchange: bool, topology: Topology, params: Params) -> float:

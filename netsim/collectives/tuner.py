@@ -39,10 +39,12 @@ class Choice:
     channels: int
     latency_us: float
     bus_gbs: float
+    corrected: bool = False
+    """NCCL's model expects that the pipeline is not full for middle sizes."""
 
     def time_us(self, op: str, nbytes: int, wire_bytes: float) -> float:
         """NCCL's estimate for a message of ``nbytes`` that puts ``wire_bytes`` on each rank's wire."""
-        share = tree_correction(self.protocol, nbytes) if self.algorithm == "tree" else 1.0
+        share = tree_correction(self.protocol, nbytes) if self.corrected else 1.0
         return self.latency_us + wire_bytes / (1000 * self.bus_gbs * share)
 
 
@@ -122,10 +124,33 @@ def _node_class(nodes: int) -> int:
 
 
 def _raw_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> float:
-    inside = params.graph_gbs if server.nvlink else server.gpu_gbps / 8 * PCIE_SHARE
+    inside = _inside_gbs(server, params)
     if where.nodes == 1:
         return inside
     return min(inside, _rails(where, server) * server.nic_gbps / 8 * params.factor.net_efficiency)
+
+
+def _ll_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> float:
+    """What LL moves at most: in a server the GPU's limit, between servers that of the hosts' proxies."""
+    if where.nodes == 1:
+        return params.limit.ll_total
+    pair = params.limit.ll_between_amd if server.amd else params.limit.ll_between
+    return pair[0 if where.nodes == 2 else 1]
+
+
+def _tree_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> float:
+    """What NCCL counts on before its limits: of trees, a link carries both ways what it carries one way in rings."""
+    raw = _raw_gbs(where, server, params)
+    if where.nodes > 2 or (where.nodes == 1 and where.ranks > 2):
+        return raw
+    # Two GPUs: the way up and the way down use different directions. Two servers: each card carries half as much as the
+    # GPUs, so that NCCL searches for trees that are up to twice as fast inside of servers as between them.
+    twice = 2 * raw
+    return twice if where.nodes == 1 or where.ranks == 2 else min(twice, _inside_gbs(server, params))
+
+
+def _inside_gbs(server: ServerFacts, params: Params) -> float:
+    return params.graph_gbs if server.nvlink else server.gpu_gbps / 8 * PCIE_SHARE
 
 
 def intra_us(server: ServerFacts, params: Params) -> dict[str, tuple[float, float, float]]:
@@ -148,10 +173,10 @@ def _ring(
     channels: int,
 ) -> Choice:
     p = PROTOCOLS.index(protocol)
-    raw, size = _raw_gbs(where, server, params), _node_class(where.nodes)
-    gbs = raw
+    raw = gbs = _raw_gbs(where, server, params)
+    size = _node_class(where.nodes)
     if protocol == "ll":
-        gbs = min(params.limit.ll_total[size], raw * params.factor.ring_ll)
+        gbs = min(_ll_gbs(where, server, params), raw * params.factor.ring_ll)
     elif protocol == "ll128":
         gbs = min(
             raw * params.factor.ring_ll128, params.limit.ring_ll128[size] * _found_channels(where, server, params) // 2
@@ -162,7 +187,8 @@ def _ring(
     steps, inter = ring_hops(op, where.ranks), ring_hops(op, where.nodes)
     overhead = 0.0
     if where.nodes > 1:
-        overhead = params.net_overhead_us if settings.net_overhead_us is None else settings.net_overhead_us
+        own = params.net_overhead_us * (2 if server.amd else 1)
+        overhead = own if settings.net_overhead_us is None else settings.net_overhead_us
         overhead *= 3 if protocol == "simple" else 1
     intra = max(intra_us(server, params)["ring"][p], overhead)
     us = params.base_us["ring"][p] + (steps - inter) * intra + inter * inter_us("ring", p, where, params)
@@ -174,11 +200,10 @@ def _ring(
 def _tree(protocol: str, where: MembersByServer, server: ServerFacts, params: Params, channels: int) -> Choice:
     p, size = PROTOCOLS.index(protocol), _node_class(where.nodes)
     rings = _found_channels(where, server, params) // 2
-    # Between two GPUs of a server the way up and the way down use different directions.
-    raw = _raw_gbs(where, server, params) * (2 if where.ranks == 2 and where.nodes == 1 else 1)
+    raw = _tree_gbs(where, server, params)
     gbs = min(raw * params.factor.tree, params.limit.tree_simple[size] * rings)
     if protocol == "ll":
-        gbs = min(gbs * params.factor.tree_ll, params.limit.ll_total[size])
+        gbs = min(gbs * params.factor.tree_ll, _ll_gbs(where, server, params))
     elif protocol == "ll128":
         gbs = min(gbs * (7 / 9 if where.nodes == 1 else 120 / 128), params.limit.tree_ll128[size] * rings)
     per_node = where.ranks // where.nodes
@@ -188,7 +213,7 @@ def _tree(protocol: str, where: MembersByServer, server: ServerFacts, params: Pa
     )
     # NCCL halves what a tree carries, a ring's wire 2 (n - 1) / n of the buffer: the same buffer in the same time.
     n = where.ranks
-    return Choice("tree", protocol, channels, us, gbs * (n - 1) / n if n > 1 else gbs)
+    return Choice("tree", protocol, channels, us, gbs * (n - 1) / n if n > 1 else gbs, corrected=True)
 
 
 def _nvls(op: str, where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings) -> list[Choice]:
@@ -196,17 +221,35 @@ def _nvls(op: str, where: MembersByServer, server: ServerFacts, params: Params, 
     n = where.ranks
     if where.nodes == 1 and op in ("all_reduce", "all_gather", "reduce_scatter"):
         # A port carries (n+1)/n of an all-reduce's bytes through the switch, where a ring's wire carries 2(n-1)/n.
-        gain = 2 * (n - 1) / (n + 1) if op == "all_reduce" else 1.0
+        gain = _multicast_gain(n, channels) if op == "all_reduce" else 1.0
         return [Choice("nvls", "simple", channels, intra, params.port_gbs * params.factor.nvls * gain)]
     if where.nodes > 1 and op == "all_reduce" and where.rails > 1:
         per = n / where.nodes
-        inside = params.port_gbs * params.factor.nvls * 2 * (per - 1) / (per + 1)
+        inside = params.port_gbs * params.factor.nvls * _multicast_gain(per, channels)
         limit = params.limit.nvls_tree[_node_class(where.nodes)] * channels
         rails_gbs = _rails(where, server) * server.nic_gbps / 8 * params.factor.net_efficiency
         net = rails_gbs * (2 if where.nodes == 2 else 1)
         us = intra + 2 * log2(where.nodes) * params.net_us["nvls_tree"][2]
-        return [Choice("nvls_tree", "simple", channels, us, min(inside, limit, net))]
+        gbs, corrected = min(inside, limit, net), params.factor.nvls_tree_corrected
+        return [Choice("nvls_tree", "simple", channels, us, gbs, corrected)]
     return []
+
+
+def tree_gbs_of_cards(where: MembersByServer, server: ServerFacts, params: Params) -> float:
+    """An all-reduce's bytes per ns that trees between servers can move: an inner node receives from two children, and
+    sends to two; of two nodes each has one neighbour.
+    """
+    gbs = _rails(where, server) * server.nic_gbps / 8 * params.factor.net_efficiency
+    return gbs if where.nodes == 2 else gbs / 2
+
+
+def _multicast_gain(members: float, channels: int) -> float:
+    """Bus bandwidth of an all-reduce through the switch, per bandwidth of a port. It carries (n+1)/n of the bytes;
+    however many the members are, NCCL counts on all channels but one.
+    """
+    return (
+        2 * (members - 1) / members * min(members / (members + 1), (channels - 1) / channels if channels > 1 else 1.0)
+    )
 
 
 def _pat(where: MembersByServer, server: ServerFacts, params: Params, channels: int) -> Choice:

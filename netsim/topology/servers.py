@@ -191,6 +191,7 @@ def read(table: SpecTable, rules: TrafficRules) -> Design:
         raise table.error("nics", f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
     nic_gbps = read_gbps(table, "nic_gbps") if nics else 0.0
     usable = tuple(range(nics)) if rules.nics is None else rules.nics
+    amd = table.text("cpu", "intel", choices=("intel", "amd", "arm")) == "amd"
     design: Design
     if kind == "nvswitch":
         nvls, gpu_gbps = table.flag("nvls", False), read_gbps(table, "gpu_gbps")
@@ -206,12 +207,13 @@ def read(table: SpecTable, rules: TrafficRules) -> Design:
             usable,
             nvlink=rules.p2p,
             through_host=not rules.p2p,
+            amd=amd,
         )
         pcie_latency_ns, pxn = read_latency_ns(table, "pcie_latency_ns"), table.flag("pxn", True) and rules.pxn
         design = NvSwitch(facts, gpu_gbps, latency_ns, pcie_gbps, pcie_latency_ns, pxn)
     else:
         pcie_gbps = read_gbps(table, "pcie_gbps", 252.0)
-        facts = ServerFacts(kind, gpus, nics, False, nic_gbps, pcie_gbps, usable, through_host=not rules.p2p)
+        facts = ServerFacts(kind, gpus, nics, False, nic_gbps, pcie_gbps, usable, through_host=not rules.p2p, amd=amd)
         switches = table.integer("switches", 1, least=1, most=MOST_PARTS)
         sockets = table.integer("sockets", 1, least=1, most=MOST_PARTS)
         if sockets > switches:

@@ -31,6 +31,8 @@ class ServerFacts:
     """GPUs of a server reach each other over NVLink."""
     through_host: bool = False
     """GPUs of a server exchange data through the host's memory."""
+    amd: bool = False
+    """Its processors are AMD's: NCCL counts with slower proxies."""
 
 
 @dataclass(frozen=True, slots=True)
