@@ -30,7 +30,7 @@ class Limits:
     ll_between: tuple[float, float]
     """Between servers: 2 nodes, more. It is the hosts' proxies that limit it."""
     ll_between_amd: tuple[float, float]
-    """The same for hosts with AMD processors."""
+    """Between servers whose hosts have AMD processors."""
     ring_ll128: Triple
     tree_ll128: Triple
     tree_simple: Triple
@@ -75,7 +75,7 @@ class CollectiveKernel:
     step_us: Triple
     """Until a neighbour sees what a rank has written."""
     net_us: Triple
-    """The same between servers: kernel, proxy, card, the other side's card, and back to its kernel."""
+    """Until a rank of another server sees it: kernel, proxy, card, the other card, the other kernel."""
     net_path_us: float
     """What cards and switches take of ``net_us``; a longer way takes more."""
     slice_us: float
@@ -121,7 +121,7 @@ class PointToPoint:
     chunk_us: float
     """Handing over one chunk."""
     net_chunk_us: float
-    """The same between servers: flag, proxy, card."""
+    """Handing over one chunk between servers: flag, proxy, card."""
     post_us: float
     """A host's thread posts one message to a card, or takes one from it."""
     second_iteration_us: float
