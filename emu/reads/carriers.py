@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import math
 import sys
@@ -45,6 +46,8 @@ class Carriers:
         hook.marked_type(marked.UnknownFloat)
         self._carry(
             CARRYING,
+            builtins.max,
+            builtins.min,
             *(
                 function
                 for name, function in vars(math).items()

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..interpreter.code_owner import Owner, owner_of
 from ..interpreter.hook_library import Hook
 from . import arrays, compiled_calls, marked
+from .branches import only_checks, only_tells, takes_as_infinite
 from .carriers import Carriers
 from .deciding_names import CHECKING, EXTREMES, QUIET_LIBRARIES, QUIET_MODULES
 from .elements import Flags, flagged, flags_of
-from .expressions import asks_if_finite, name_called
+from .expressions import asks_if_finite
 from .flow import Flow
 from .frames import Position, path_of, position_of, program_frames
 from .host_memory import HostMemory
@@ -47,10 +48,10 @@ class Decision(NamedTuple):
     place: str
     """`file:line`"""
     text: str
-    limits: bool
-    """It is `min(loss, 20)` or the like: the smaller of two numbers, one of them written there."""
-    finite: bool
-    """It asks whether the number is finite."""
+    extreme: bool
+    """It is `min(losses)` or the like: the smallest number is followed as such a number, whichever it is."""
+    quiet: bool
+    """It asks whether the number is finite, or the program only tells what it finds."""
 
 
 class _Where(NamedTuple):
@@ -75,8 +76,10 @@ class Decisions:
         self._places: dict[_Where, Decision] = {}
         self._flows: dict[_Where, Decision | None] = {}
         """By the place where a function in C takes the plain number: what is decided by its result."""
+        self._checked: dict[_Where, bool] = {}
+        """By the place of a comparison of an optimizer's: does it check arguments?"""
         self._handles: dict[_Where, bool] = {}
-        """By the place of a call: does the program handle an overflow there?"""
+        """By the place of a call: does the program handle an overflow there, by more than a constant in its place?"""
         self._lines: dict[str, int] = {}
         self._checks = 0
         self._on_this_thread = threading.local()
@@ -246,13 +249,16 @@ class Decisions:
         return None
 
     # ---- what the program does with them ---------------------------------------------------------------------------
-    def decides(self, mark: Mark, *, limits: bool = False) -> None:
-        """The program decides by such a number now."""
+    def decides(self, mark: Mark, *, orders: bool = False) -> None:
+        """The program decides by such a number now. `orders`: by which of two numbers is smaller."""
         frame = self._deciding_frame()
         if frame is None:
             return
         found = self._place(frame[0])
-        if found.finite or (limits and found.limits):
+        if orders and found.extreme:
+            self.note_read_of_host(mark)  # so that its result is marked
+            return
+        if found.quiet:
             return
         self._tell(mark, found.place, f"{frame[1]}{found.text}")
 
@@ -295,6 +301,8 @@ class Decisions:
                     continue
                 return None
             if file.startswith(self._optimizers):
+                if not of_optimizer and self._checks_arguments(frame):
+                    return None
                 of_optimizer = of_optimizer or f"{code.co_qualname}: "
                 continue
             owner = owner_of(file)
@@ -310,6 +318,14 @@ class Decisions:
                 if package not in _CALCULATING:
                     return frame, of_optimizer
         return None
+
+    def _checks_arguments(self, frame: FrameType) -> bool:
+        """Of an optimizer: `if not 0.0 <= lr: raise ...`."""
+        where = _Where(frame.f_code, frame.f_lasti)
+        if where not in self._checked:
+            code, position = frame.f_code, position_of(frame.f_code, frame.f_lasti)
+            self._checked[where] = only_checks(body_around(code.co_filename, code), position)
+        return self._checked[where]
 
     def _place(self, frame: FrameType) -> Decision:
         where = _Where(frame.f_code, frame.f_lasti)
@@ -327,10 +343,11 @@ class Decisions:
         node = expression_at(file, position)
         if node is None:
             return Decision(f"{file}:{line}", "an expression", False, False)
-        limits = isinstance(node, ast.Call) and name_called(node.func) in EXTREMES and len(node.args) > 1
-        limits = limits and any(isinstance(one, ast.Constant) for one in node.args)  # type: ignore[attr-defined]
-        finite = isinstance(node, ast.Compare) and asks_if_finite(node.left, node.comparators[0])
-        return Decision(f"{file}:{line}", _short(ast.unparse(node)), limits, finite)
+        extreme = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXTREMES
+        extreme = extreme and not any(one.arg == "key" for one in node.keywords)  # type: ignore[attr-defined]
+        quiet = isinstance(node, ast.Compare) and asks_if_finite(node.left, node.comparators[0])
+        quiet = quiet or only_tells(body_around(file, frame.f_code), position)
+        return Decision(f"{file}:{line}", _short(ast.unparse(node)), extreme, quiet)
 
     def _handles_overflow(self) -> bool:
         """Does the program's function go on if the number is too large for its call?"""
@@ -387,7 +404,12 @@ def _catches(node: ast.AST, position: Position) -> bool:
     if not isinstance(node, ast.Try) or not node.body[0].lineno <= position.line <= (node.body[-1].end_lineno or 0):
         return False
     caught = [ast.unparse(one.type) if one.type is not None else "Exception" for one in node.handlers]
-    return any(name in text for text in caught for name in ("OverflowError", "ArithmeticError", "Exception"))
+    handlers = [
+        handler
+        for handler, text in zip(node.handlers, caught, strict=True)
+        if any(name in text for name in ("OverflowError", "ArithmeticError", "Exception"))
+    ]
+    return not all(map(takes_as_infinite, handlers))
 
 
 def _short(text: str) -> str:

@@ -42,13 +42,14 @@ def no_number(node: ast.expr) -> bool:
 
 def asks_if_finite(left: ast.expr, right: ast.expr) -> bool:
     """`norm == float("inf")`, `loss < math.inf`, `norm != norm`: values that nobody computed are taken as finite."""
-    return _no_finite(left) or _no_finite(right) or ast.dump(left) == ast.dump(right)
+    return is_infinite(left) or is_infinite(right) or ast.dump(left) == ast.dump(right)
 
 
-def _no_finite(node: ast.expr) -> bool:
+def is_infinite(node: ast.expr) -> bool:
+    """`float("inf")`, `-math.inf`, `np.nan`."""
     match node:
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            return _no_finite(operand)
+            return is_infinite(operand)
         case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(text))]):
             return text.strip().lstrip("+-").lower() in ("inf", "infinity", "nan")
         case ast.Attribute(value=owner, attr="inf" | "nan"):

@@ -36,8 +36,8 @@ class Mark:
 class Follower(Protocol):
     """Who is told what becomes of such numbers."""
 
-    def decides(self, mark: Mark, *, limits: bool = False) -> None:
-        """The program decides by it, now. `limits`: `min(loss, 20)` does not, if that is what calls."""
+    def decides(self, mark: Mark, *, orders: bool = False) -> None:
+        """The program decides by it, now. `orders`: by which of two numbers is smaller, as `min` asks."""
         ...
 
     def leaves(self, mark: Mark, *, counts: bool) -> None:
@@ -54,7 +54,7 @@ class Follower(Protocol):
 class _Follower:
     """Before a process has one."""
 
-    def decides(self, mark: Mark, *, limits: bool = False) -> None: ...
+    def decides(self, mark: Mark, *, orders: bool = False) -> None: ...
 
     def leaves(self, mark: Mark, *, counts: bool) -> None: ...
 
@@ -106,7 +106,7 @@ def _comparison(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any
         if other is not self:  # `loss != loss` asks whether it is finite, as it is taken to be
             for mark in (self.mark, mark_of(other)):
                 if mark is not None:
-                    follower.decides(mark, limits=name in ("__lt__", "__gt__"))
+                    follower.decides(mark, orders=name in ("__lt__", "__gt__"))
         return function(plain(self), number)
 
     return compare

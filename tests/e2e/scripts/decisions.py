@@ -100,7 +100,9 @@ def main() -> None:
     assert not math.isnan(loss().item())
     losses = [loss().item()]
     losses.append(loss().item())
-    max(losses)  # decides
+    max(losses)
+    if max(losses) < 3:  # decides
+        best = 0.0
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD([nn.Parameter(LARGE)], lr=0.1))
     scheduler.step(loss())  # decides
     scheduler.step(loss().item())  # decides
@@ -142,7 +144,9 @@ def main() -> None:
     if array < 3:  # decides
         best = 0.0
     np.argmax(scores().cpu().numpy(), -1)  # decides
-    min(loss().item() for _ in range(2))  # decides
+    print(min(loss().item() for _ in range(2)))
+    min(range(2), key=lambda _: loss().item())  # decides
+    assert max(0.5, loss().item()) < 3  # decides
     torch.where(scores() > 0)[0].tolist()  # decides
     print(3.0 in loss()[None])  # decides
 

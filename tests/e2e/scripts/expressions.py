@@ -38,7 +38,7 @@ def decide(x: SimpleNamespace) -> Iterator[Any]:
     yield bool((x.pred > 0.5).any())
     yield sorted(range(3), key=lambda i: x.pred[i, 0].item())
     yield min(range(3), key=lambda i: float(x.pred[i, 0]))
-    yield max(x.pred[:3, 0].tolist())
+    yield max(x.pred[:3, 0].tolist()) > 0.5
     yield list(filter(lambda v: v > 0.5, x.pred[0].tolist()))
     yield [i for i, v in enumerate(x.pred[0].tolist()) if v > 0.5]
     yield {0: "a", 1: "b", 2: "c"}.get(int(x.loss.item()), "none")

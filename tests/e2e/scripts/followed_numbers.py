@@ -225,6 +225,21 @@ def files() -> None:
     use(found["log"][0] > 2)
 
 
+def extremes() -> None:
+    use(max(0.0, number()) > 2)  # decides
+    use(min(number() for _ in range(2)) < 2)  # decides
+    use(min([9.0, number()]) < 2)  # decides
+    use(max([(number(), 1), (number(), 2)]))  # decides
+    use(max("ab", key=lambda letter: number()))  # decides
+    best = 9.0
+    value = number()
+    if value < best:  # decides
+        best = value
+    use(best)
+    if value > 2:  # decides
+        print(loss())
+
+
 def functions_in_c() -> None:
     try:
         use(math.exp(number()))  # decides
@@ -255,6 +270,23 @@ def tells() -> None:
     np.save(f"{FOLDER}/x.npy", a)
     torch.save({"l": v, "t": t}, f"{FOLDER}/c.pt")
     math.exp(min(20, v))
+    print(min([v, v]), max(v, 0.1), min(v for _ in range(2)), v > 2, "good" if v < 1 else "bad")
+    best = 9.0
+    if v < best:
+        best = v
+        print(f"new best {v:.3f}")
+    elif v > 5 and best > 1:
+        logging.getLogger().warning("worse than %.3f", round(best, 3))
+    try:
+        perplexity = math.exp(v)
+    except OverflowError:
+        perplexity = float("inf")
+    print(best, perplexity)
+    parameters = [torch.nn.Parameter(torch.ones(8, device="cuda"))]
+    parameters[0].grad = torch.ones(8, device="cuda")
+    for optimizer in (torch.optim.Adam(parameters, lr=v), torch.optim.SGD(parameters, lr=1 / (1 + v))):
+        optimizer.step()
+    torch.distributions.Normal(v, v + 1.0).sample()
     print("mean", sum([v, v]) / 2, np.mean([v, v]), statistics.mean([v, v]), int(v))
     copy.deepcopy({"v": v, "a": a, "t": t})
     pickle.dumps((v, a, t))
@@ -268,6 +300,7 @@ def main() -> None:
         known_again,
         beside_known,
         arrays,
+        extremes,
         containers,
         files,
         functions_in_c,

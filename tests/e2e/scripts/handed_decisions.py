@@ -34,7 +34,7 @@ def remember() -> Any:
 
 def look() -> Any:
     if HISTORY[-1] < 3:  # decides
-        print(1)
+        torch.zeros(1)
 
 
 def set_current() -> Any:
@@ -60,7 +60,7 @@ def pool_completed() -> Any:
     with ThreadPoolExecutor(1) as p:
         for f in as_completed([p.submit(evaluate)]):
             if f.result() > 2:  # decides
-                print()
+                torch.zeros(1)
 
 
 def pool_mapped() -> Any:
@@ -69,7 +69,7 @@ def pool_mapped() -> Any:
 
     with ThreadPool(2) as p:
         values = p.map(one, range(3))
-    return max(values)  # decides
+    return max(values) > 2  # decides
 
 
 async def a_eval() -> Any:
@@ -78,7 +78,7 @@ async def a_eval() -> Any:
 
 async def a_main() -> Any:
     if await a_eval() > 2:  # decides
-        print(1)
+        torch.zeros(1)
 
 
 async def a_thread() -> Any:
@@ -97,7 +97,7 @@ def gen() -> Any:
 def use_gen() -> Any:
     for v in gen():
         if v > 2:  # decides
-            print(1)
+            torch.zeros(1)
 
 
 def lam_arg() -> Any:
@@ -117,7 +117,7 @@ class T(threading.Thread):
     def run(self) -> Any:
         self.value = loss().item()
         if self.value > 2:  # decides
-            print()
+            torch.zeros(1)
 
 
 class T2(threading.Thread):
@@ -142,7 +142,7 @@ def t_list() -> Any:
     t.start()
     t.join()
     if out[0] < 9:  # decides
-        print(1)
+        torch.zeros(1)
 
 
 def t_queue() -> Any:
@@ -160,7 +160,7 @@ def t_queue() -> Any:
 def t_handed() -> Any:
     def work(n: Any, v: Any) -> Any:
         if v > n:  # decides
-            print()
+            torch.zeros(1)
 
     t = threading.Thread(target=work, args=(1, loss().item()))
     t.start()

@@ -35,7 +35,7 @@ class _Noting:
         self.decided: list[Mark] = []
         self.left: list[bool] = []
 
-    def decides(self, mark: Mark, *, limits: bool = False) -> None:
+    def decides(self, mark: Mark, *, orders: bool = False) -> None:
         self.decided.append(mark)
 
     def leaves(self, mark: Mark, *, counts: bool) -> None:
