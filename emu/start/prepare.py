@@ -6,7 +6,9 @@ whatever the number of ranks.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -212,6 +214,7 @@ def prepare(job: Job) -> Prepared:
     propagation.install(hook, results)
     for purpose in USED_BY_RANKS:
         changes.usable(purpose)
+    _leave_out_handlers(hook)
     _check_single_threaded()
     _check_gpu_unasked()
     _keep_operators()
@@ -300,6 +303,17 @@ def _preload(names: tuple[str, ...]) -> None:
                 f"--preload {name}: {type(error).__name__}: {error}",
                 f"check that {sys.executable} can import {name}",
             ) from None
+
+
+def _leave_out_handlers(hook: Hook) -> None:
+    """What the modules that the forker has imported do at an interpreter's end, and around forks, takes no host time.
+    It imports some on a guess (the compiler: see `likely`), and guesses otherwise when the script has run before. At
+    the end and before a fork, the handlers run in the reverse order of their registration, and after it in this order:
+    those of the script lie outside of these two, and count.
+    """
+    atexit.register(hook.aside, 1)
+    goes_on = functools.partial(hook.aside, -1)
+    os.register_at_fork(before=functools.partial(hook.aside, 1), after_in_parent=goes_on, after_in_child=goes_on)
 
 
 def _keep_operators() -> None:

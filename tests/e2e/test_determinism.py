@@ -58,11 +58,14 @@ def test_two_runs_agree_to_the_byte(run: Run, shared_run: Run, gpus: int, specul
 
 
 def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -> None:
-    """Their batches arrive in another order, and their ends are waited for in another way, in every run."""
+    """Their batches arrive in another order, and their ends are waited for in another way, in every run. Nor does it
+    make a difference that only the first run imports the compiler, which the script mentions and does not use.
+    """
     (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
     script = tmp_path / "workers.py"
     script.write_text(
         "import random, time, torch\nfrom torch.utils.data import DataLoader\nfrom common import start\n"
+        "# No torch.compile here.\n"
         "rank, _, device = start()\nrandom.seed()\n"
         "class Data(torch.utils.data.Dataset):\n"
         "    def __len__(self):\n        return 24\n"

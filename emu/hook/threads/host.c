@@ -116,6 +116,16 @@ void ph_host_aside_ends(ph_thread *thread) {
     if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->cpu_ns = cpu_now();
 }
 
+/* by = 1: the Python functions that the calling thread enters from now on are not the program's work. by = -1: the end
+ * of that. The two nest. */
+PH_EXPORT void phantora_aside(int by) {
+    ph_thread *thread = ph_self();
+    if (by > 0)
+        ph_host_aside_begins(thread);
+    else
+        ph_host_aside_ends(thread);
+}
+
 _Atomic(ph_call_listener) ph_listens_to_calls;
 
 static inline void spend(ph_thread *thread, uint64_t ns) {

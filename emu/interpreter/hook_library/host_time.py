@@ -31,6 +31,8 @@ class HostTimeCalls(Library):
         self.host_collects: Callable[[int], None] = self._function("host_collects", None, c_uint64)
         """Takes host time for Python's look at all objects, where there is a rank and host time is modelled."""
         self.advance_ns: Callable[[int], None] = self._function("advance_ns", None, c_uint64)
+        self.aside: Callable[[int], None] = self._function("aside", None, c_int)
+        """1: the Python functions that the thread enters from now on take no host time, -1: the end of that."""
         self.uncounted: Callable[[int], int] = self._function("uncounted", c_uint64, c_int)
         self.is_uncounted: Callable[[], int] = self._function("is_uncounted", c_int)
         self.python_asks: Callable[[int], None] = self._function("python_asks", None, c_int)

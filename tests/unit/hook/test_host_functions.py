@@ -71,6 +71,20 @@ def test_the_same_work_counts_the_same(running):
     running(program)
 
 
+def test_functions_that_are_not_the_programs_work_are_not_counted_on_their_thread(running):
+    def program(rank):
+        count_frames(rank)
+        rank.c.phantora_aside(1)
+        rank.c.phantora_aside(1)
+        assert frames_of(rank, function) == (0, 0)
+        rank.c.phantora_aside(-1)
+        assert frames_of(rank, function) == (0, 0), "the two nest"
+        rank.c.phantora_aside(-1)
+        assert frames_of(rank, function)[0] >= 1
+
+    running(program)
+
+
 def test_a_function_run_a_moment_ago_is_hot(running):
     def program(rank):
         count_frames(rank)
