@@ -31,6 +31,10 @@ data, such as texts with a rank's number."""
 SMALL_COPY_NBYTES = 4096
 """Copies and fills of up to so many bytes move control data, such as objects that are gathered, whose lengths differ.
 They are not compared."""
+HOST_COPIES = ("h2d", "d2h")
+OBJECTS_SHARE = 1 / 8
+"""Larger objects, such as plans of checkpoints, differ in length by no more than this share of what is copied between
+host and GPU: numbers in them have other numbers of digits."""
 _OWN_AFFAIRS = frozenset(
     (
         records.EVENT_RECORD,
@@ -70,6 +74,16 @@ class _Call(NamedTuple):
     launches: Launches | None = None
     host_waits: int = 0
     """Before it, for GPU work, if only similar ranks are compared."""
+    copied: int = 0
+    """Bytes between host and GPU until then, see `_Content`."""
+
+
+class _Content(NamedTuple):
+    """Of a segment."""
+
+    launches: Launches
+    copied: int = 0
+    """Bytes between host and GPU that are not among the launches, because ranks of one role may differ in them."""
 
 
 @dataclass(slots=True)
@@ -84,19 +98,21 @@ class _Stream:
     host_ns: int = 0
     host_waits: int = 0
     site: int = 0
+    copied: int = 0
+    agreed: int = 0
+    """Of what was copied: what has been compared."""
 
     @property
     def rank(self) -> int:
         return self.form.rank
 
-    def add(self, arrived: Sequence[Any], contents: Mapping[int, Launches]) -> None:
+    def add(self, arrived: Sequence[Any], contents: Mapping[int, _Content]) -> None:
         """Raises CannotFold."""
         for record in arrived:
             self.host_ns += record.host_ns
             if record.kind == records.SEGMENT:
-                launches = contents.get(record.content)
-                if launches is None:
-                    launches = Counter({0: record.launches})
+                launches, copied = contents.get(record.content) or _Content(Counter({0: record.launches}))
+                self.copied += copied
                 if launches:
                     self.launched.setdefault(self.form.stream(record.stream), Counter()).update(launches)
                 continue
@@ -108,10 +124,12 @@ class _Stream:
                 continue
             for stream, launches in sorted(self.launched.items()):
                 work = records.SEGMENT, stream, frozenset(launches.items())
-                self.left.append(_Call(work, self.host_ns, self.site, launches=launches))
+                self.left.append(_Call(work, self.host_ns, self.site, launches=launches, copied=self.copied))
             self.launched = {}
             self.site = record.site or self.site
-            self.left.append(_Call(form, self.host_ns, self.site, record, host_waits=self.host_waits))
+            self.left.append(
+                _Call(form, self.host_ns, self.site, record, host_waits=self.host_waits, copied=self.copied)
+            )
 
 
 class Witnesses:
@@ -126,7 +144,7 @@ class Witnesses:
         """By rank with a process: streams of a representative and of its witness; the rank is one of the two."""
         self._sites: dict[tuple[int, int], Site] = {}
         """By rank and number."""
-        self._contents: dict[int, Launches] = {}
+        self._contents: dict[int, _Content] = {}
         """By the number of a segment's content."""
         self._found: NotFoldable | None = None
         self._differing: set[int] = set()
@@ -158,8 +176,7 @@ class Witnesses:
         for record in arrived:
             if record.kind == records.SEGMENT_CONTENT and record.content not in self._contents:
                 told = records.SegmentCost.decode_all(record.payload, 0, record.entries)
-                compared = {one.key: one.launches for one in told if not self._moves_control_data(one.key)}
-                self._contents[record.content] = Counter(compared)
+                self._contents[record.content] = self._compared(told)
             elif record.kind == records.SITE and (site := from_record(record)) is not None:
                 self._sites[rank, record.number] = site
         for pair in pairs:
@@ -180,14 +197,28 @@ class Witnesses:
             return
         self._compare(expected, own)
 
-    def _moves_control_data(self, key: int) -> bool:
+    def _compared(self, told: Sequence[records.SegmentCost]) -> _Content:
+        """Without what moves control data."""
+        launches: Launches = Counter()
+        copied = 0
+        for one in told:
+            what = self._copy(one.key)
+            if what is None or (what.nbytes > SMALL_COPY_NBYTES and self._folding.similar):
+                launches[one.key] += one.launches
+            elif isinstance(what, Copy) and what.direction in HOST_COPIES:
+                copied += what.nbytes * one.launches
+            elif what.nbytes > SMALL_COPY_NBYTES:
+                launches[one.key] += one.launches
+        return _Content(launches, copied)
+
+    def _copy(self, key: int) -> Copy | Memset | None:
         if key not in self._costs.known:
-            return False
+            return None
         try:
             what = parse(self._costs.known[key].signature)
         except ProfileError:
-            return False
-        return isinstance(what, Copy | Memset) and what.nbytes <= SMALL_COPY_NBYTES
+            return None
+        return what if isinstance(what, Copy | Memset) else None
 
     def check(self) -> None:
         """Raises NotFoldable if a witness does something else than its representative."""
@@ -221,7 +252,8 @@ class Witnesses:
             if difference is not None and self._work_is_counted(expected, own, difference):
                 continue
             theirs, its = expected.left.popleft(), own.left.popleft()
-            if theirs.form == its.form and self._amounts_agree(theirs, its, is_witness, difference):
+            alike = theirs.form == its.form and _copies_agree(expected, theirs, own, its)
+            if alike and self._amounts_agree(theirs, its, is_witness, difference):
                 continue
             sides = self._sides((expected, theirs), (own, its))
             if is_witness and (finer := self._with_gpu_apart(theirs.form, its.form)) is not None:
@@ -303,6 +335,11 @@ class Witnesses:
         (played_by, witness), (theirs, its) = (expected[0].rank, own[0].rank), (expected[1], own[1])
         texts = [self._described(*expected, its), self._described(*own, theirs)]
         if texts[0] == texts[1]:
+            texts = [
+                f"{text}, after {call.copied - stream.agreed:,} bytes between host and GPU"
+                for text, (stream, call) in zip(texts, (expected, own), strict=True)
+            ]
+        if texts[0] == texts[1]:
             texts = [f"{text}, as call {call.form[1:]}" for text, call in zip(texts, (theirs, its), strict=True)]
         return Side(texts[0], (played_by,), (theirs.site,)), Side(texts[1], (witness,), (its.site,))
 
@@ -329,6 +366,15 @@ class Witnesses:
             yield f"{len(more) - SHOWN:,} others"
         if not more:
             yield "no such work"
+
+
+def _copies_agree(expected: _Stream, theirs: _Call, own: _Stream, its: _Call) -> bool:
+    """Have both copied as much between host and GPU since the call before, but for objects of other lengths?"""
+    one, other = theirs.copied - expected.agreed, its.copied - own.agreed
+    if abs(one - other) > max(SMALL_COPY_NBYTES, OBJECTS_SHARE * max(one, other)):
+        return False
+    expected.agreed, own.agreed = theirs.copied, its.copied
+    return True
 
 
 def _flat(form: Any) -> Iterator[Any]:

@@ -123,6 +123,36 @@ def test_where_segments_end_and_who_copies_little_does_not_matter(run: Run) -> N
     run.witnesses.check()
 
 
+@pytest.mark.parametrize(("nbytes", "equal"), [(7_231, True), (4_000, True), (100, False), (20_000, False)])
+def test_objects_that_are_copied_may_differ_in_length(run: Run, nbytes: int, equal: bool) -> None:
+    """By 4,096 bytes, or an eighth. A rank has the first copy, the other one the other; both have kernels, too."""
+    price = Cost(10, 10, 0.0, Source.MEASURED)
+    for key, size in ((8, 7_207), (9, nbytes)):
+        run.fact_builder.costs.known[key] = Priced(f"copy;h2d;{size};pageable", price)
+    told(run, 78, launched(ADD, 1), launched(8, 1))
+    told(run, 79, launched(ADD, 1), launched(9, 1))
+    run.both(lambda script, rank: script.segment(10, content=79 if rank == WITNESS else 78).sync())
+    if equal:
+        run.witnesses.check()
+    else:
+        with pytest.raises(NotFoldable) as found:
+            run.witnesses.check()
+        assert [side.call.partition(", after ")[2] for side in found.value.sides] == [
+            f"{size:,} bytes between host and GPU" for size in (7_207, nbytes)
+        ]
+
+
+def test_larger_objects_may_differ_by_a_share(run: Run) -> None:
+    price = Cost(10, 10, 0.0, Source.MEASURED)
+    for key, size in ((8, 800_000), (9, 890_000), (10, 1_100_000)):
+        run.fact_builder.costs.known[key] = Priced(f"copy;d2h;{size};pageable", price)
+        told(run, key, launched(key, 1))
+    run.both(lambda script, rank: script.segment(10, content=9 if rank == WITNESS else 8).sync())
+    run.witnesses.check()
+    run.both(lambda script, rank: script.segment(10, content=10 if rank == WITNESS else 8).sync())
+    assert "is a witness, and does not do what" in run.message()
+
+
 def test_other_kernels_are_named_with_both_sides(run: Run) -> None:
     told(run, 78, launched(ADD, 5))
     run.both(lambda script, rank: script.segment(10, content=78 if rank == WITNESS else 77).sync())
