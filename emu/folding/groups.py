@@ -13,6 +13,7 @@ from ..interpreter.hook_library import Hook
 from ..private.changes import Names, changes
 from . import messages
 from .checkpoints import Checkpoints
+from .gathered import Gathered
 from .ranks import FoldedRanks
 from .shards import Shards
 from .stores import ONE_ROOT, RANKS_PER_ROOT, GroupStore
@@ -49,6 +50,10 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
     checkpoints = Checkpoints(ranks)
     changes.when_imported("checkpoints' plans", checkpoints.change_items)
     changes.when_imported("gathered checkpoints' plans", checkpoints.change_gathering)
+    gathered = Gathered(ranks)
+    ranks.explains = gathered.explains
+    for gathering in (dist.distributed_c10d.all_gather_object, dist.distributed_c10d.gather_object):
+        _replace(gathering, gathered.noting)
     _replace(dist.distributed_c10d.split_group, functools.partial(_noting_parts, ranks, hook))
     _replace(dist.distributed_c10d.monitored_barrier, lambda real: _looking_for_nobody(dispatched))
     return ranks

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from ..contract.folding import Folding
+from ..contract.folding import CannotBePlayed, Folding
 
 
 class Group(NamedTuple):
@@ -33,6 +33,8 @@ class FoldedRanks:
         self.making: Group | None = None
         """The group that is being made."""
         self.by_name: dict[str, Group] = {}
+        self.explains: Callable[[BaseException], CannotBePlayed | None] = lambda error: None
+        """Why the script's exception is none of the script's fault, but of folding; None: it is not known to be."""
         self.stores: list[Any] = []
         """Of groups. PyTorch keeps the C++ half of a store alone, whose calls end in its Python half."""
 

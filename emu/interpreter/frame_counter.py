@@ -129,6 +129,7 @@ def rules() -> list[tuple[str, str, int]]:
         (os.path.join(OUR_FOLDER, "reads", "uncomputed.py"), "", ASIDE),
         *((os.path.join(OUR_FOLDER, "folding", f"{name}.py"), "", ASIDE) for name in _FOLDING),
         (os.path.join(OUR_FOLDER, "folding", "shards.py"), "Shards.note", ASIDE),
+        (os.path.join(OUR_FOLDER, "folding", "gathered.py"), "Gathered.note", ASIDE),
         *(
             (os.path.join(OUR_FOLDER, "folding", "checkpoints.py"), f"Checkpoints.{function}", ASIDE)
             for function in ("_announce", "_replace", "_note")

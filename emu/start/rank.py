@@ -50,7 +50,8 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
         place_folder_of_multiprocessing(job)
         connection = Connection(prepared)
         connection.open(job, seat)
-        end = script.run(program.of(job))
+        explains = (lambda error: None) if prepared.folded is None else prepared.folded.explains
+        end = script.run(program.of(job), explains)
         code = end.code
         end_interpreter()
         connection.close(end)

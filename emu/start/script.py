@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..contract.folding import CannotBePlayed, NeedsParts
@@ -26,6 +27,9 @@ MOST_FURTHER = 600
 """Characters up to which further lines of an exception's message follow the first one."""
 MOST_WORDS = 2000
 """Characters of an exception's text that reach the coordinator. The rank's log has all."""
+
+
+Explains = Callable[[BaseException], CannotBePlayed | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,10 @@ class ScriptEnd:
         return end
 
 
-def run(program: Program) -> ScriptEnd:
-    """Runs the program to its end. An uncaught exception is printed as the interpreter would print it."""
+def run(program: Program, explains: Explains = lambda error: None) -> ScriptEnd:
+    """Runs the program to its end. An uncaught exception is printed as the interpreter would print it. `explains`: why
+    it is none of the program's fault, if it is not.
+    """
     name = program.name
     sys.argv = ["-c" if program.kind is ProgramKind.SOURCE else name, *program.arguments]
     if program.kind is ProgramKind.MODULE:
@@ -79,10 +85,14 @@ def run(program: Program) -> ScriptEnd:
     except (NeedsParts, CannotBePlayed) as error:
         return ScriptEnd(error.CODE, error.words)
     except SystemExit as error:
+        if _exit_code(error) and (unplayed := explains(error)) is not None:
+            return ScriptEnd(unplayed.CODE, unplayed.words)
         said = f": {in_one_line(error.code)}" if isinstance(error.code, str) else ""
         return ScriptEnd.by(_exit_code(error), f"SystemExit{said}", _raised_at(error))
     except BaseException as error:
         print_traceback(error)
+        if (unplayed := explains(error)) is not None:
+            return ScriptEnd(unplayed.CODE, unplayed.words)
         code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
         known = f"; {hint}" if (hint := advice(error)) else ""
         if known:

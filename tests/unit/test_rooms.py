@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "emu.interpreter.hook_library": ["emu.contract"],
     "emu.interpreter": ["formats.ttir", "emu.contract", "emu.interpreter.hook_library", "emu.private"],
     "emu.clock": ["emu.interpreter", "emu.private"],
-    "emu.folding": ["emu.contract", "emu.interpreter.hook_library", "emu.private"],
+    "emu.folding": ["emu.contract", "emu.interpreter.hook_library", "emu.interpreter.code_owner", "emu.private"],
     "emu.control.random_numbers": [
         "emu.interpreter",
         "emu.interpreter.hook_library",
