@@ -52,3 +52,12 @@ def test_nvlink_joins_the_servers_of_a_rack() -> None:
     rack, eth = load_cluster("gb200-nvl72"), load_cluster("dgx-b200")
     assert bus_gb_per_s(rack, 72) > 1.5 * bus_gb_per_s(eth, 72)
     assert bus_gb_per_s(rack, 80) < 0.7 * bus_gb_per_s(rack, 72)  # a second rack: over the cards
+
+
+def test_racks_of_blackwell_ultra_have_twice_the_rate_between_them() -> None:
+    older, ultra = load_cluster("gb200-nvl72"), load_cluster("gb300-nvl72")
+    assert ultra.network["server"]["nic_gbps"] == 2 * older.network["server"]["nic_gbps"]
+    assert (ultra.gpus_per_server, ultra.servers_per_nvlink_domain) == (4, 18)
+    # The two trays of a second rack have 8 cards: those bind, where whole racks' cards do not.
+    assert 1.2 * bus_gb_per_s(older, 80) < bus_gb_per_s(ultra, 80) < 2 * bus_gb_per_s(older, 80)
+    assert bus_gb_per_s(ultra, 144) < 1.02 * bus_gb_per_s(older, 144)

@@ -16,7 +16,7 @@ def test_shipped_names() -> None:
     )
     clusters = (
         "dgx-a100 dgx-h100 dgx-h200 dgx-b200 gb200-nvl72 hgx-h100-roce p4d p5 p5en p6-b200 a3-high a3-mega a3-ultra a4 "
-        "nd-h100-v5 nd-h200-v5 laptop"
+        "nd-h100-v5 nd-h200-v5 eos gb300-nvl72 laptop"
     )
     assert set(profiles.gpu_names()) >= set(gpus.split())
     assert set(profiles.cluster_names()) >= set(clusters.split())
