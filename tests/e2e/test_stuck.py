@@ -85,9 +85,22 @@ CASES = {
         kind="rank_died",
     ),
     "out of memory": Case(
-        "if rank == 1:\n    y = torch.empty(1 << 40, device=device)  # A\n",
+        # Of each segment of 20 MiB a block of 4 MiB stays: 14 of the last 20 GiB are free, in pieces of 16 MiB.
+        "if rank == 1:\n"
+        "    free, _ = torch.cuda.mem_get_info()\n"
+        "    kept = [torch.empty(free - (20 << 30), dtype=torch.uint8, device=device)]\n"
+        "    cached = [torch.empty(4 << 20, dtype=torch.uint8, device=device) for _ in range(4500)]\n"
+        "    kept += cached[::5]\n"
+        "    del cached\n"
+        "    y = torch.empty(10 << 30, dtype=torch.uint8, device=device)  # A\n",
         1,
-        ("rank 1 (server 0) ended with exit code 1: torch.OutOfMemoryError: CUDA out of memory", "({A})"),
+        (
+            "rank 1 (server 0) ended with exit code 1: torch.OutOfMemoryError: CUDA out of memory",
+            "({A})",
+            "rank 1 asked for 10.00 GiB at {A}",
+            "14.06 GiB of the allocator's cache are in pieces that are too small (fragmentation); with "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True this request would have fitted",
+        ),
         kind="rank_died",
     ),
     "other order": mismatch("dist.all_reduce(x)", "dist.broadcast(x, src=0)", "all_reduce #1", "broadcast #1"),
