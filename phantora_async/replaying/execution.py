@@ -92,6 +92,7 @@ def execute(
         carrying.begin,
         carrying.complete,
         table_of(paces, recording.own),
+        np.array([timeline.hosts[rank].gpu for rank in recording.own], np.int32),
     )
     why = engine.run()
     result = engine.result()

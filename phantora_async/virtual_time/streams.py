@@ -67,8 +67,7 @@ class Streams:
             device = stream.device
             device.busy_streams += 1
             if device.since_ns < 0:
-                device.since_ns = self._event_queue.now_ns
-                device.host.used = (*device.host.used, device)
+                device.host.begin_use(device, self._event_queue.now_ns)
             self._drive(stream)
 
     def finish_segment(self, stream: Stream) -> None:

@@ -66,7 +66,9 @@ class Timeline:
         ranks share one; None: each has its own.
         """
         timelines = timelines or Timelines(world_size)
-        self._own = {rank: Host(rank, HOSTS + rank, paces.hosts.get(rank)) for rank in timelines.own}
+        self._own = {
+            rank: Host(rank, HOSTS + rank, paces.hosts.get(rank), timelines.gpu_of(rank)) for rank in timelines.own
+        }
         self.hosts = [self._own[rank] for rank in timelines.of_each]
         """By rank. Ranks that share a timeline have one host."""
         self.own_hosts = tuple(self._own.values())

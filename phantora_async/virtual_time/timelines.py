@@ -53,6 +53,10 @@ class Timelines:
         self._axes = () if folding is None else _alike(folding, slowed)
         self._offsets: dict[tuple[int, ...], tuple[int, ...]] = {}
 
+    def gpu_of(self, rank: int) -> int:
+        """Its GPU's number on its server; -1: the servers are not known."""
+        return self.gpus[rank] if self.gpus else -1
+
     @property
     def shared(self) -> bool:
         """May ranks share one?"""

@@ -63,6 +63,7 @@ _Input = _structure(
     ("host_paces", _pointer),
     ("ndevice_paces", _i64),
     ("device_paces", _pointer),
+    ("gpus", _pointer),
 )
 _Result = _structure(
     "Result",
@@ -170,9 +171,11 @@ class Engine:
         begin: Callable[[Begun], int],
         complete: Callable[[int], tuple[Sequence[int], int]],
         paces: PaceTable,
+        gpus: NDArray[np.int32],
     ) -> None:
+        """`gpus`: of each rank the number of its own GPU on its server; -1: not known."""
         self._lib = library()
-        self._kept: list[Any] = [list(programs), tables]
+        self._kept: list[Any] = [list(programs), tables, gpus]
         self._error: BaseException | None = None
         self._begin, self._complete = begin, complete
         self._paces = paces
@@ -194,6 +197,7 @@ class Engine:
             paces.hosts.ctypes.data,
             len(paces.devices),
             paces.devices.ctypes.data,
+            gpus.ctypes.data,
         )
         self._kept += [made, given]
         self._lib.rp_new.restype = _pointer

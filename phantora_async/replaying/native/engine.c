@@ -27,7 +27,11 @@ API engine *rp_new(const input *in, begin_function begin, complete_function comp
         host *it = &e->hosts[rank];
         const program *of = &in->programs[rank];
         int32_t pace = in->host_paces[rank];
-        *it = (host){.rank = rank, .program = of, .polled_ns = -1, .pace = pace < 0 ? NULL : &e->paces[pace]};
+        *it = (host){.rank = rank,
+                     .gpu = in->gpus[rank],
+                     .program = of,
+                     .polled_ns = -1,
+                     .pace = pace < 0 ? NULL : &e->paces[pace]};
         it->due = (event){.place = -1, .is_host = true, .target = it};
         it->by_id = take(e, BY_ID * sizeof *it->by_id);
         it->recordings = take(e, (size_t)of->nrecordings * sizeof *it->recordings);

@@ -87,6 +87,7 @@ typedef struct {
     const int32_t *host_paces; /* of each rank: its number, -1 for none */
     int64_t ndevice_paces;
     const int32_t *device_paces; /* rank, device, pace */
+    const int32_t *gpus;         /* of each rank: the number of its own GPU on its server; -1: not known */
 } input;
 
 /* ---- state --------------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ typedef struct {
 } turns;
 
 struct host {
-    int64_t rank, cursor, clock_ns, steps, counters, polls, polled_ns, created;
+    int64_t rank, gpu, cursor, clock_ns, steps, counters, polls, polled_ns, created;
     const program *program;
     pace *pace; /* NULL: full */
     host_state state;

@@ -14,6 +14,20 @@ int32_t fill_of(int64_t solo_ns, int64_t contended_ns) {
     return fill < FULL ? (int32_t)fill : FULL;
 }
 
+/* A device is given its first work: see Host.begin_use. */
+static void begin_use(engine *e, device *on) {
+    int64_t own = on->host->gpu;
+    bool uses_own = on->number == own;
+    on->since_ns = e->now_ns;
+    on->used = true;
+    for (device *one = on->host->devices; one; one = one->next) uses_own |= one->used && one->number == own;
+    for (device *one = on->host->devices; uses_own && one; one = one->next) {
+        if (!one->used || one->number == own || one->number == own + APART) continue;
+        account(one, e->now_ns);
+        one->since_ns = NEVER;
+    }
+}
+
 void submit(engine *e, stream *to, item what) {
     if (to->head && to->count == to->room) { /* done items go before the queue grows */
         for (int64_t i = to->head; i < to->count; i++) to->items[i - to->head] = to->items[i];
@@ -25,10 +39,7 @@ void submit(engine *e, stream *to, item what) {
     if (to->state) return;
     device *on = to->device;
     on->busy_streams++;
-    if (on->since_ns < 0) {
-        on->since_ns = e->now_ns;
-        on->used = true;
-    }
+    if (on->since_ns < 0) begin_use(e, on);
     drive(e, to);
 }
 

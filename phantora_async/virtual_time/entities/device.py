@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from phantora_async.virtual_time.entities.stream import Stream
 
 NO_SAMPLES = 1 << 62
+NEVER_BOOKED = 1 << 62
 
 
 class Shares(NamedTuple):
@@ -68,7 +69,7 @@ class Device:
     busy_until_ns: int = saved(0)
     """When the work of the running segments ends, at the present rates."""
     since_ns: int = saved(-1)
-    """Up to when time is booked; -1: the device has never been used, nothing is booked."""
+    """Up to when time is booked; -1: the device has never been used, nothing is booked; NEVER_BOOKED: no more is."""
     compute_ns: int = saved(0)
     transfer_ns: int = saved(0)
     peers_ns: int = saved(0)

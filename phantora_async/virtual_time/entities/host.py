@@ -11,7 +11,7 @@ from emu.contract.records import DeviceKind
 from phantora_async.errors import ProtocolError
 from phantora_async.faults.pace import NEVER, Pace
 from phantora_async.over_time import MemoryChange
-from phantora_async.virtual_time.entities.device import NO_SHARES, Device, Shares
+from phantora_async.virtual_time.entities.device import NEVER_BOOKED, NO_SHARES, Device, Shares
 from phantora_async.virtual_time.entities.fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.entities.stream import EventRecording, Stream
 from phantora_async.virtual_time.facts import CommCreation, sleeps
@@ -88,6 +88,8 @@ class Host:
     """Its place among simultaneous events."""
     pace: Pace | None = constant()
     """None: it always works at full speed."""
+    gpu: int = constant()
+    """The number of its own GPU on its server; -1: not known."""
     log: list[Any] = kept(factory=list)
     """Facts that have arrived and are not forgotten."""
     forgotten: int = kept(0)
@@ -183,12 +185,26 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.gpus), NO_SHARES)
+        own = (device for device in self.used if device.number < DeviceKind.APART)
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in own), NO_SHARES)
 
     @property
     def gpus(self) -> list[Device]:
-        """Those of ``used`` whose time counts."""
-        return [device for device in self.used if device.number < DeviceKind.APART]
+        """Those of ``used`` whose time counts: its own one, or all if it has never used that one."""
+        counted = [device for device in self.used if device.number < DeviceKind.APART]
+        return [device for device in counted if device.number == self.gpu] or counted
+
+    def begin_use(self, device: Device, now_ns: int) -> None:
+        """The device is given its first work. Time on GPUs of other ranks' numbers is booked until the rank uses its
+        own one: most of what happens there is another rank's, and here they would be idle.
+        """
+        device.since_ns = now_ns
+        self.used = (*self.used, device)
+        if any(one.number == self.gpu for one in self.used):
+            for one in self.used:
+                if one.number not in (self.gpu, self.gpu + DeviceKind.APART):
+                    one.account(now_ns)
+                    one.since_ns = NEVER_BOOKED
 
 
 Entry = tuple[int, int, int, Stream | Host]

@@ -44,7 +44,7 @@ def test_a_field_that_does_not_is_refused() -> None:
 
 
 def one_of_each() -> tuple[Host, Stream, Device]:
-    host = Host(0, 0, None)
+    host = Host(0, 0, None, 0)
     device = Device(host, 0, None)
     stream = Stream(device, 1, 0)
     host.devices, host.used, host.streams = {0: device}, (device,), {1: stream}

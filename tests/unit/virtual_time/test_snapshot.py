@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.contract import records
-from phantora_async.virtual_time import HostState, Snapshot, StreamState, Timeline
+from phantora_async.virtual_time import HostState, Snapshot, StreamState, Timeline, Timelines
 
 from .programs import MOST, Ahead, Program, eager, network, never, on_demand, play, programs, write
 from .scripted import FixedNetwork, Script, new_fact_builder, scripts
@@ -83,3 +83,22 @@ def test_shares_until_now_are_shown_and_not_booked() -> None:
     booked = device.compute_ns, device.since_ns
     assert timeline.snapshot().ranks[0].shares.compute_ns == 400
     assert (device.compute_ns, device.since_ns) == booked
+
+
+def test_time_on_gpus_of_other_numbers_counts_until_the_own_one_is_used() -> None:
+    """Of one GPU at any instant. What is at work on the other one afterwards is no time of this rank's."""
+    (a,) = scripts(1)
+    timelines = Timelines(1, servers=(1,))
+    timeline, fact_builder = Timeline(1, FixedNetwork(), 1024, timelines=timelines), new_fact_builder(1)
+    a.add(records.StreamCreate.encode(0, 4, 1, 0, 0))
+    a.segment(40, stream=4).advance(100)
+    a.segment(30, stream=1).advance(200)
+    a.segment(500, stream=4).advance(10).sync(stream=4).clock()
+    timeline.feed(0, fact_builder.take(0, records.decode_up(b"".join(a.records))[0]))
+    timeline.run(1000)
+    assert timeline.now_ns == 800
+    shares = timeline.snapshot([0]).ranks[0].shares
+    assert shares.compute_ns == 40 + 30
+    assert shares.host_bound_ns == (100 - 40) + (200 - 30) + 10
+    assert shares.idle_ns == 800 - 310
+    assert timeline.activity().devices == [1]
