@@ -1,4 +1,6 @@
-"""FSDP2 saves a sharded checkpoint at once and in a thread, and loads it. Rank 0 counts the chunks of each tensor."""
+"""FSDP2 saves a sharded checkpoint over gloo, over NCCL and in a thread, and loads it. Rank 0 counts the chunks of each
+tensor.
+"""
 
 import os
 import sys
@@ -20,10 +22,11 @@ model(torch.ones(8, 64, device=device)).sum().backward()
 folder = Path(sys.argv[1])
 state = {"model": model.state_dict()}
 dcp.save(state, checkpoint_id=folder / "saved")
+dcp.save(state, checkpoint_id=folder / "over NCCL", process_group=dist.new_group(backend="nccl"))
 dcp.async_save(state, checkpoint_id=folder / "later").result()
 dcp.load(state, checkpoint_id=folder / "saved")
-if dist.get_rank() == 0:
-    metadata = dcp.FileSystemReader(folder / "saved").read_metadata()
+for saved in ("saved", "over NCCL") if dist.get_rank() == 0 else ():
+    metadata = dcp.FileSystemReader(folder / saved).read_metadata()
     for name, tensor in metadata.state_dict_metadata.items():
         starts = sorted(chunk.offsets[0] for chunk in tensor.chunks)
         rows = tensor.size[0] // dist.get_world_size()
