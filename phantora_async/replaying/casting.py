@@ -169,6 +169,8 @@ class _Casting:
         return tuple(self._call(call, recorded[call.comm], comms[call.comm], source, rank) for call in kernel)
 
     def _call(self, call: Call, then: Comm, now: Comm, source: int, rank: int) -> Call:
+        if call.op == NcclKind.SEND and self._width is None and tuple(self._recording.own) == self._timelines.own:
+            return call  # ranks share timelines as they did, so parts of gathers, too, are between the same ones
         if call.op == NcclKind.SEND:
             pair = self._image((then.members[call.sender], then.members[call.receiver]), source, rank)
             self._timelines.offsets(pair)

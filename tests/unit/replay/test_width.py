@@ -171,6 +171,16 @@ def changed(recording: Recording, **values: int) -> None:
     recording.kernels = [tuple(call._replace(**values) for call in kernel) for kernel in recording.kernels]
 
 
+def test_messages_along_a_folded_axis_need_the_timelines_that_they_had(recording: Recording) -> None:
+    """As parts of a gather are. Who sends in the place of whom, if other ranks share timelines, is not known."""
+    given = setup(recording, "dp=8")
+    changed(recording, op=NcclKind.SEND, sender=0, receiver=1)
+    found = cast(recording, given.servers, Timelines(8), None)
+    assert (found.own, found.kernels) == (tuple(range(8)), recording.kernels)
+    with pytest.raises(UsageError, match="a communicator has 2 of the 8 coordinates of the folded axis dp"):
+        cast(recording, given.servers, Timelines(8, given.folding, given.servers), None)
+
+
 def test_shards_stop_the_replay(recording: Recording) -> None:
     width = width_of(recording, "dp=8", "dp=16")
     check_width(recording, width, frozenset())
