@@ -16,7 +16,7 @@ def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
 Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
-Down = Stop | Flush | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
+Down = Stop | Flush | AtRest | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
 HELLO: Final = 1
 BYE: Final = 2
@@ -39,6 +39,7 @@ STEPS_DONE: Final = 12
 STOP: Final = 103
 FLUSH: Final = 107
 FLUSHED: Final = 42
+AT_REST: Final = 108
 STALLED: Final = 106
 STALL_CLOCK: Final = 41
 UNUSED_GPU: Final = 28
@@ -394,6 +395,15 @@ class Flushed(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class AtRest(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Stalled(NamedTuple):
     kind: int

@@ -27,7 +27,7 @@ slowly, since each answer takes looks at the ranks that sleep. One that waits in
 """
 
 SHORT_S = 1.0
-"""Processes beside the ranks are looked at when these have slept for longer."""
+"""Ranks have slept for longer: processes beside them are looked at. If none works, the ranks are told."""
 FLUSH_S = 0.01
 """Ranks have been asked for the work that nothing follows: when to look again, if not all have answered by then."""
 IDLE_LOOK_S = 5.0
@@ -63,6 +63,9 @@ class Standstill:
         """When they were: how many answers had left, and how often ranks had spoken."""
         self._flushing: list[int] | None = None
         """Ranks to pass over when all have told that there is no such work."""
+        self._passed: tuple[int, int] | None = None
+        self._rested: tuple[int, int] | None = None
+        """As `_since`: when ranks were last passed over; and last told that nothing is left to simulate."""
         self._looked_s = 0.0
         """When ranks were last looked at, by the real clock."""
         self.passed_over = 0
@@ -111,7 +114,13 @@ class Standstill:
             return
         if self._bystanders.work():
             self._blocked_ranks.worked()
-        elif for_s > self._patience_with(verdict):
+            return
+        if self._rested != self._passed == self._now():
+            # Virtual time went as far as it could without them. A rank that waits for a watching thread goes on now.
+            self._rested = self._passed
+            self._connections.at_rest([rank for rank in verdict.asleep if not self._blocked_ranks.stopped(rank)])
+            self._blocked_ranks.told()
+        if for_s > self._patience_with(verdict):
             why = self._why(verdict.asleep)
             idle = self._idle(verdict)
             if idle is None:
@@ -169,7 +178,7 @@ class Standstill:
 
     def _pass_over(self, asleep: list[int]) -> None:
         self._asleep = asleep
-        self._since = self._now()
+        self._since = self._passed = self._now()
         self._timeline.pass_over(asleep if self._mirrored_ranks is None else self._mirrored_ranks.with_played(asleep))
         self.passed_over += 1
 

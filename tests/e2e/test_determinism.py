@@ -57,6 +57,17 @@ def test_two_runs_agree_to_the_byte(run: Run, shared_run: Run, gpus: int, specul
     assert printed == [line for line in busy.log(0).splitlines() if line.startswith("times ")]
 
 
+def test_a_rank_that_waits_long_in_real_time_frees_no_memory_earlier(run: Run) -> None:
+    """It waits for another rank, not for its NCCL watchdog, which looks at finished collectives meanwhile. Both ranks do
+    the same in the same virtual time, so they hold the same.
+    """
+    done = run("waits_elsewhere.py", n=2, options=("--isolation", "none"))
+    assert done.exit_code == 0, done.output
+    waiting, working = ([line for line in done.log(rank).splitlines() if line.startswith("held ")] for rank in (0, 1))
+    assert waiting
+    assert waiting == working
+
+
 def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -> None:
     """Their batches arrive in another order, and their ends are waited for in another way, in every run. Nor does it
     make a difference that only the first run imports the compiler, which the script mentions and does not use.

@@ -77,6 +77,7 @@ __attribute__((constructor)) static void connect_floors(void) {
     ph_exit_connect();
     ph_on_record(PH_KIND_STOP, ph_told_to_stop);
     ph_on_record(PH_KIND_STALLED, ph_told_of_stall);
+    ph_on_record(PH_KIND_AT_REST, ph_told_of_rest);
 }
 
 static void neighbour(char *path, size_t capacity, const char *name) {

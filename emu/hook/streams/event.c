@@ -56,6 +56,8 @@ int ph_event_destroy(ph_event *event) {
 
 void ph_recordings_number_from(uint64_t first) { events.last_recording = first; }
 
+uint64_t ph_last_recording(void) { return events.last_recording; }
+
 uint64_t ph_record_on(ph_stream *stream, uint64_t drop) {
     ph_lock_needed(PH_LOCK_RECORDS);
     ph_close_segments();

@@ -42,6 +42,8 @@ int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
  * drops one. */
 uint64_t ph_record_on(ph_stream *stream, uint64_t drop);
 void ph_recordings_number_from(uint64_t first);
+/* Under the record lock. */
+uint64_t ph_last_recording(void);
 void ph_recording_wait(ph_stream *stream, uint64_t recording);
 void ph_recording_drop(uint64_t recording);
 

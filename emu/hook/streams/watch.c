@@ -18,12 +18,14 @@
  *     needed for collectives for whose end the program made a stream wait: PyTorch released their tensors then.
  *   - When the communicator is finalized, destroyed or aborted all its work counts as done.
  *
- * If the program is idle for long, outside of the library, it may be waiting for the watching thread. Then all work
- * counts as done.
+ * A program that makes no calls may be waiting for the watching thread, or for another rank, or for a processor of this
+ * machine: no clock tells which. The coordinator knows when all ranks sleep and nothing is left to simulate, and says
+ * so (AT_REST). Then all work that was given before counts as done, and the next launch waits until the watchdog has
+ * finished with it.
  *
  * Other events that a watching thread queries count as done 100 ms after they were recorded. In newer versions of
  * PyTorch the program's own threads look for finished work too. What they find must not depend on whether the watchdog
- * was faster, so such a watchdog sees work as done only while the program is idle.
+ * was faster, so such a watchdog sees work as done only from AT_REST until the program's next call.
  */
 #define _GNU_SOURCE
 #include "streams/watch.h"
@@ -48,7 +50,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUERY_PERIOD_NS = 100000000, IDLE_LOOKS = 3, LONG_IDLE_LOOKS = 20, BETWEEN_LOOKS_NS = 50000000 };
+enum { QUERY_PERIOD_NS = 100000000, IDLE_LOOKS = 3, BETWEEN_LOOKS_NS = 50000000 };
 /* At the latest: a period, by the clock of the fastest host. */
 enum { FOUND_AFTER_NS = QUERY_PERIOD_NS / PH_FASTEST_HOST_TENTHS * 10, ASKED_EVERY_NS = 10000000 };
 enum { PATIENCE_S = 60 };
@@ -56,11 +58,15 @@ enum { PATIENCE_S = 60 };
 struct ph_watch {
     ph_event *pending; /* in the order of their records; linked by watch_next */
     uint64_t asked_ns, asked_waits;
-    bool abandoned; /* no watchdog looks at it after all */
+    uint64_t rested_at; /* the rest that its launches know of */
+    bool abandoned;     /* no watchdog looks at it after all */
 };
 
 static atomic_int nvisible;             /* pending events that are visible */
 static atomic_uint_fast64_t host_waits; /* of the program's threads for the GPU */
+static struct {
+    atomic_uint_fast64_t recording, api_calls; /* the last ones before the run was at rest; 0: it never was */
+} rest;
 static _Thread_local struct {
     ph_watch *watch;
     const ph_stream *stream;
@@ -202,6 +208,24 @@ void ph_watch_waited(ph_event *event) {
     ph_unlock(PH_LOCK_WATCH);
 }
 
+/* ---- rest -------------------------------------------------------------------------------------------------------- */
+void ph_told_of_rest(const unsigned char *body, size_t nbytes) {
+    (void)body, (void)nbytes;
+    ph_record_lock();
+    atomic_store(&rest.recording, ph_last_recording());
+    atomic_store(&rest.api_calls, atomic_load(&ph_counts.api_calls));
+    ph_record_unlock();
+}
+
+static bool given_before_rest(const ph_event *event) {
+    return event->recording && event->recording <= atomic_load(&rest.recording);
+}
+
+/* Has the program made no call since the run was at rest? */
+static bool rests(void) {
+    return atomic_load(&rest.recording) && atomic_load(&rest.api_calls) == atomic_load(&ph_counts.api_calls);
+}
+
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 /* Had the recorded event ended so early that the watchdog has found it? */
 static bool found_by_now(uint64_t recording) { return ph_done_since(recording, FOUND_AFTER_NS); }
@@ -281,8 +305,11 @@ static void wait_for_watchdog(ph_watch *watch) {
 void ph_watch_launch(ph_watch *watch) {
     uint64_t now_ns = ph_clock_estimate();
     if (!watch || watch->abandoned || !ph_run.started || ph_run.finished) return;
-    uint64_t waits = atomic_load(&host_waits);
-    if (now_ns - watch->asked_ns < ASKED_EVERY_NS && waits == watch->asked_waits) return;
+    uint64_t waits = atomic_load(&host_waits), rested_at = atomic_load(&rest.recording);
+    if (now_ns - watch->asked_ns < ASKED_EVERY_NS && waits == watch->asked_waits && rested_at == watch->rested_at)
+        return;
+    if (rested_at != watch->rested_at) make_visible(watch, rested_at, now_ns);
+    watch->rested_at = rested_at;
     watch->asked_ns = now_ns;
     watch->asked_waits = waits;
     size_t count;
@@ -300,8 +327,7 @@ void ph_watch_end(ph_watch *watch) {
 }
 
 /* ---- watching threads -------------------------------------------------------------------------------------------- */
-/* Has the program made no call for so many rounds of this watching thread, and does no thread run? */
-static bool program_is_idle(int rounds) {
+bool ph_watch_program_is_idle(void) {
     static _Thread_local uint64_t seen_calls, looked_at_ns;
     static _Thread_local int quiet;
     uint64_t calls = atomic_load(&ph_counts.api_calls), now_ns = real_ns();
@@ -314,10 +340,8 @@ static bool program_is_idle(int rounds) {
         looked_at_ns = now_ns;
     }
     /* A program whose threads wait for a processor is not idle. */
-    return quiet >= rounds && ph_other_threads_sleep();
+    return quiet >= IDLE_LOOKS && ph_other_threads_sleep();
 }
-
-bool ph_watch_program_is_idle(void) { return program_is_idle(IDLE_LOOKS); }
 
 /* The watchdog puts the tensors of done work aside before it calls the library again. */
 void ph_watch_step(void) {
@@ -334,7 +358,7 @@ static bool visible(ph_event *event) {
     ph_unlock(PH_LOCK_WATCH);
     if (UNLIKELY(ph_stalled())) {
         if (!ph_stalled_done(event->recording)) return false;
-    } else if (!done && !ph_run.finished && !program_is_idle(LONG_IDLE_LOOKS))
+    } else if (!done && !ph_run.finished && !given_before_rest(event))
         return false;
     seen.event = event;
     seen.recording = event->recording;
@@ -347,6 +371,7 @@ bool ph_watch_done(ph_event *event) {
     if (UNLIKELY(ph_stalled()) && !ph_run.finished) return ph_stalled_done(event->recording);
     /* What a newer watchdog finds to have begun lasts from then on, by its clock: not before that is virtual. */
     if (UNLIKELY(ph_run.mortal) && !ph_run.finished && ph_thread_kind() == PH_THREAD_HELPS) return false;
-    if (ph_run.finished || program_is_idle(IDLE_LOOKS)) return true;
-    return ph_thread_kind() != PH_THREAD_HELPS && (int64_t)(ph_clock_estimate() - event->clock_ns) >= QUERY_PERIOD_NS;
+    if (ph_run.finished) return true;
+    if (ph_thread_kind() == PH_THREAD_HELPS) return rests() && given_before_rest(event);
+    return given_before_rest(event) || (int64_t)(ph_clock_estimate() - event->clock_ns) >= QUERY_PERIOD_NS;
 }

@@ -42,7 +42,11 @@ void ph_watchdog_sleeps_in(const char *library);
 /* A watching thread goes on after an answer of ph_watch_done. */
 void ph_watch_step(void);
 
-/* Does the program seem to wait for the calling thread? */
+/* The coordinator says that all ranks sleep and nothing is left to simulate: the program may wait for a watching
+ * thread. */
+void ph_told_of_rest(const unsigned char *body, size_t nbytes);
+/* For a thread that only looks on: has the program made no call for some of its looks, in real time, and does no other
+ * thread run? */
 bool ph_watch_program_is_idle(void);
 
 /* ---- watchdog_clock.c: once nothing can happen any more but that watchdogs lose patience ------------------------- */

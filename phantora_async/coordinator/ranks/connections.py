@@ -86,6 +86,13 @@ class Connections:
         self._asked_to_flush |= unflushed
         return bool(unflushed)
 
+    def at_rest(self, ranks: Iterable[int]) -> None:
+        """Tells processes of sleeping ranks that all sleep and nothing is left to simulate."""
+        for rank in ranks:
+            for channel in self._processes.get(rank, ()):
+                if channel.open and not channel.said_bye:
+                    channel.send(records.AtRest.encode(0))
+
     @property
     def flushing(self) -> bool:
         """Are there processes that were asked so, and have not answered yet?"""

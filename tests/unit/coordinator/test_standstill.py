@@ -26,6 +26,7 @@ class Machine:
         self.looks = self.progress = self.told = 0
         self.stopped: set[int] = set()
         self.unflushed: set[int] = set()
+        self.at_rest: list[list[int]] = []
         self.passed: list[list[int]] = []
         self.wait_for_calls: list[int] = []
         self.output = SimpleNamespace(answers_sent=0)
@@ -41,7 +42,10 @@ class Machine:
         )
         timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
         self.connections: Any = SimpleNamespace(
-            resume_all=lambda: False, flush=lambda ranks: bool(self.unflushed & set(ranks)), flushing=False
+            resume_all=lambda: False,
+            flush=lambda ranks: bool(self.unflushed & set(ranks)),
+            flushing=False,
+            at_rest=self.at_rest.append,
         )
         self.bystanders: Any = SimpleNamespace(work=lambda: self.others_work, listener=lambda: self.listener)
         self.standstill = Standstill(timeline, self.connections, self.blocked_ranks, self.bystanders, given_s)
@@ -215,3 +219,30 @@ def test_to_learn_that_work_is_complete_is_progress() -> None:
     assert machine.progress == 0
     machine.standstill.told([(1, records.Done.encode(1, 0, 0)), (2, records.Done.encode(1, 1, 0))])
     assert machine.progress == 1
+
+
+def test_ranks_that_sleep_on_though_they_were_passed_over_are_told_once() -> None:
+    """They may wait for a thread of theirs that watches for finished work. Those that wait for answers do not."""
+    machine = Machine()
+    machine.verdict = Verdict([0], [1], 1.1, 1.1, 0.1)
+    machine.standstill.look()
+    assert machine.at_rest == [], "virtual time may have something to simulate"
+    machine.standstill.look()
+    machine.standstill.look()
+    assert machine.at_rest == [[0]]
+    machine.blocked_ranks.spoken += 1
+    machine.standstill.look()
+    assert machine.at_rest == [[0]], "it has been given something meanwhile"
+    machine.standstill.look()
+    assert machine.at_rest == [[0], [0]]
+
+
+@pytest.mark.parametrize("why", ["a short sleep", "others work", "stopped"])
+def test_ranks_that_wait_for_something_else_are_not_told(why: str) -> None:
+    machine = Machine()
+    for_s = 0.9 if why == "a short sleep" else 1.1
+    machine.verdict, machine.others_work = Verdict([0], [1], for_s, for_s, 0.1), why == "others work"
+    machine.stopped = {0} if why == "stopped" else set()
+    for _ in range(3):
+        machine.standstill.look()
+    assert [rank for ranks in machine.at_rest for rank in ranks] == []

@@ -2,11 +2,18 @@
 
 import ctypes
 import errno
+import os
 import subprocess
 import threading
 import time
 
 from emu.contract import records
+
+
+def until(condition):
+    while not condition():
+        time.sleep(0.001)
+
 
 NOT_READY = 600
 FOUND_AFTER_NS = 142_857_140
@@ -47,6 +54,8 @@ class Watchdog(threading.Thread):
         super().__init__(daemon=True)
         self.c, self.events, self.found, self.done = c, [], [], False
         self.named_after = named_after
+        self.looks, self.goes_on = 0, threading.Event()
+        self.goes_on.set()
 
     def wait_to_be_named(self):
         began = sleeps_of_program()
@@ -57,6 +66,8 @@ class Watchdog(threading.Thread):
         self.wait_to_be_named()
         ctypes.CDLL(None).prctl(15, b"pt_nccl_watchdg", 0, 0, 0)
         while not self.done:
+            self.goes_on.wait()
+            self.looks += 1
             for event in list(self.events):
                 if self.c.cudaEventQuery(event) == 0:
                     self.events.remove(event)
@@ -232,3 +243,79 @@ def test_a_watchdog_sleeps_on_while_the_program_makes_calls(running, tmp_path):
         assert set(naps) == {errno.ETIMEDOUT}
 
     running(program, answer=answers(FOUND_AFTER_NS))
+
+
+class Rest:
+    """The program waits until it has been told that all ranks sleep and nothing is left to simulate."""
+
+    def __init__(self):
+        self.asked, self.told = os.pipe(), os.pipe()
+
+    def __call__(self):
+        os.write(self.asked[1], b"x")
+        os.read(self.told[0], 1)
+
+    def watch(self, coordinator, child):
+        os.read(self.asked[0], 1)
+        coordinator.tell(records.AtRest.encode(0))
+        coordinator.tell(records.Flush.encode(0))  # its answer comes behind
+        until(lambda: coordinator.of(records.FLUSHED))
+        os.write(self.told[1], b"x")
+
+
+MANY_LOOKS = 1_500
+"""Of a thread that sleeps for a millisecond between two."""
+
+
+def test_however_long_the_program_makes_no_calls_the_watchdog_finds_nothing_until_the_run_is_at_rest(running, tmp_path):
+    """It may only wait for a processor. What was given before the rest is found before the next launch ends."""
+    helper = helper_in(tmp_path)
+    rest = Rest()
+
+    def program(rank):
+        group = ProcessGroup(rank, helper)
+        first = group.all_reduce()
+        until(lambda: group.watchdog.looks >= MANY_LOOKS)
+        assert group.watchdog.found == []
+        group.watchdog.goes_on.clear()
+        rest()
+        group.watchdog.goes_on.set()
+        second = group.all_reduce()
+        assert group.watchdog.found == [first], "the launch waited for it"
+        looks = group.watchdog.looks
+        until(lambda: group.watchdog.looks >= looks + 100)
+        assert second in group.watchdog.events, "it was given later"
+
+    running(program, answer=answers(-1), watch=rest.watch)
+
+
+def test_a_newer_watchdog_finds_work_only_while_the_run_is_at_rest(running):
+    """The program's own threads look, too: which of them finds it first must not depend on this machine."""
+    rest = Rest()
+
+    def program(rank):
+        def look(times):
+            """How often such a thread finds the event's work done."""
+
+            def run():
+                ctypes.CDLL(None).prctl(15, b"pt_nccl_timeout", 0, 0, 0)
+                for _ in range(times):
+                    found.append(rank.c.cudaEventQuery(ctypes.c_void_p(event)) == 0)
+                    time.sleep(0.001)
+
+            found = []
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+            return sum(found)
+
+        event = rank.event(2)
+        assert rank.c.cudaEventRecord(ctypes.c_void_p(event), ctypes.c_void_p(rank.stream())) == 0
+        rank.c.phantora_advance_ns(10 * FOUND_AFTER_NS)
+        assert look(MANY_LOOKS // 5) == 0
+        rest()
+        assert look(5) == 5
+        rank.c.cudaMemGetInfo(*(ctypes.byref(ctypes.c_size_t()) for _ in range(2)))
+        assert look(5) == 0
+
+    running(program, answer=answers(-1), watch=rest.watch)
