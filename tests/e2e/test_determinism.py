@@ -58,8 +58,8 @@ def test_two_runs_agree_to_the_byte(run: Run, shared_run: Run, gpus: int, specul
 
 
 def test_a_rank_that_waits_long_in_real_time_frees_no_memory_earlier(run: Run) -> None:
-    """It waits for another rank, not for its NCCL watchdog, which looks at finished collectives meanwhile. Both ranks do
-    the same in the same virtual time, so they hold the same.
+    """It waits for another rank, not for its NCCL watchdog, which looks at finished collectives meanwhile. Both ranks
+    do the same in the same virtual time, so they hold the same.
     """
     done = run("waits_elsewhere.py", n=2, options=("--isolation", "none"))
     assert done.exit_code == 0, done.output
