@@ -74,7 +74,7 @@ class Gathered:
             self._latest.append(_Gather(site, output, played))
 
     def explains(self, error: BaseException) -> CannotBePlayed | None:
-        """The same as an end of a folded run, if what raised it uses gathered objects."""
+        """An error as the end of a folded run, if what raised it uses gathered objects."""
         known = {number: gather for gather in self._latest for number in _identities(gather.output)}
         found = _culprit(error, known) if known else None
         if found is None:

@@ -56,7 +56,7 @@ class CollectiveMatching:
         return collective
 
     def join_message(self, rank: int, op: records.NcclOp, site: int = 0) -> list[tuple[Collective, records.NcclOp]]:
-        """The same for a send or receive that is a part of a gather or scatter: each with the rank's call of it.
+        """Joins a send or receive of a gather or scatter. Returns the collectives, each with the rank's call of it.
 
         Ranks that share this one's timeline exchange their messages with the root while it does, by kernels of their
         own which take as long: so its kernel takes part in theirs, too. Raises NotFoldable if the root is one of them.
