@@ -40,8 +40,8 @@ class BuildWithLibraries(build_py):
         from netsim import native
 
         native.build(base / "netsim" / "native" / native.LIBRARY.name)
-        engine = load("phantora_async/replaying/native/__init__.py")
-        engine.build(base / "phantora_async" / "replaying" / "native" / engine.LIBRARY.name)
+        engine = load("phantora_async/virtual_time/native/__init__.py")
+        engine.build(base / "phantora_async" / "virtual_time" / "native" / engine.LIBRARY.name)
 
 
 class BinaryDistribution(Distribution):

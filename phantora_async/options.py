@@ -18,7 +18,7 @@ from emu.contract.policies import loading_policy, routing_policy, shape_policy
 from phantora_async.errors import UsageError
 from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.trace_request import FORMS
-from phantora_async.virtual_time.speculation.policy import POLICIES
+from phantora_async.virtual_time.policy import POLICIES
 from profiles import DEFAULT_CLUSTER
 
 HOST_MODES = ("modelled", "measured", "none")

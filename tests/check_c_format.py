@@ -4,6 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDERS = ("emu/hook", "emu/private", "emu/stub", "netsim/native", "phantora_async/replaying/native", "tests")
+FOLDERS = ("emu/hook", "emu/private", "emu/stub", "netsim/native", "phantora_async/virtual_time/native", "tests")
 sources = sorted(str(path) for folder in FOLDERS for path in Path(folder).rglob("*.[ch]"))
 sys.exit(subprocess.run(["clang-format", "--dry-run", "--Werror", *sources], check=False).returncode)

@@ -196,10 +196,10 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
         while policy.run(BUDGET, asked=False) is Stop.BUDGET:
             pass
         run_s += time.process_time() - started
-    rollback_log, peak = timeline.rollback_log, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    history, peak = timeline.history, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Measured(
         *(policy_name, world_size, count, decode_s, intake_s, run_s, timeline.now_ns, timeline.events),
-        *(rollback_log.events, rollback_log.rollbacks, timeline.speculation.most_kept, peak),
+        *(history.events, history.rollbacks, history.most_kept, peak),
     )
 
 

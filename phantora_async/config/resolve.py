@@ -29,7 +29,7 @@ from phantora_async.config.values import loading_of, routing_of, shapes_of, stat
 from phantora_async.errors import UsageError
 from phantora_async.faults import check_deaths, given_faults
 from phantora_async.options import PathText, RunOptions
-from phantora_async.virtual_time.speculation.policy import NEVER
+from phantora_async.virtual_time.policy import NEVER
 from profiles import EmulatedMachine, HostModel, ProfileError, load_host, load_machine
 
 

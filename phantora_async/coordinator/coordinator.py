@@ -77,7 +77,7 @@ class Coordinator:
         fact_builder = FactBuilder(
             spec.world_size,
             Costs(model, CostTable(spec.cost_table)),
-            timeline.output.results.steps_done,
+            timeline.results.steps_done,
             frozenset(range(spec.world_size)).difference(folding.live) if folding is not None else (),
             timelines,
         )
@@ -88,7 +88,7 @@ class Coordinator:
         trace = trace_of(spec, timeline, fact_builder, network)
         last_steps = None
         if spec.reasons:
-            last_steps = LastSteps(spec.world_size, timeline.output.results.steps_done)
+            last_steps = LastSteps(spec.world_size, timeline.results.steps_done)
         self._recorder = Recorder(spec, spec.record, timelines) if spec.record is not None else None
         connections = Connections(
             timeline, fact_builder, spec.world_size, last_steps, self._recorder, mirrored_ranks, witnesses

@@ -18,7 +18,7 @@ from itertools import pairwise
 from phantora_async.report import Document
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import NO_MEMORY, Host, HostState, MemoryPeaks, Stop, Timeline
-from phantora_async.virtual_time.output import WARM_UP
+from phantora_async.virtual_time.results import WARM_UP
 from phantora_async.wording import duration, named, seconds, size
 
 
@@ -113,7 +113,7 @@ class EarlyEnd:
         counted = steps - 1 - WARM_UP  # of a run that goes on to its end
         if not limit_ns or counted < 1:
             return None
-        instants = self._timeline.output.results.step_instants[WARM_UP : steps - 1]
+        instants = self._timeline.results.step_instants[WARM_UP : steps - 1]
         slow: list[int] = []
         for number, (before, after) in enumerate(pairwise(instants), WARM_UP + 2):
             for_ns = after.device_ns - before.device_ns

@@ -16,8 +16,8 @@ from phantora_async.faults.links import Change, LinkChanges
 from phantora_async.faults.pace import NEVER
 from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time.collectives import Revised
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.network import Revised
 from profiles import Cluster
 
 _SIZED_BY_MEMBERS = (

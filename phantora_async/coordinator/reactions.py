@@ -62,7 +62,7 @@ class Reactions:
             host = self._timeline.hosts[rank]
             if host.pace is not None and host.pace.is_dead(now_ns):
                 continue
-            undone = sorted(number for number, recording in host.recordings.items() if recording.done_ns < 0)
+            undone = host.undone_recordings()
             payload = b"".join(number.to_bytes(8, "little") for number in undone)
             self._told.add(rank)
             self._connections.send([(rank, records.Stalled.encode(0, now_ns, len(undone), 0, payload=payload))])

@@ -178,7 +178,7 @@ class RunEnd:
         return self._witnesses.document() | {"answered_otherwise": self._mirrored_ranks.answers.differing.document()}
 
     def _reasons(self) -> Document | None:
-        last_steps, results, spec = self._last_steps, self._timeline.output.results, self._spec
+        last_steps, results, spec = self._last_steps, self._timeline.results, self._spec
         if last_steps is None:
             return None
         figures = [results.recent_steps(rank) for rank in range(spec.world_size)]

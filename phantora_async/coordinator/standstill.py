@@ -165,7 +165,7 @@ class Standstill:
         """
         answers, spoken = self._since
         asleep, self._asleep = self._asleep, []
-        if answers == self._timeline.output.answers_sent:
+        if answers == self._timeline.answers_sent:
             return False
         if spoken != self._blocked_ranks.spoken or not asleep:
             asleep = self._blocked_ranks.wait_for_calls() if monotonic() - self._looked_s < LOOK_EVERY_S else []
@@ -174,7 +174,7 @@ class Standstill:
         return bool(asleep)
 
     def _now(self) -> tuple[int, int]:
-        return self._timeline.output.answers_sent, self._blocked_ranks.spoken
+        return self._timeline.answers_sent, self._blocked_ranks.spoken
 
     def _pass_over(self, asleep: list[int]) -> None:
         self._asleep = asleep

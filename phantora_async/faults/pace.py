@@ -96,6 +96,11 @@ class Pace:
         from_ns, _ = self._dead
         return NEVER if from_ns == NEVER else from_ns - self._origin_ns
 
+    @property
+    def frame(self) -> tuple[int, int, int]:
+        """For who reads ``starts`` and ``paces``: where instants begin; from when until when it is broken."""
+        return self._origin_ns, *self._dead
+
     def is_dead(self, at_ns: int) -> bool:
         from_ns, until_ns = self._dead
         return from_ns <= at_ns + self._origin_ns < until_ns

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from emu.contract import records
 from emu.contract.records import MarkerKind, RecordError
 from phantora_async.errors import ProtocolError
-from phantora_async.virtual_time.output import WARM_UP
+from phantora_async.virtual_time.results import WARM_UP
 
 
 class Launched(NamedTuple):

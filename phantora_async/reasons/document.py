@@ -18,7 +18,7 @@ from phantora_async.reasons.what_if import NetworkOf, what_if
 from phantora_async.reasons.window import NoStepError, window
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import StepFigures
-from phantora_async.virtual_time.output import LOGGED_RANK
+from phantora_async.virtual_time.results import LOGGED_RANK
 
 Document = dict[str, Any]
 

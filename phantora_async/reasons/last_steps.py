@@ -9,7 +9,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind
-from phantora_async.virtual_time import OutsideWait, UnseenFact, expanded
+from phantora_async.virtual_time import OutsideWait, UnseenFact
 
 KEPT_STEPS = 4
 """Steps of a rank that are kept: one to warm up, the one that is explained, one after it, and one more because ranks
@@ -63,7 +63,6 @@ class LastSteps:
         if self.missing:
             return
         mine = self.ranks[rank]
-        facts = expanded(facts)
         mine.fed += len(facts)
         self._kept += len(facts)
         begin = 0

@@ -9,7 +9,7 @@ from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.reasons.recording import Recorder
 from phantora_async.reasons.window import NoStepError, Window
 from phantora_async.virtual_time import NetworkModel, Stop, Timeline
-from phantora_async.virtual_time.output import LOGGED_RANK
+from phantora_async.virtual_time.results import LOGGED_RANK
 
 TURN = 2_000
 """Events between looks whether the step has ended."""

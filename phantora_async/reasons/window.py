@@ -11,7 +11,7 @@ from emu.contract import records
 from emu.contract.records import ScopeKind
 from phantora_async.reasons.last_steps import LastSteps
 from phantora_async.virtual_time import Collective, NcclKernelFact, StepFigures, UnseenFact
-from phantora_async.virtual_time.output import LOGGED_RANK, WARM_UP
+from phantora_async.virtual_time.results import LOGGED_RANK, WARM_UP
 
 Facts = list[Any]
 

@@ -36,7 +36,7 @@ import numpy as np
 
 from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
-from phantora_async.virtual_time import REPEATED, Collective, CommCreation
+from phantora_async.virtual_time import Collective, CommCreation
 from phantora_async.virtual_time.facts import SLEEP_NBYTES
 
 ROW = np.dtype(
@@ -142,10 +142,6 @@ class RankRows:
 
     def add(self, fact: Any) -> None:
         """Raises Irregular."""
-        if fact.kind == REPEATED:
-            self.facts += fact.stands_for
-            self.rows += b"".join(self._writers[one.kind](one) for one in fact.facts) * fact.times
-            return
         self.facts += 1
         writer = self._writers.get(fact.kind)
         if writer is not None:

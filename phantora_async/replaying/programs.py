@@ -1,4 +1,4 @@
-"""Rows of a recording as the engine executes them."""
+"""Rows of a recording as the engine of virtual time executes them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 
 from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
-from phantora_async.faults.pace import Paces
 from phantora_async.recording.recording import Recording, Stream
 from phantora_async.recording.rows import ROW
-from phantora_async.replaying.native.binding import PaceTable, Program, Tables
+from phantora_async.virtual_time.native.binding import OPENS, OUTSIDE, Program, Tables
 
-OUTSIDE, OPENS = 1000, 1001
-"""Kinds of rows that stand for no record: a sleep, and an answer that ends one."""
 _NO_RECORDING = (1 << 62) - 1
+_DROPS = 4
+"""Where a row says which recordings nobody names after it: the column for the first that it names."""
 
 
 def tables_of(recording: Recording) -> Tables:
@@ -26,39 +25,24 @@ def tables_of(recording: Recording) -> Tables:
         for call in kernel
     ]
     begins = np.cumsum([0, *map(len, recording.kernels)])
-    members = {id(one.members): one.members for one in recording.creations}
-    asking = {number: len(recording.timelines.having(of_one)) for number, of_one in members.items()}
     return Tables(
         np.array(begins, np.int64),
         np.array(calls, np.int32).reshape(-1, 4),
         np.array(
             [len(comm.members if comm.callers is None else comm.callers) for comm in recording.comms.values()], np.int32
         ),
-        np.array([asking[id(one.members)] for one in recording.creations], np.int32),
-        len(recording.sleeps),
     )
-
-
-def table_of(paces: Paces, ranks: Sequence[int]) -> PaceTable:
-    """`ranks`: those that have timelines of their own."""
-    every = list(dict.fromkeys([*paces.hosts.values(), *paces.devices.values()]))
-    number = {pace: place for place, pace in enumerate(every)}
-    hosts = [number[paces.hosts[rank]] if rank in paces.hosts else -1 for rank in ranks]
-    place = {rank: at for at, rank in enumerate(ranks)}
-    devices = [(place[rank], device, number[pace]) for (rank, device), pace in paces.devices.items()]
-    return PaceTable(every, np.array(hosts, np.int32), np.array(devices, np.int32).reshape(-1, 3))
 
 
 def programs_of(recording: Recording, streams: Sequence[Stream]) -> list[Program]:
     """Of each rank that has a timeline of its own. Raises Damaged."""
-    resolved: dict[int, tuple[NDArray[np.void], int]] = {}
+    resolved: dict[int, NDArray[np.void]] = {}
     place_of = {number: place for place, number in enumerate(recording.comms)}
     programs = []
     for rank, stream in zip(recording.own, streams, strict=True):
-        known = resolved.get(id(stream))
-        if known is None:
-            known = resolved[id(stream)] = _resolved(recording, stream.rows)
-        rows, recordings = known
+        rows = resolved.get(id(stream))
+        if rows is None:
+            rows = resolved[id(stream)] = _resolved(stream.rows)
         comms = recording.comms_of(rank)
         _check(recording, rank, rows, len(comms))
         programs.append(
@@ -66,34 +50,44 @@ def programs_of(recording: Recording, streams: Sequence[Stream]) -> list[Program
                 _with_sleeps(recording, rank, rows),
                 np.array([place_of[comm.id] for comm in comms], np.int32),
                 np.array([comm.rank_of[rank] for comm in comms], np.int32),
-                recordings,
                 np.array(recording.creations_of(rank), np.int32),
             )
         )
     return programs
 
 
-def aborts(streams: Sequence[Stream]) -> bool:
-    """Does a rank abort a communicator? The engine knows no aborts."""
-    rows = {id(stream): stream.rows for stream in streams}.values()
-    return any(bool(np.any((one["kind"] == records.COMM_DESTROY) & (one["values"][:, 1] != 0))) for one in rows)
-
-
-def _resolved(recording: Recording, rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
-    """Recordings of events by their number among the rank's, in place of how many came since."""
+def _resolved(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Recordings of events by their number among the rank's, from 1 on, in place of how many came since; and dropped
+    where they are named last. Each COUNTERS knows how many there were.
+    """
     rows = rows.copy()
     kinds, values = rows["kind"], rows["values"]
     made = kinds == records.EVENT_RECORD
     numbers = np.cumsum(np.where(made, values[:, 0], 0).astype(np.uint64))
-    ordinal = {int(number): place for place, number in enumerate(numbers[made])}
+    ordinal = {int(number): place for place, number in enumerate(numbers[made], 1)}
     by_event = np.isin(kinds, (records.HOST_WAIT, records.QUERY)) & (values[:, 0] == ScopeKind.EVENT)
     named = [(made, 0, 0), (kinds == records.STREAM_WAIT, 0, 1), (by_event, 1, 1)]
     named += [(kinds == records.ELAPSED, column, 1) for column in (0, 1)]
+    last = np.zeros(len(ordinal) + 1, np.int64)
+    names = []
     for which, column, ago in named:
         at = np.flatnonzero(which)
         meant = numbers[at] - values[at, column] if ago else numbers[at]
-        rows["values"][at, column] = [ordinal.get(int(number), _NO_RECORDING) for number in meant]
-    return rows, len(ordinal)
+        resolved = np.array([ordinal.get(int(number), _NO_RECORDING) for number in meant], np.int64)
+        rows["values"][at, column] = resolved
+        known = resolved != _NO_RECORDING
+        names.append((at[known], resolved[known], 1 if not ago else _DROPS + column))
+        np.maximum.at(last, resolved[known], at[known])
+    dropped: set[int] = set()
+    for at, resolved, column in names:
+        for row, number in zip(at.tolist(), resolved.tolist(), strict=True):
+            # a QUERY has no room for what it drops
+            if last[number] == row and number not in dropped and kinds[row] != records.QUERY:
+                dropped.add(number)
+                rows["values"][row, column] = number
+    counted = kinds == records.COUNTERS
+    rows["values"][counted, 0] = np.arange(1, int(counted.sum()) + 1)
+    return rows
 
 
 def _check(recording: Recording, rank: int, rows: NDArray[np.void], comms: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,26 +19,21 @@ from phantora_async.faults import paces_of
 from phantora_async.ingest.costs import Costs, Priced
 from phantora_async.ingest.fact_builder import FactBuilder, WarningCount
 from phantora_async.recording import Recording
-from phantora_async.recording.given_answers import GivenAnswers, RecordedAnswers
 from phantora_async.recording.recording import Stream
 from phantora_async.replaying.answers import Compared, compare
 from phantora_async.replaying.attribute_reads import as_json
 from phantora_async.replaying.differences import QUERIES, Allowed, check_attributes, check_memory
-from phantora_async.replaying.execution import execute
-from phantora_async.replaying.facts import FactMaker
+from phantora_async.replaying.execution import RecordedRun, execute
 from phantora_async.replaying.loops import marked
 from phantora_async.replaying.pricing import Machine, Pricing
-from phantora_async.replaying.programs import aborts
 from phantora_async.replaying.repetition import Repetition
 from phantora_async.report import Document, Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time import Stop, Timeline
+from phantora_async.virtual_time import Timeline
 from profiles import CostModel
 
 NOBODY: Mapping[int, float] = {}
-BUDGET = 100_000
-"""Events between two looks at whether the run is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +150,16 @@ def _execute_on(
         streams = [made[id(stream)] for stream in streams]
     network = network_of(spec, spec.cluster)
     paces = paces_of(spec.faults, spec.servers)
-    timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces, timelines=recording.timelines)
+    timeline = Timeline(
+        spec.world_size,
+        network,
+        spec.host.queue_depth,
+        paces=paces,
+        timelines=recording.timelines,
+        recorded=RecordedRun(longer, streams),
+    )
     early_end = EarlyEnd(spec, timeline)
-    if aborts(streams):
-        stop, answers = _execute(longer, streams, timeline)
-    else:
-        stop, answers = execute(longer, streams, timeline, network, spec.host.queue_depth, paces)
+    stop, answers = execute(longer, timeline)
     if repetition is not None:
         allow = QUERIES in allowed
         answers = [
@@ -219,16 +218,3 @@ def _with_slowed(record: records.LaunchCounts, slowed_ns: dict[int, int]) -> rec
     counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
     payload = b"".join(records.LaunchCount.encode(one.key, one.launches, slowed_ns.get(one.key, 0)) for one in counts)
     return record._replace(payload=payload)
-
-
-def _execute(recording: Recording, streams: Sequence[Stream], timeline: Timeline) -> tuple[Stop, list[RecordedAnswers]]:
-    """Executes the recording without the engine, which cannot execute it; see ``execution.execute``."""
-    for rank, facts in FactMaker(recording, streams).all_facts().items():
-        timeline.feed(rank, facts)
-    given = {rank: GivenAnswers() for rank in recording.own}
-    stop = Stop.BUDGET
-    while stop is Stop.BUDGET:
-        stop = timeline.run(BUDGET)
-        for rank, encoded in timeline.take_answers():
-            given[rank].add(encoded)
-    return stop, [one.recorded() for one in given.values()]

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from phantora_async.virtual_time import Snapshot
-from phantora_async.virtual_time.output import WARM_UP, CompletedCollective
+from phantora_async.virtual_time.results import WARM_UP, CompletedCollective
 
 WHOLE_RUN = "the whole run"
 """How the source of a step begins that is none."""

@@ -7,27 +7,19 @@ May import: emu.contract, errors, over_time.
 """
 
 from phantora_async.virtual_time import events
-from phantora_async.virtual_time.announcer import Listener
-from phantora_async.virtual_time.collectives import NetworkModel, Revised
-from phantora_async.virtual_time.entities import NO_MEMORY, Host, HostState, MemoryPeaks, StreamState
-from phantora_async.virtual_time.entities.repetition import REPEATED, expanded
 from phantora_async.virtual_time.events import Event
 from phantora_async.virtual_time.facts import (
-    OPENS,
-    OUTSIDE,
     UNSEEN,
     Collective,
     Comm,
     CommCreation,
     CommCreationFact,
-    Gate,
     NcclKernelFact,
-    OpensFact,
-    OutsideFact,
     UnseenFact,
 )
-from phantora_async.virtual_time.output import StepFigures
-from phantora_async.virtual_time.repetition.finding import with_repetitions
+from phantora_async.virtual_time.network import NetworkModel, Revised
+from phantora_async.virtual_time.policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
+from phantora_async.virtual_time.results import StepFigures
 from phantora_async.virtual_time.snapshot import (
     CollectiveSnapshot,
     RankSnapshot,
@@ -35,8 +27,8 @@ from phantora_async.virtual_time.snapshot import (
     StreamSnapshot,
     WaitSnapshot,
 )
-from phantora_async.virtual_time.speculation.policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
-from phantora_async.virtual_time.timeline import OutsideWait, Stop, Timeline
+from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, StreamState
+from phantora_async.virtual_time.timeline import Host, Listener, OutsideWait, Recorded, Stop, Timeline
 from phantora_async.virtual_time.timelines import Timelines
 
 __all__ = [
@@ -44,10 +36,7 @@ __all__ = [
     "NEVER",
     "NO_MEMORY",
     "ON_DEMAND",
-    "OPENS",
-    "OUTSIDE",
     "POLICIES",
-    "REPEATED",
     "UNSEEN",
     "Collective",
     "CollectiveSnapshot",
@@ -55,17 +44,15 @@ __all__ = [
     "CommCreation",
     "CommCreationFact",
     "Event",
-    "Gate",
     "Host",
     "HostState",
     "Listener",
     "MemoryPeaks",
     "NcclKernelFact",
     "NetworkModel",
-    "OpensFact",
-    "OutsideFact",
     "OutsideWait",
     "RankSnapshot",
+    "Recorded",
     "Revised",
     "Snapshot",
     "SpeculationPolicy",
@@ -78,6 +65,4 @@ __all__ = [
     "UnseenFact",
     "WaitSnapshot",
     "events",
-    "expanded",
-    "with_repetitions",
 ]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emu.contract import records
-from phantora_async.virtual_time.entities import Device, EventRecording, HostState, Shares, Stream
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.states import HostState, Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,6 @@ class HostBlocked:
     state: HostState
     on: int = -1
     """The stream, event recording or device that it waits for, if `state` says that it waits for one."""
-
-    @classmethod
-    def of(cls, at_ns: int, state: HostState, waits_for: object) -> HostBlocked:
-        match waits_for:
-            case Stream():
-                return cls(at_ns, state, waits_for.id)
-            case EventRecording() | Device():
-                return cls(at_ns, state, waits_for.number)
-        return cls(at_ns, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,30 +157,8 @@ class NcclKernelFact(NamedTuple):
     collectives: tuple[Collective, ...]
 
 
-class Gate:
-    """Where hosts wait until another host has come to a certain fact."""
-
-    __slots__ = ("open", "waiting")
-
-    def __init__(self) -> None:
-        self.open = False
-        self.waiting: list[Any] = []
-        """Hosts."""
-
-
-OUTSIDE, OPENS, UNSEEN = range(1 << 16, (1 << 16) + 3)
-"""Kinds of facts that no record has."""
-
-
-class OutsideFact(NamedTuple):
-    """Of a recorded run: the host sleeps where no record tells, until ``gate`` opens or, without one, for so long."""
-
-    kind: int
-    site: int
-    nbytes: int
-    host_ns: int
-    gate: Gate | None
-    for_ns: int
+UNSEEN = (1 << 16) + 2
+"""Kind of a fact that no record has."""
 
 
 class UnseenFact(NamedTuple):
@@ -199,16 +177,6 @@ class UnseenFact(NamedTuple):
         return cls(UNSEEN, 0, 0, for_ns)
 
 
-class OpensFact(NamedTuple):
-    """Of a recorded run: here the host has been answered what wakes those that wait at ``gate``."""
-
-    kind: int
-    site: int
-    nbytes: int
-    host_ns: int
-    gate: Gate
-
-
 SLEEP_NBYTES = len(records.HostAdvance.encode(0))
 """Of a HOST_ADVANCE that a rank has sent. Others stand for records of which virtual time needs the host time alone."""
 
@@ -216,7 +184,7 @@ SLEEP_NBYTES = len(records.HostAdvance.encode(0))
 def sleeps(fact: Any) -> bool:
     """Is the time before this fact one in which the host does nothing, so that a slow host takes no longer?"""
     kind: int = fact.kind
-    return kind >= OUTSIDE or (kind == records.HOST_ADVANCE and fact.nbytes == SLEEP_NBYTES)
+    return kind == UNSEEN or (kind == records.HOST_ADVANCE and fact.nbytes == SLEEP_NBYTES)
 
 
 class CommCreationFact(NamedTuple):

@@ -6,40 +6,36 @@ nothing. What is simulated ahead of global virtual time is shown as it is now; i
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from emu.contract import records
-from phantora_async.over_time import Activity, accounts_at, memory_at, parts_for, width_for
-from phantora_async.over_time.samples import ACCOUNTS
-from phantora_async.virtual_time.entities import (
-    NO_MEMORY,
-    Device,
-    EventRecording,
-    Host,
-    HostState,
-    MemoryPeaks,
-    NcclKernel,
-    Shares,
-    Stream,
-    StreamState,
-    Transfer,
-    Wait,
+from emu.contract.records import DeviceKind
+from phantora_async.over_time import (
+    Activity,
+    MemoryChange,
+    Samples,
+    accounts_at,
+    memory_at,
+    parts_for,
+    width_for,
 )
-from phantora_async.virtual_time.facts import Collective, CommCreation
-from phantora_async.virtual_time.output import CompletedCollective, Revisions, StepInstants, StepWindow
+from phantora_async.over_time.samples import ACCOUNTS
+from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.native.binding import int64s
+from phantora_async.virtual_time.results import CompletedCollective, Revisions, StepInstants, StepWindow
+from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, Shares, StreamState
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
 
-SHOWN_COLLECTIVES = 2
-"""Of an NCCL kernel whose data moves: a group call may take part in thousands."""
-DEPTH = 8
-"""Streams that wait for streams are followed no further."""
+APART = DeviceKind.APART
+"""Time of devices whose numbers begin here does not count."""
 
 
 class CollectiveSnapshot(NamedTuple):
@@ -124,42 +120,38 @@ class Snapshot:
 
 def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
     """See ``Timeline.snapshot``."""
-    now_ns, rollback_log = timeline.now_ns, timeline.rollback_log
-    rank_snapshots = _Ranks(timeline, now_ns)
+    view = timeline.engine.view()
+    rank_snapshots = _Ranks(timeline, view.now_ns)
     return Snapshot(
-        now_ns,
-        timeline.ahead_ns,
+        view.now_ns,
+        view.ahead_ns,
         min(host.steps for host in timeline.own_hosts),
-        timeline.collectives.begun,
+        view.begun,
         tuple(rank_snapshots.rank(rank) for rank in ranks),
-        tuple(timeline.output.results.step_instants),
-        tuple(timeline.output.results.completed_collectives),
-        SimulatorFigures(
-            timeline.facts_done,
-            timeline.events,
-            rollback_log.events,
-            rollback_log.rollbacks,
-            timeline.output.revisions,
-        ),
+        tuple(timeline.results.step_instants),
+        tuple(timeline.results.completed_collectives),
+        SimulatorFigures(view.facts_done, view.events, view.events_back, view.rollbacks, timeline.revisions),
     )
 
 
 def take_activity(timeline: Timeline) -> Activity:
     """See ``Timeline.activity``."""
     now_ns, hosts = timeline.now_ns, timeline.hosts
-    own = {host.rank: host for host in hosts}.values()
-    sampled = [[(device, device.samples_at(now_ns)) for device in host.gpus] for host in own]
-    least_ns = max((samples.width_ns for devices in sampled for _, samples in devices), default=0)
+    places = range(len(timeline.own_hosts))
+    sampled = [
+        [(_samples(timeline.parts, device), list(device.shares)) for device in _gpus(timeline, place, now_ns)]
+        for place in places
+    ]
+    least_ns = max((samples.width_ns for devices in sampled for samples, _ in devices), default=0)
     width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
     accounts = []
     for devices in sampled:
         together = np.zeros((len(ACCOUNTS), -(-now_ns // width_ns) + 1), np.int64)
-        for device, samples in devices:
-            together += accounts_at(samples, width_ns, now_ns, device.shares_at(now_ns)[: len(ACCOUNTS)])
+        for samples, shares in devices:
+            together += accounts_at(samples, width_ns, now_ns, shares[: len(ACCOUNTS)])
         accounts.append(together)
-    memory = [memory_at(host.memory_change, width_ns, now_ns) for host in own]
-    place = {host.rank: at for at, host in enumerate(own)}
-    shown = [place[host.rank] for host in hosts]
+    memory = [memory_at(_latest_change(timeline, place), width_ns, now_ns) for place in places]
+    shown = [timeline.place(rank) for rank in range(len(hosts))]
     return Activity(
         width_ns,
         now_ns,
@@ -169,91 +161,85 @@ def take_activity(timeline: Timeline) -> Activity:
     )
 
 
+def _gpus(timeline: Timeline, place: int, now_ns: int) -> list[Any]:
+    """The host's devices whose time counts: its own GPU, or all that it has used if that is none of them."""
+    counted = [device for device in timeline.engine.devices(place, now_ns) if device.number < APART]
+    return [device for device in counted if device.number == timeline.own_hosts[place].gpu] or counted
+
+
+def _samples(parts: int, device: Any) -> Samples:
+    made = Samples(parts)
+    made.width_ns = device.width_ns
+    made.figures = array("q", int64s(device.samples, len(ACCOUNTS) * device.nsamples).tobytes())
+    return made
+
+
+def _latest_change(timeline: Timeline, place: int) -> MemoryChange | None:
+    view = timeline.engine.host(place)
+    latest = None
+    for at_ns, device, allocated, reserved, _ in int64s(view.memory, 5 * view.nmemory).reshape(-1, 5).tolist():
+        latest = MemoryChange(latest, at_ns, device, allocated, reserved)
+    return latest
+
+
 class _Ranks:
     """Ranks' parts of one snapshot. A collective is described once, however many of its members are shown."""
 
     def __init__(self, timeline: Timeline, now_ns: int) -> None:
         self._timeline = timeline
+        self._engine = timeline.engine
         self._now_ns = now_ns
-        self._described: dict[Collective, CollectiveSnapshot] = {}
+        self._described: dict[int, CollectiveSnapshot] = {}
         self._known: dict[int, RankSnapshot] = {}
         """By rank with a timeline of its own."""
 
     def rank(self, rank: int) -> RankSnapshot:
-        host = self._timeline.hosts[rank]
-        known = self._known.get(host.rank)
+        own = self._timeline.hosts[rank].rank
+        known = self._known.get(own)
         if known is None:
-            known = self._known[host.rank] = self._shown(host)
-        return known if rank == host.rank else known._replace(rank=rank)
+            known = self._known[own] = self._shown(own)
+        return known if rank == own else known._replace(rank=rank)
 
-    def _shown(self, host: Host) -> RankSnapshot:
+    def _shown(self, rank: int) -> RankSnapshot:
+        timeline, place = self._timeline, self._timeline.place(rank)
+        view = self._engine.host(place)
         return RankSnapshot(
-            host.rank,
-            host.state,
-            host.clock_ns,
-            self._wait(host),
-            next((fact.site for fact in reversed(host.log) if fact.site), 0),
-            host.steps,
-            host.counters,
-            reduce(MemoryPeaks.largest, host.memory.values(), NO_MEMORY),
-            host.shares_at(self._now_ns),
-            self._timeline.output.results.window(host.rank),
+            rank,
+            HostState(view.state),
+            view.clock_ns,
+            self._wait(place, view),
+            view.last_site,
+            view.steps,
+            timeline.counters(place, view.counters),
+            reduce(MemoryPeaks.largest, timeline.own_hosts[place].memory.values(), NO_MEMORY),
+            Shares(*self._engine.shares(place, self._now_ns)),
+            timeline.results.window(rank),
         )
 
-    def _wait(self, host: Host) -> WaitSnapshot | None:
-        target = host.waits_for
-        if target is None:
+    def _wait(self, place: int, view: Any) -> WaitSnapshot | None:
+        if not view.wait:
             return None
-        # A launch that found its queue full is still to be done; every other wait is behind the cursor.
-        place = host.cursor if host.state == HostState.WAITS_QUEUE else host.cursor - 1
-        site = host.log[place].site if 0 <= place < len(host.log) else 0
-        if isinstance(target, CommCreation):
-            arrived = self._timeline.comm_creations.waiting(target)
-            return WaitSnapshot(site, (), CommCreationSnapshot(target.label, arrived))
-        if isinstance(target, Device):
-            busy = (stream for stream in host.ordered_streams() if stream.device is target and stream.state)
-            streams = tuple(dict.fromkeys(_cause(stream) for stream in busy))
-        else:
-            streams = (target.stream if isinstance(target, EventRecording) else target,)
-        return WaitSnapshot(site, tuple(self._stream(stream) for stream in streams), None)
+        if view.wait_creation >= 0:
+            creation = self._timeline.creations[view.wait_creation]
+            arrived = tuple(self._engine.asking(view.wait_creation, creation.size))
+            return WaitSnapshot(view.wait_site, (), CommCreationSnapshot(creation.label, arrived))
+        return WaitSnapshot(view.wait_site, tuple(map(self._stream, self._engine.awaited(place))), None)
 
-    def _stream(self, stream: Stream) -> StreamSnapshot:
-        cause = _cause(stream)
-        collectives: tuple[CollectiveSnapshot, ...] = ()
-        if cause.state == StreamState.COLLECTIVE:
-            kernel = cause.items[cause.head]
-            assert isinstance(kernel, NcclKernel)
-            taking_part = kernel.collectives
-            awaited = next((collective for collective in taking_part if self._awaited(collective)), None)
-            shown = taking_part[:SHOWN_COLLECTIVES] if awaited is None else (awaited,)
-            collectives = tuple(self._collective(collective) for collective in shown)
-        return StreamSnapshot(stream.id, cause.id, cause.state, collectives)
+    def _stream(self, view: Any) -> StreamSnapshot:
+        numbers = view.collectives[: view.ncollectives]
+        return StreamSnapshot(
+            view.id, view.cause_id, StreamState(view.cause_state), tuple(map(self._collective, numbers))
+        )
 
-    def _awaited(self, collective: Collective) -> Transfer | None:
-        """It, if members' streams have reached it and its data does not move."""
-        transfer = self._timeline.collectives.under_way.get(collective)
-        return transfer if transfer is not None and transfer.begun_ns < 0 else None
-
-    def _collective(self, collective: Collective) -> CollectiveSnapshot:
-        known = self._described.get(collective)
+    def _collective(self, number: int) -> CollectiveSnapshot:
+        known = self._described.get(number)
         if known is None:
+            collective: Collective = self._timeline.network.collective(number)
             missing: tuple[int, ...] = ()
-            transfer = self._awaited(collective)
-            if transfer is not None:
-                arrived = {kernel.host.rank for kernel in transfer.kernels}
+            arrived = self._engine.arrived(number, len(collective.callers))
+            if arrived is not None:
                 missing = tuple(rank for rank in collective.callers if rank not in arrived) or collective.ranks
-            known = self._described[collective] = CollectiveSnapshot(
+            known = self._described[number] = CollectiveSnapshot(
                 collective.describe(), tuple(collective.joined), tuple(collective.sites), missing
             )
         return known
-
-
-def _cause(stream: Stream) -> Stream:
-    """The stream that a blocked one waits for in the end, or itself."""
-    for _ in range(DEPTH):
-        if stream.state != StreamState.BLOCKED:
-            break
-        wait = stream.items[stream.head]
-        assert isinstance(wait, Wait)
-        stream = wait.recording.stream
-    return stream

@@ -1,34 +1,34 @@
-"""The one discrete-event simulation that executes the facts of all ranks in order of virtual time.
+"""The one discrete-event simulation that executes what all ranks did in order of virtual time.
 
-Gating: a host whose next fact has not come keeps its place in the event queue at its clock, because the fact can be no
-earlier. When that place is the first, the simulation stops: nothing later in the total order can be decided yet. So the
-sequence of events is a function of the facts alone, whatever order they arrive in. To go ahead of such a host, the same
-loop executes the same events with the rollback log on (see ``speculation``).
+It is a C library (``native``); this is its face. Facts become rows for it, its numbers become answers, events and
+snapshots again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
-from heapq import heappop
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from phantora_async.faults.pace import NO_PACES, Paces
+import numpy as np
+
+from emu.contract import records
+from phantora_async.errors import ProtocolError
+from phantora_async.faults.pace import NEVER, NO_PACES, Pace, Paces
 from phantora_async.over_time import Activity, parts_for
-from phantora_async.virtual_time.announcer import Announcer, Listener
-from phantora_async.virtual_time.collectives import Collectives, NetworkModel
-from phantora_async.virtual_time.comm_creations import CommCreations
-from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, MemoryLimit, MemoryPeaks, Stream
-from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
-from phantora_async.virtual_time.hosts import Hosts
-from phantora_async.virtual_time.output import Output
-from phantora_async.virtual_time.restart import begin_again, restart
-from phantora_async.virtual_time.rollback_log import RollbackLog
+from phantora_async.virtual_time import events
+from phantora_async.virtual_time.facts import Collective, CommCreation
+from phantora_async.virtual_time.native import binding
+from phantora_async.virtual_time.native.binding import Engine, PaceTable, Program, Tables, Why
+from phantora_async.virtual_time.network import NetworkModel
+from phantora_async.virtual_time.results import Results, Revisions
+from phantora_async.virtual_time.rows import RowWriter
 from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
-from phantora_async.virtual_time.speculation.foresight import Foresight
-from phantora_async.virtual_time.speculation.speculation import Speculation
-from phantora_async.virtual_time.streams import Streams
+from phantora_async.virtual_time.states import NO_COUNTERS, HostState, MemoryPeaks, Shares
 from phantora_async.virtual_time.timelines import Timelines
+
+TURN = 100_000
+"""Events between two looks at who holds time back, before ranks are started again."""
 
 
 class OutsideWait(NamedTuple):
@@ -43,10 +43,181 @@ class OutsideWait(NamedTuple):
 
 
 class Stop(Enum):
+    """Why ``Timeline.run`` has ended."""
+
     BUDGET = "there is more to do"
     STARVED = "the next fact of some rank has to come first"
     DRAINED = "no rank can do anything"
     LIMIT = "nothing is left before the instant at which the run ends"
+
+
+_STOPS = {Why.BUDGET: Stop.BUDGET, Why.STARVED: Stop.STARVED, Why.DRAINED: Stop.DRAINED, Why.LIMIT: Stop.LIMIT}
+
+
+class Listener(Protocol):
+    """Who is told what happens.
+
+    Listeners are told what is final, and nothing twice: a rollback drops what has not been told, and what is executed
+    instead is told instead. Each rank's events come in the order of virtual time. The ranks' events come in one order
+    of virtual time as long as nothing is simulated ahead, else rank by rank. They come when ``Timeline.run`` ends. Of
+    hosts that meet at one instant, any may be told to have waited there for no time.
+    """
+
+    def on(self, rank: int, event: events.Event) -> None:
+        """It must not change virtual time, nor run it."""
+
+
+class Recorded(Protocol):
+    """A recorded run, as a timeline executes it: all ranks' rows are known from the start."""
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """Of each rank that has a timeline of its own, in order."""
+
+    @property
+    def tables(self) -> Tables: ...
+
+    @property
+    def creations(self) -> Sequence[CommCreation]:
+        """To which programs refer by number."""
+
+    @property
+    def gates(self) -> int:
+        """How many there are of those at which ranks wait."""
+
+    def collective(self, called: Any) -> Collective:
+        """What a program has called: see ``Engine.called``."""
+
+    def counters(self, place: int, number: int) -> records.Counters:
+        """Totals of the program of this place after so many COUNTERS."""
+
+
+class History(NamedTuple):
+    """What going ahead of missing facts has cost."""
+
+    ahead: bool
+    """Something is simulated ahead now."""
+    events: int
+    """Events that were taken back."""
+    rollbacks: int
+    """How often a rank went back."""
+    kept: int
+    """Checkpoints that are held."""
+    most_kept: int
+
+
+class Host:
+    """A rank's program, as others see it. Ranks that share a timeline have one host."""
+
+    __slots__ = ("_engine", "_place", "gpu", "pace", "rank")
+
+    def __init__(self, engine: Engine, place: int, rank: int, pace: Pace | None, gpu: int) -> None:
+        """`place`: its number in the engine; `pace`: None: it always works at full speed; `gpu`: the number of its own
+        GPU on its server, -1: not known."""
+        self._engine = engine
+        self._place = place
+        self.rank = rank
+        self.pace = pace
+        self.gpu = gpu
+
+    @property
+    def state(self) -> HostState:
+        return HostState(self._engine.state(self._place))
+
+    @property
+    def steps(self) -> int:
+        """Step ends that it has come to."""
+        return self._engine.steps(self._place)
+
+    @property
+    def clock_ns(self) -> int:
+        """When it executed its last fact, or was woken."""
+        return self._engine.clock_ns(self._place)
+
+    @property
+    def memory(self) -> dict[int, MemoryPeaks]:
+        """By device."""
+        view = self._engine.host(self._place)
+        changes = binding.int64s(view.memory, 5 * view.nmemory).reshape(-1, 5).tolist()
+        return {device: MemoryPeaks(*peaks) for _, device, *peaks in changes}
+
+    @property
+    def checkpoints(self) -> list[int]:
+        """Instants of its history since global virtual time, while the simulation is ahead of that."""
+        return self._engine.checkpoints(self._place)
+
+    def undone_recordings(self) -> list[int]:
+        """Numbers of its event recordings that are not complete."""
+        return self._engine.undone(self._place)
+
+
+class _Network:
+    """The network, with numbers in place of collectives."""
+
+    def __init__(self, network: NetworkModel, recorded: Recorded | None) -> None:
+        self.engine: Engine
+        self._network = network
+        self._recorded = recorded
+        self._numbers: dict[Collective, int] = {}
+        self._collectives: dict[int, Collective] = {}
+
+    def number_of(self, collective: Collective) -> int:
+        """A collective is known to the engine from the first call on."""
+        number = self._numbers.get(collective)
+        if number is None:
+            size, weight = len(collective.callers), len(collective.offsets)
+            number = self._numbers[collective] = self.engine.collective(collective.comm.id, size, weight)
+            self._collectives[number] = collective
+        return number
+
+    def collective(self, number: int) -> Collective:
+        found = self._collectives.get(number)
+        if found is None:
+            assert self._recorded is not None, "live ranks' collectives are known from their calls"
+            found = self._collectives[number] = self._recorded.collective(self.engine.called(number))
+            self._numbers[found] = number
+            self.engine.weigh(number, len(found.offsets))
+        return found
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """These may be given to other collectives."""
+        for number in numbers:
+            found = self._collectives.pop(number, None)
+            if found is not None:
+                del self._numbers[found]
+
+    # ---- what the engine asks --------------------------------------------------------------------------------------
+
+    def begin(self, number: int, at_ns: int, beside_compute: int) -> int:
+        return self._revise(self._network.begin(self.collective(number), at_ns, bool(beside_compute)))
+
+    def retract(self, number: int) -> int:
+        return self._revise(self._network.retract(self.collective(number)))
+
+    def _revise(self, revised: Iterable[Any]) -> int:
+        for collective, before_ns, after_ns in revised:
+            number = self._numbers.get(collective)
+            if number is not None:  # else its members' processes have ended
+                self.engine.revised(number, before_ns, NEVER if after_ns is None else after_ns)
+        return 0
+
+    def next(self) -> int:
+        found = self._network.next_ns()
+        return NEVER if found is None else found
+
+    def complete(self, at_ns: int) -> list[int]:
+        numbers = self._numbers
+        return [numbers[collective] for collective in self._network.complete(at_ns) if collective in numbers]
+
+    def commit(self, at_ns: int) -> int:
+        self._network.commit(at_ns)
+        return 0
+
+    def shortest(self, number: int) -> int:
+        return self._network.shortest_ns(self.collective(number))
+
+    def sort(self, numbers: list[int]) -> list[int]:
+        return sorted(numbers, key=self.collective)
 
 
 class Timeline:
@@ -61,73 +232,114 @@ class Timeline:
         optimistic: bool = False,
         paces: Paces = NO_PACES,
         timelines: Timelines | None = None,
+        recorded: Recorded | None = None,
     ) -> None:
         """`optimistic`: answers leave as soon as they are simulated, though they may be revised. `timelines`: which
-        ranks share one; None: each has its own.
+        ranks share one; None: each has its own. `recorded`: what all ranks do; None: it is fed.
         """
         timelines = timelines or Timelines(world_size)
-        self._own = {
-            rank: Host(rank, HOSTS + rank, paces.hosts.get(rank), timelines.gpu_of(rank)) for rank in timelines.own
-        }
-        self.hosts = [self._own[rank] for rank in timelines.of_each]
-        """By rank. Ranks that share a timeline have one host."""
-        self.own_hosts = tuple(self._own.values())
-        """Each once."""
-        self.event_queue = EventQueue()
-        self.rollback_log = RollbackLog(self.event_queue)
-        self.announcer = Announcer(self.rollback_log)
-        self.output = Output(self.rollback_log, self.announcer, optimistic)
-        self.streams = Streams(self.event_queue, self.rollback_log, self.announcer)
-        self.collectives = Collectives(
-            self.event_queue, self.rollback_log, self.streams, self.output, self.announcer, network
-        )
-        self.comm_creations = CommCreations(self.event_queue, self.rollback_log)
-        self.host_rules = Hosts(
-            self.event_queue,
-            self.rollback_log,
-            self.streams,
-            self.collectives,
-            self.comm_creations,
-            self.output,
-            self.announcer,
+        self.optimistic = optimistic
+        self.results = Results()
+        self.parts = parts_for(world_size)
+        self.network = _Network(network, recorded)
+        self.recorded = recorded
+        own = timelines.own
+        self.engine = self.network.engine = Engine(
+            own,
+            [timelines.gpu_of(rank) for rank in own],
             queue_depth,
-            parts_for(world_size),
-            paces,
+            self.parts,
+            self.network,
+            _table_of(paces, own),
+            optimistic=optimistic,
+            keeps_answers=recorded is not None,
+            gates=0 if recorded is None else recorded.gates,
         )
-        self.speculation = Speculation(
-            self.own_hosts, self.event_queue, self.collectives, self.rollback_log, self.output
+        self._place = {rank: place for place, rank in enumerate(own)}
+        self.own_hosts = tuple(
+            Host(self.engine, place, rank, paces.hosts.get(rank), timelines.gpu_of(rank))
+            for place, rank in enumerate(own)
         )
-        self.foresight = Foresight(self.event_queue, self.collectives, self.output)
-        self.starved: int | None = None
-        """The rank whose fact has to come first; set when ``run`` returns STARVED."""
-        self.events = 0
-        """Events executed, with those that were taken back."""
-        self.limit_ns = NEVER
-        """No event from this instant on is executed."""
-        self._facts = 0
-        self._passing = False
-        self._passed_over: list[Host] = []
-        self._outside_waits: list[OutsideWait] = []
-        self._answers_before = 0
-        for host in self.own_hosts:
-            self.event_queue.push(0, host)
+        """Each once."""
+        self.hosts = [self.own_hosts[self._place[rank]] for rank in timelines.of_each]
+        """By rank. Ranks that share a timeline have one host."""
+        self.creations: list[CommCreation] = []
+        self._creation_numbers: dict[CommCreation, int] = {}
+        self.writers = [RowWriter(self.network.number_of, self._creation_of) for _ in own]
+        self._listeners: list[tuple[Listener, ...]] = [() for _ in own]
+        self._limit_ns = NEVER
+        if recorded is not None:
+            for creation in recorded.creations:
+                self._creation_of(creation)
+            self.engine.play(recorded.programs, recorded.tables)
+
+    def _creation_of(self, creation: CommCreation) -> int:
+        number = self._creation_numbers.get(creation)
+        if number is None:
+            number = self._creation_numbers[creation] = self.engine.creation(creation.size)
+            self.creations.append(creation)
+        return number
 
     # ---- the face --------------------------------------------------------------------------------------------------
 
     @property
     def now_ns(self) -> int:
         """Global virtual time: everything before it is decided."""
-        return self.speculation.global_ns() if self.rollback_log.on else self.event_queue.now_ns
+        return self.engine.now_ns()
 
     @property
     def ahead_ns(self) -> int:
         """How far any rank has been simulated."""
-        return max(self.now_ns, self.speculation.furthest_ns()) if self.rollback_log.on else self.now_ns
+        found: int = self.engine.view().ahead_ns
+        return found
 
     @property
     def facts_done(self) -> int:
-        """Facts, as they were fed, that are executed and not taken back."""
-        return self._facts - self.rollback_log.facts - self.host_rules.repetitions.expanded
+        """Facts that are executed and not taken back."""
+        return self.engine.facts_done()
+
+    @property
+    def events(self) -> int:
+        """Events executed, with those that were taken back."""
+        found: int = self.engine.view().events
+        return found
+
+    @property
+    def starved(self) -> int | None:
+        """The rank whose fact has to come first; set when ``run`` returns STARVED."""
+        found: int = self.engine.view().starved
+        return None if found < 0 else found
+
+    @property
+    def answers_sent(self) -> int:
+        """Since the run's start."""
+        return self.engine.answers_sent()
+
+    @property
+    def answered_early(self) -> int:
+        """Answers of an exact run that left before their question's instant."""
+        found: int = self.engine.view().answered_early
+        return found
+
+    @property
+    def revisions(self) -> Revisions:
+        view = self.engine.view()
+        return Revisions(view.early, view.revised, view.revised_states, view.most_revised_ns, view.sum_revised_ns)
+
+    @property
+    def history(self) -> History:
+        view = self.engine.view()
+        return History(bool(view.log), view.events_back, view.rollbacks, view.kept, view.most_kept)
+
+    @property
+    def limit_ns(self) -> int:
+        """No event from this instant on is executed."""
+        return self._limit_ns
+
+    @limit_ns.setter
+    def limit_ns(self, at_ns: int) -> None:
+        self._limit_ns = at_ns
+        self.engine.limit(at_ns)
 
     def snapshot(self, ranks: Sequence[int] | None = None) -> Snapshot:
         """The present state, as values. `ranks`: those to be looked at in detail, all if it is left out."""
@@ -138,26 +350,33 @@ class Timeline:
         return take_activity(self)
 
     def listen(self, listener: Listener, ranks: Iterable[int]) -> None:
-        """From now on the listener is told of all that happens to these ranks, too: see ``announcer``."""
-        self.announcer.listen(listener, ranks)
+        """From now on the listener is told of all that happens to these ranks, too."""
+        for rank in ranks:
+            place = self._place.get(rank)
+            if place is not None and listener not in self._listeners[place]:
+                self._listeners[place] += (listener,)
+                self.engine.listen(place)
 
     def limit_memory(self, most: MemoryPeaks, last_step: int) -> None:
         """Hosts whose peaks exceed these are held when a step ends, except after `last_step`, after which the run ends
         anyhow; 0: there is none.
         """
-        self.host_rules.memory_limit = MemoryLimit(most, last_step)
+        self.engine.limit_memory(most, last_step)
+
+    def place(self, rank: int) -> int:
+        """The number of the rank's host in the engine."""
+        return self._place[self.hosts[rank].rank]
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends facts of one rank, in the rank's order."""
-        host = self.hosts[rank]
-        host.log.extend(facts)
-        if host.silent:
-            self.speculation.heard(host)
+        place = self.place(rank)
+        rows, joined = self.writers[place].write(facts)
+        if rows:
+            self.engine.feed(place, rows, joined)
 
     def queued(self, rank: int) -> int:
         """How many of the rank's facts wait to be executed."""
-        host = self.hosts[rank]
-        return len(host.log) - host.cursor
+        return self.engine.queued(self.place(rank))
 
     def all_finished(self) -> bool:
         """Has every host executed its BYE?"""
@@ -166,12 +385,14 @@ class Timeline:
     def take_answers(self) -> list[tuple[int, bytes]]:
         """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
         questions."""
-        return self.output.take_answers()
+        return [(one.rank, _ENCODE[one.kind](one.qid, one.value, one.more)) for one in self.engine.take_leaving()]
 
     def take_outside_waits(self) -> list[OutsideWait]:
         """Waits of ranks that were passed over, since the last call."""
-        waits, self._outside_waits = self._outside_waits, []
-        return waits
+        return [
+            OutsideWait(one.rank, one.facts_done, one.for_ns, (one.cause, one.cause_facts) if one.cause >= 0 else None)
+            for one in self.engine.take_waits()
+        ]
 
     def pass_over(self, ranks: Sequence[int]) -> None:
         """These ranks sleep where no record tells of it: until the next answer leaves, they hold no time back.
@@ -179,37 +400,53 @@ class Timeline:
         At that instant their hosts go on: whatever wakes them follows from that answer or from one before it. Meanwhile
         nothing is simulated ahead.
         """
-        if self.rollback_log.on:
-            self.speculation.stop()
-        if self._foresee():
-            return
-        self._passing = True
-        self._answers_before = self.output.answers_sent
-        for rank in ranks:
-            self.hosts[rank].may_pass = True
-
-    def restart(self, first: int, ranks: Collection[int], not_before_ns: int = 0) -> int:
-        """All processes have ended, because that of the rank `first` failed; those of `ranks` start again at the end of
-        its last fact, or later. Returns that instant. All facts of the ended processes have been fed.
-        """
-        if self.rollback_log.on:
-            self.speculation.stop()
-        if self._passing or self._passed_over:
-            self._return_all()
-        return restart(self, self.host_rules, first, ranks, not_before_ns)
+        self.engine.pass_over([self.place(rank) for rank in ranks])
+        self._take_told()
 
     def has_ended(self, rank: int) -> bool:
         """Has everything been executed that the rank sent up to its BYE, and what its GPU was given? Ends what is
         simulated ahead.
         """
-        if self.rollback_log.on:
-            self.speculation.stop()
-        host = self.hosts[rank]
-        return host.state == HostState.FINISHED and not any(stream.state for stream in host.ordered_streams())
+        ended = self.engine.has_ended(self.place(rank))
+        self._take_told()
+        return ended
 
     def begin_again(self, rank: int) -> None:
         """The process of the rank ``has_ended``, and another one of the same rank starts at the present instant."""
-        begin_again(self, self.hosts[rank])
+        place = self.place(rank)
+        self.writers[place].process_ended(self.engine.host(place).counters)
+        self.engine.begin_again(place)
+        self._take_told()
+
+    def restart(self, first: int, ranks: Collection[int], not_before_ns: int = 0) -> int:
+        """All processes have ended, because that of the rank `first` failed; those of `ranks` start again at the end of
+        its last fact, or later. Returns that instant. All facts of the ended processes have been fed.
+
+        The processes have ended in real time, some of them earlier, some later than at the instant at which their
+        launcher ends them in virtual time. What they sent is executed up to that instant, and what would come later is
+        dropped. A rank whose process ended earlier stays where it was.
+        """
+        self.engine.prepare_restart()
+        self._take_told()
+        self._execute_up_to_the_end_of(self.hosts[first].rank)
+        again = sorted({self.place(rank) for rank in ranks})
+        steps = max(self.results.steps_done(self.own_hosts[place].rank) for place in again)
+        for place in again:
+            self.writers[place].process_ended(self.engine.host(place).counters)
+        at_ns = self.engine.restart(self.place(first), again, steps, not_before_ns)
+        self._take_told()
+        return at_ns
+
+    def _execute_up_to_the_end_of(self, failed: int) -> None:
+        """Executes what all ranks sent for instants up to the end of this one. It holds time back; others that have
+        sent nothing more do not.
+        """
+        while self.run(TURN) not in (Stop.DRAINED, Stop.LIMIT):
+            starved = self.starved
+            if starved == failed:
+                return
+            if starved is not None:
+                self.engine.end(self._place[starved])
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
         """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.
@@ -217,165 +454,106 @@ class Timeline:
         `ahead`: if a rank's next fact is missing, go on as if it came later. STARVED then means that nothing is left to
         simulate, either.
         """
-        if self.rollback_log.on:
-            self.speculation.listen()
-        stop, left = self._execute(budget, ahead)
-        self.events += budget - left
-        if self.rollback_log.on:
-            self.speculation.commit()
-        else:
-            self.collectives.commit(self.event_queue.now_ns)
-        return stop
+        why = self.engine.run(budget, ahead)
+        self._take_told()
+        stop = _STOPS.get(why)
+        if stop is not None:
+            return stop
+        view = self.engine.view()
+        raise ProtocolError(view.bad_rank, (view.bad or b"").decode())
 
-    # ---- the loop --------------------------------------------------------------------------------------------------
+    # ---- what is told ----------------------------------------------------------------------------------------------
 
-    def _execute(self, budget: int, ahead: bool) -> tuple[Stop, int]:
-        """Event by event in their total order. Returns what is left of the budget."""
-        event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
-        heap, arrived, woken = event_queue.heap, event_queue.arrived, event_queue.woken
-        limit_ns = self.limit_ns
-        while budget > 0:
-            network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
-            at_ns, order, target = network_ns, NETWORK, None
-            while heap:
-                first_ns, first_order, _, first = entry = heap[0]
-                if first.due is entry:
-                    if first_ns < network_ns:
-                        at_ns, order, target = first_ns, first_order, first
-                    break
-                heappop(heap)
-            if at_ns >= limit_ns:
-                if at_ns != NEVER and self.speculation.first_silent() is None:
-                    event_queue.now_ns = limit_ns
-                    return Stop.LIMIT, budget
-                if at_ns == NEVER and self._passed_over:
-                    self._return_all()
-                    continue
-                return self._starve(self.speculation.first_silent()), budget
-            if log.on and not ahead and self.speculation.waits_before(at_ns, order):
-                return self._starve(self.speculation.first_silent()), budget
-            if type(target) is Host:
-                if target.cursor >= len(target.log):
-                    if not self._goes_on_without(target, ahead):
-                        return self._starve(target), budget
-                    continue
-                event_queue.now_ns = at_ns
-                # As Host.next_ns, without the call.
-                due_ns = target.clock_ns if target.retry else target.clock_ns + target.log[target.cursor].host_ns
-                if target.pace is not None:
-                    due_ns = target.next_ns()
-                if due_ns > at_ns:
-                    event_queue.push(due_ns, target)
-                    if not log.on:
-                        self.foresight.look(target, due_ns)
-                    continue
-                if log.on:
-                    log.act(target)
-                heappop(heap)
-                target.due = None
-                budget -= self._execute_facts(target)
-            elif type(target) is Stream:
-                event_queue.now_ns = at_ns
-                if log.on:
-                    log.act(target.device.host)
-                heappop(heap)
-                target.due = None
-                self.streams.finish_segment(target)
-                budget -= 1
-            else:
-                event_queue.now_ns = at_ns
-                collectives.complete()
-                budget -= 1
-            if arrived or woken:
-                self._follow_up()
-            if self._passing and self.output.answers_sent != self._answers_before:
-                self._return_all()
-            if log.on:
-                self.speculation.executed(ahead)
-        return Stop.BUDGET, budget
+    def counters(self, place: int, number: int) -> records.Counters:
+        """Totals of this host after so many COUNTERS."""
+        if not number:
+            return NO_COUNTERS
+        if self.recorded is not None:
+            return self.recorded.counters(place, number)
+        return self.writers[place].counters[number]
 
-    def _execute_facts(self, host: Host) -> int:
-        """The host's facts from the present instant on, while nothing else comes first. Returns how many."""
-        event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
-        heap, handlers = event_queue.heap, self.host_rules.handlers
-        order, facts, first, pace = host.order, host.log, host.cursor, host.pace
-        executed = 0
-        while True:
-            fact = facts[host.cursor]
-            host.clock_ns = now_ns = event_queue.now_ns
-            host.retry = False
-            executed += 1
-            if not handlers[fact.kind](host, fact):
-                break
-            host.cursor = cursor = host.cursor + 1
-            if event_queue.arrived or event_queue.woken:
-                self._follow_up()
-            if cursor >= len(facts):
-                event_queue.push(now_ns, host)
-                break
-            due_ns = now_ns + facts[cursor].host_ns if pace is None else host.next_ns()
-            if (
-                log.on
-                or (heap and heap[0] < (due_ns, order))
-                or collectives.refresh() <= due_ns
-                or due_ns >= self.limit_ns
-            ):
-                event_queue.push(due_ns, host)
-                if not log.on:
-                    self.foresight.look(host, due_ns)
-                break
-            event_queue.now_ns = due_ns
-        self._facts += host.cursor - first
-        if host.cursor > KEPT_FACTS and not log.on:
-            host.forget(host.facts_done)
-        return executed
+    def _take_told(self) -> None:
+        """What has become final goes to the listeners."""
+        for kind, place, at_ns, *values in self.engine.take_told():
+            rank = self.own_hosts[place].rank
+            if kind == _COMPLETED:
+                self.results.add_collective(self.network.collective(values[0]), at_ns)
+                continue
+            event = _EVENTS[kind](self, place, at_ns, values)
+            if type(event) is events.StepDone:
+                self.results.add_step(rank, event)
+                self.writers[place].forget(values[2])
+            for listener in self._listeners[place]:
+                listener.on(rank, event)
+        self.network.forget(self.engine.take_gone())
 
-    def _follow_up(self) -> None:
-        """Executes what an event has made possible at the same instant."""
-        arrived, woken = self.event_queue.arrived, self.event_queue.woken
-        while arrived or woken:
-            while arrived:
-                self.collectives.arrive(arrived.pop(0))
-            while woken:
-                self.host_rules.wake(woken.pop(0))
 
-    # ---- missing facts ---------------------------------------------------------------------------------------------
+def _table_of(paces: Paces, own: Sequence[int]) -> PaceTable:
+    """`own`: ranks that have timelines of their own."""
+    every = list(dict.fromkeys([*paces.hosts.values(), *paces.devices.values()]))
+    number = {pace: place for place, pace in enumerate(every)}
+    hosts = [number[paces.hosts[rank]] if rank in paces.hosts else -1 for rank in own]
+    place = {rank: at for at, rank in enumerate(own)}
+    devices = [(place[rank], device, number[pace]) for (rank, device), pace in paces.devices.items() if rank in place]
+    return PaceTable(every, np.array(hosts, np.int32), np.array(devices, np.int32).reshape(-1, 3))
 
-    def _starve(self, host: Host | None) -> Stop:
-        """Nothing more can be decided without this host's next fact; None: no fact is missing."""
-        self.starved = None if host is None else host.rank
-        return Stop.DRAINED if host is None else Stop.STARVED
 
-    def _goes_on_without(self, host: Host, ahead: bool) -> bool:
-        """The host is the first in the event queue, and its next fact has not come. False: the simulation stops."""
-        if host.may_pass:
-            self.event_queue.drop(host)
-            self.host_rules.block(host, HostState.PASSED_OVER)
-            self._passed_over.append(host)
-        elif self._passed_over:
-            self._return_all()
-        elif ahead and not self._passing:
-            self.speculation.fall_silent(host)
-        else:
-            return False
-        return True
+_ENCODE: dict[int, Callable[[int, int, int], bytes]] = {
+    records.CLOCK_READ: lambda qid, now_ns, _: records.Clock.encode(qid, now_ns),
+    records.ELAPSED: lambda qid, elapsed_ns, ready: records.ElapsedNs.encode(qid, elapsed_ns, ready, 0),
+    records.QUERY: lambda qid, done, turns: records.Done.encode(qid, done, turns),
+}
+"""Answers by the question's kind."""
 
-    def _foresee(self) -> bool:
-        """Do answers leave that are certain by now? So the same ones have left, whatever was simulated ahead before."""
-        waiting = [host for host in self.own_hosts if not host.state and host.cursor < len(host.log)]
-        answered = [host for host in waiting if self.foresight.look(host, host.next_ns())]
-        return bool(answered)
+_Maker = Callable[[Timeline, int, int, list[int]], events.Event]
+_MASK = (1 << 64) - 1
+_SEGMENT_NBYTES = len(records.Segment.encode(0, 0, 0, 0, 0, 0, 0, 0))
 
-    def _return_all(self) -> None:
-        """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
-        cause = None
-        if self.output.answers_sent != self._answers_before:
-            cause = self.output.latest, self.hosts[self.output.latest].facts_done
-        for host in self._passed_over:
-            waited_ns = self.event_queue.now_ns - host.clock_ns
-            self._outside_waits.append(OutsideWait(host.rank, host.facts_done, waited_ns, cause))
-            self.host_rules.wake(host)
-        self._passed_over.clear()
-        self._passing = False
-        for host in self.own_hosts:
-            host.may_pass = False
+
+def _wide(low: int, high: int) -> int:
+    return (high << 64) | (low & _MASK)
+
+
+def _segment_launched(timeline: Timeline, place: int, at_ns: int, values: list[int]) -> events.Event:
+    device, stream, host_ns, site, *work = values
+    parts = (records.SEGMENT, site, _SEGMENT_NBYTES, host_ns, stream, *(one & _MASK for one in work), b"")
+    record = records.Segment._make(parts)
+    return events.SegmentLaunched(at_ns, device, stream, record)
+
+
+def _step_done(timeline: Timeline, place: int, at_ns: int, values: list[int]) -> events.Event:
+    number, host_ns, counters, *shares = values
+    return events.StepDone(at_ns, number, host_ns, timeline.counters(place, counters), Shares(*shares[:6]))
+
+
+def _collective_done(timeline: Timeline, place: int, at_ns: int, values: list[int]) -> events.Event:
+    stream, number, begun_ns, last_rank, last_stream, *_ = values
+    collective = timeline.network.collective(number)
+    return events.CollectiveDone(at_ns, stream, collective, begun_ns, last_rank, last_stream)
+
+
+_EVENTS: tuple[_Maker, ...] = (
+    lambda timeline, place, at_ns, v: events.TraceSaid(at_ns, timeline.writers[place].traces.pop(v[0])),
+    lambda timeline, place, at_ns, v: events.HostBlocked(at_ns, HostState(v[0]), v[1]),
+    lambda timeline, place, at_ns, v: events.HostWoken(at_ns),
+    lambda timeline, place, at_ns, v: events.EventReached(at_ns, v[0]),
+    lambda timeline, place, at_ns, v: events.CommAsked(at_ns),
+    lambda timeline, place, at_ns, v: events.UnseenPassed(at_ns, v[0]),
+    lambda timeline, place, at_ns, v: events.StepMarked(at_ns),
+    _step_done,
+    lambda timeline, place, at_ns, v: events.Restarted(at_ns),
+    lambda timeline, place, at_ns, v: events.StreamCreated(at_ns, v[0], v[1]),
+    _segment_launched,
+    lambda timeline, place, at_ns, v: events.SegmentBegan(at_ns, v[0], _wide(v[1], v[2])),
+    lambda timeline, place, at_ns, v: events.SegmentRate(at_ns, v[0], _wide(v[1], v[2])),
+    lambda timeline, place, at_ns, v: events.SegmentEnded(at_ns, v[0]),
+    lambda timeline, place, at_ns, v: events.StreamBlocked(at_ns, v[0], v[1]),
+    lambda timeline, place, at_ns, v: events.StreamUnblocked(at_ns, v[0]),
+    lambda timeline, place, at_ns, v: events.NcclLaunched(at_ns, v[0], v[1]),
+    lambda timeline, place, at_ns, v: events.NcclBegan(at_ns, v[0]),
+    _collective_done,
+    lambda timeline, place, at_ns, v: events.NcclEnded(at_ns, v[0]),
+)
+"""By the engine's number of the kind."""
+_COMPLETED = len(_EVENTS)
+"""A collective of ``LOGGED_RANK`` is complete: for ``Results``."""

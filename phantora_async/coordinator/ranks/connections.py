@@ -16,7 +16,7 @@ from phantora_async.ingest.communicators import Answers
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.reasons import LastSteps
 from phantora_async.recording import Recorder
-from phantora_async.virtual_time import Timeline, with_repetitions
+from phantora_async.virtual_time import Timeline
 
 ANY = -1
 """In place of a process's number."""
@@ -129,7 +129,6 @@ class Connections:
         info = self._fact_builder.rank_info[rank]
         goes_on = info.bye is None
         with self._witnessed(rank, arrived):
-            arrived = with_repetitions(arrived)
             fed = self._take_in(rank, arrived)
             if self._mirrored_ranks is not None:
                 fed += sum(self._take_in(*its) for its in self._mirrored_ranks.records_after(rank, arrived))

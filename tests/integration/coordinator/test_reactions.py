@@ -9,7 +9,7 @@ from phantora_async.coordinator.reactions import Reactions
 from phantora_async.errors import Deadlock
 from phantora_async.faults import parse
 from phantora_async.faults.effects import paces_of
-from phantora_async.virtual_time import Timeline
+from phantora_async.virtual_time import Timeline, UnseenFact
 from tests.unit.virtual_time.scripted import FixedNetwork
 
 WHY = Deadlock("deadlock: no rank can ever continue")
@@ -29,7 +29,10 @@ class Connected:
 def reactions(*texts: str) -> tuple[Reactions, Connected]:
     faults = [parse(text) for text in texts]
     timeline = Timeline(3, FixedNetwork(lambda collective: 1), 1024, paces=paces_of(faults, (1, 1, 1)))
-    timeline.event_queue.now_ns = 2_000
+    for rank in range(3):
+        timeline.feed(rank, [UnseenFact.of(2_000)])
+    timeline.run(100)
+    assert timeline.now_ns == 2_000
     connected: Any = Connected()
     return Reactions(timeline, connected, faults), connected
 

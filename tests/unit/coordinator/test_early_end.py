@@ -70,9 +70,7 @@ def with_steps(*each_ms: int, steps: int, most_ms: int) -> EarlyEnd:
     """`each_ms`: of step 2 and those after it, as far as they have ended."""
     ends_ns = [sum(each_ms[:number]) * 1_000_000 for number in range(len(each_ms) + 1)]
     results = SimpleNamespace(step_instants=[SimpleNamespace(device_ns=at_ns) for at_ns in ends_ns])
-    timeline: Any = SimpleNamespace(
-        hosts=(), own_hosts=(), output=SimpleNamespace(results=results), now_ns=0, limit_ns=NEVER
-    )
+    timeline: Any = SimpleNamespace(hosts=(), own_hosts=(), results=results, now_ns=0, limit_ns=NEVER)
     return EarlyEnd(replace(SPEC, steps=steps, most_step_ns=most_ms * 1_000_000), timeline)
 
 

@@ -29,7 +29,7 @@ class Machine:
         self.at_rest: list[list[int]] = []
         self.passed: list[list[int]] = []
         self.wait_for_calls: list[int] = []
-        self.output = SimpleNamespace(answers_sent=0)
+        self.timeline = SimpleNamespace(answers_sent=0, pass_over=self.passed.append)
         self.blocked_ranks: Any = SimpleNamespace(
             look=self.look,
             spoken=0,
@@ -40,7 +40,7 @@ class Machine:
             wait_for_ranks=lambda: self.incomplete,
             wait_for_calls=lambda: self.wait_for_calls,
         )
-        timeline: Any = SimpleNamespace(output=self.output, pass_over=self.passed.append)
+        timeline: Any = self.timeline
         self.connections: Any = SimpleNamespace(
             resume_all=lambda: False,
             flush=lambda ranks: bool(self.unflushed & set(ranks)),
@@ -69,9 +69,9 @@ def test_answers_to_ranks_without_processes_wake_nobody() -> None:
     machine = Machine()
     assert not machine.standstill.goes_on(), "nobody has been seen to sleep"
     assert machine.standstill.look() is None
-    machine.output.answers_sent += 1
+    machine.timeline.answers_sent += 1
     assert machine.standstill.goes_on()
-    machine.output.answers_sent += 1
+    machine.timeline.answers_sent += 1
     assert machine.standstill.goes_on()
     assert (machine.looks, machine.passed, machine.standstill.passed_over) == (1, [[0]] * 3, 3)
     assert not machine.standstill.goes_on(), "no answer has left since"
@@ -80,12 +80,12 @@ def test_answers_to_ranks_without_processes_wake_nobody() -> None:
 def test_who_was_told_something_or_has_spoken_may_have_woken_others() -> None:
     machine = Machine()
     assert machine.standstill.look() is None
-    machine.output.answers_sent += 1
+    machine.timeline.answers_sent += 1
     machine.standstill.told([(1, records.Clock.encode(1, 5))])
     assert machine.told == 1, "ranks have to be looked at again"
     assert not machine.standstill.goes_on()
     assert machine.standstill.look() is None
-    machine.output.answers_sent += 1
+    machine.timeline.answers_sent += 1
     machine.blocked_ranks.spoken += 1
     assert not machine.standstill.goes_on()
 
@@ -97,13 +97,13 @@ def test_a_rank_that_waits_for_another_one_s_call_needs_no_look(monkeypatch: pyt
     assert machine.standstill.look() is None
     machine.wait_for_calls = [0, 2]
     assert not machine.standstill.goes_on(), "nothing was answered"
-    machine.output.answers_sent += 1
+    machine.timeline.answers_sent += 1
     machine.standstill.told([(1, records.Clock.encode(1, 5))])
     machine.blocked_ranks.spoken += 1
     assert machine.standstill.goes_on()
     assert (machine.looks, machine.passed) == (1, [[0], [0, 2]])
     now_s += standstill.LOOK_EVERY_S
-    machine.output.answers_sent += 1
+    machine.timeline.answers_sent += 1
     machine.standstill.told([(1, records.Clock.encode(1, 5))])
     assert not machine.standstill.goes_on(), "a deadlock would not be found"
 
@@ -201,7 +201,7 @@ def test_a_rank_that_had_some_is_looked_at_again(what: str) -> None:
     if what == "spoke":
         machine.blocked_ranks.spoken += 1
     else:
-        machine.output.answers_sent += 1
+        machine.timeline.answers_sent += 1
     assert not machine.standstill.flushed()
     assert machine.passed == []
 

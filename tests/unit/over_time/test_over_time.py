@@ -30,10 +30,11 @@ from phantora_async.over_time import (
     width_for,
 )
 from phantora_async.over_time.document import LEVELS, MOST_LINKS, MOST_ROWS
-from phantora_async.virtual_time.entities import Device, Host
 
 from ..virtual_time.programs import MOST, Ahead, Program, eager, never, on_demand, play, programs, write
 from ..virtual_time.programs import network as new_network
+from ..virtual_time.scripted import Script
+from ..virtual_time.scripted import play as scripted_play
 
 
 def width(parts: int) -> int:
@@ -41,49 +42,24 @@ def width(parts: int) -> int:
     return Samples(parts).width_ns
 
 
-def device(parts: int) -> Device:
-    made = Device(Host(0, 0, None), 0, None)
-    made.samples = Samples(parts)
-    made.since_ns = 0
-    return made
-
-
-@settings(deadline=None)
-@given(
-    parts=st.sampled_from([2, 4, 8]), steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1 << 27)), max_size=40)
-)
-@example(parts=2, steps=[(0, 1 << 27), (0, 1 << 27), (0, 1)])
-def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(parts: int, steps: list[tuple[int, int]]) -> None:
-    it, now_ns = device(parts), 0
-    seen: dict[str, list[tuple[int, int]]] = {"transfer_ns": [], "peers_ns": [], "idle_ns": []}
-    for state, for_ns in steps:
-        it.transferring, it.resident = int(state == 1), int(state in (1, 2))
-        it.host.state = it.host.state.__class__(state == 0)
-        kind = {0: "idle_ns", 1: "transfer_ns", 2: "peers_ns"}.get(state)
-        if kind is not None:
-            seen[kind].append((now_ns, now_ns + for_ns))
-        now_ns += for_ns
-        it.account(now_ns)
-    assert it.samples is not None
-    width_ns = it.samples.width_ns
-    assert now_ns < (2 * parts + 1) * width_ns, "one more sample would be due than there may be"
-    for row, name in ((1, "transfer_ns"), (2, "peers_ns"), (4, "idle_ns")):
-        for place, value in enumerate(it.samples.at(1)[:, row]):
-            at_ns = place * width_ns
-            assert value == sum(max(0, min(end, at_ns) - start) for start, end in seen[name])
-
-
-def test_what_is_simulated_again_is_noted_again() -> None:
-    it = device(4)
-    before = it.sample_ns, it.since_ns, it.idle_ns
-    it.host.state = it.host.state.__class__(1)
-    it.account(6 * width(4))
-    it.sample_ns, it.since_ns, it.idle_ns = before
-    it.resident = 1
-    it.account(3 * width(4))
-    assert it.samples is not None
-    assert it.samples.at(1)[:4, 2].tolist() == [0, width(4), 2 * width(4), 3 * width(4)]
-    assert it.samples.at(1)[:4, 4].tolist() == [0] * 4
+@settings(deadline=None, max_examples=60)
+@given(work=st.lists(st.tuples(st.integers(0, 1 << 26), st.integers(0, 1 << 26)), max_size=40))
+@example(work=[(0, 1 << 26)] * 20)
+def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(work: list[tuple[int, int]]) -> None:
+    """The GPU computes, then nothing, as the host waits for it and sleeps."""
+    script, intervals, now_ns = Script(0, 1), [], 0
+    for after_ns, for_ns in work:
+        script.segment(for_ns, after=after_ns).sync(stream=1)
+        intervals.append((now_ns + after_ns, now_ns + after_ns + for_ns))
+        now_ns += after_ns + for_ns
+    activity = scripted_play([script.bye()]).timeline.activity()
+    assert activity.until_ns == now_ns
+    width_ns = activity.width_ns
+    assert now_ns <= parts_for(1) * width_ns
+    assert width_ns in (width(parts_for(1)), 2 * width(parts_for(1))) or now_ns > parts_for(1) * width_ns // 2
+    for place, computed_ns in enumerate(activity.accounts[0][0]):
+        at_ns = min(place * width_ns, now_ns)
+        assert computed_ns == sum(max(0, min(end, at_ns) - start) for start, end in intervals)
 
 
 @pytest.mark.parametrize("ahead", [eager, on_demand])

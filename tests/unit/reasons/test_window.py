@@ -43,7 +43,7 @@ def training(steps: int, world_size: int = 3) -> list[Script]:
 def kept_of(facts: list[list[Any]], portion: int = 7) -> tuple[LastSteps, Timeline]:
     """Fed as a run feeds them."""
     timeline = Timeline(len(facts), FixedNetwork(nbytes), DEPTH)
-    kept = LastSteps(len(facts), timeline.output.results.steps_done)
+    kept = LastSteps(len(facts), timeline.results.steps_done)
     left = [list(mine) for mine in facts]
     while any(left):
         for rank, mine in enumerate(left):
@@ -57,7 +57,7 @@ def kept_of(facts: list[list[Any]], portion: int = 7) -> tuple[LastSteps, Timeli
 
 
 def window_of(kept: LastSteps, timeline: Timeline) -> Window:
-    return window(kept, [timeline.output.results.recent_steps(rank) for rank in range(len(timeline.hosts))])
+    return window(kept, [timeline.results.recent_steps(rank) for rank in range(len(timeline.hosts))])
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4, 5, 12])
@@ -65,7 +65,7 @@ def test_a_step_executed_again_takes_as_long(steps: int) -> None:
     kept, timeline = kept_of(facts_of(training(steps)))
     chosen = window_of(kept, timeline)
     begin_ns, end_ns = step_instants(chosen, play(chosen, chosen.facts, FixedNetwork(nbytes), DEPTH))
-    instants = [end.device_ns for end in timeline.output.results.step_instants]
+    instants = [end.device_ns for end in timeline.results.step_instants]
     assert end_ns - begin_ns == chosen.step_ns == instants[chosen.step - 1] - instants[chosen.step - 2]
     assert chosen.step == (steps - 1 if steps > 4 else steps)
 

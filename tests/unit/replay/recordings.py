@@ -9,9 +9,10 @@ from typing import Any
 from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.over_time import activity_document
 from phantora_async.recording import Recorder, Recording, load
-from phantora_async.recording.given_answers import GivenAnswers, RecordedAnswers
-from phantora_async.replaying.execution import execute as run_engine
-from phantora_async.replaying.facts import FactMaker
+from phantora_async.recording.given_answers import RecordedAnswers
+from phantora_async.replaying.execution import RecordedRun
+from phantora_async.replaying.execution import execute as execute_recorded
+from phantora_async.replaying.loops import marked
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import NetworkModel, Stop, Timeline
 from profiles import load_cluster, load_gpu, load_host
@@ -62,20 +63,12 @@ def execute(timeline: Timeline) -> list[Any]:
 
 
 def replayed(
-    recording: Recording, network: NetworkModel, depth: int, *, engine: bool, paces: Paces = NO_PACES
+    recording: Recording, network: NetworkModel, depth: int, paces: Paces = NO_PACES
 ) -> tuple[Timeline, list[RecordedAnswers]]:
-    """By the engine, or by virtual time itself."""
-    timeline = Timeline(recording.world_size, network, depth, paces=paces)
-    streams = [recording.stream(rank) for rank in range(recording.world_size)]
-    if engine:
-        _, answers = run_engine(recording, streams, timeline, network, depth, paces)
-        return timeline, answers
-    for rank, facts in FactMaker(recording, streams).all_facts().items():
-        timeline.feed(rank, facts)
-    given = [GivenAnswers() for _ in streams]
-    for rank, encoded in execute(timeline):
-        given[rank].add(encoded)
-    return timeline, [one.recorded() for one in given]
+    streams = [marked(recording.stream(rank), recording.answers(rank).queries) for rank in range(recording.world_size)]
+    timeline = Timeline(recording.world_size, network, depth, paces=paces, recorded=RecordedRun(recording, streams))
+    _, answers = execute_recorded(recording, timeline)
+    return timeline, answers
 
 
 def outcome(timeline: Timeline) -> dict[str, Any]:

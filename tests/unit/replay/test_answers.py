@@ -36,7 +36,7 @@ def compared(folder: Path, for_ns: int, allowed: Allowed = frozenset()) -> dict[
     """Of a replay in which the all-reduce lasts so long; it was recorded with 100 ns."""
     record(program(), folder, lasts(100), 64)
     recording = load(folder)
-    _, answers = replayed(recording, lasts(for_ns), 64, engine=True)
+    _, answers = replayed(recording, lasts(for_ns), 64)
     return compare(recording, answers, allowed)
 
 

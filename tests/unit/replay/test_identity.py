@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phantora_async.replaying.answers import Compared, compare
-from phantora_async.replaying.programs import aborts
 from phantora_async.virtual_time import NetworkModel
 from tests.unit.virtual_time.programs import MOST, Program, fault_texts, fixed, network, paces_for, programs, write
 
@@ -27,11 +26,9 @@ def test_random_programs(make_network: Callable[[], NetworkModel], scale: int) -
         with tempfile.TemporaryDirectory() as folder:
             ran, _ = record(write(size, program, scale), Path(folder), make_network(), depth, paces)
             recording = load(Path(folder))
-            streams = [recording.stream(rank) for rank in range(size)]
-            for engine in [False] if aborts(streams) else [False, True]:
-                again, answers = replayed(recording, make_network(), depth, engine=engine, paces=paces)
-                assert outcome(again) == outcome(ran)
-                compared = compare(recording, answers, frozenset()).values()
-                assert all(one == Compared(one.answers, 0, 0) for one in compared)
+            again, answers = replayed(recording, make_network(), depth, paces)
+            assert outcome(again) == outcome(ran)
+            compared = compare(recording, answers, frozenset()).values()
+            assert all(one == Compared(one.answers, 0, 0) for one in compared)
 
     check()

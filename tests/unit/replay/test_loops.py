@@ -9,9 +9,8 @@ import pytest
 from emu.contract.records import LoopKind
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.answers import compare
-from phantora_async.replaying.execution import execute
 from phantora_async.replaying.loops import in_loops, marked
-from phantora_async.virtual_time import Collective, Timeline
+from phantora_async.virtual_time import Collective
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
 from .recordings import record, replayed
@@ -40,12 +39,10 @@ def record_loop(folder: Path, for_ns: int, singles: int, *together: int, after: 
 
 def ends_at(recording: Recording, for_ns: int) -> int:
     """When rank 0 ends where the all-reduce takes so long. No answer of the loop's counts as another one."""
-    timeline = Timeline(2, network := lasts(for_ns), 64)
-    streams = [marked(recording.stream(rank), recording.answers(rank).queries) for rank in range(2)]
-    _, answers = execute(recording, streams, timeline, network, 64)
+    timeline, answers = replayed(recording, lasts(for_ns), 64)
     assert compare(recording, answers, frozenset())["query"].other == 0
     assert len(answers[0].queries) == len(recording.answers(0).queries)
-    return timeline.hosts[0].clock_ns
+    return timeline.snapshot().ranks[0].clock_ns
 
 
 @pytest.mark.parametrize(
@@ -84,6 +81,6 @@ def test_a_loop_that_gave_up_is_a_decision(tmp_path: Path) -> None:
 
 def test_one_question_is_no_loop(tmp_path: Path) -> None:
     recording = record_loop(tmp_path, 200, 1, after=300)
-    _, answers = replayed(recording, lasts(500), 64, engine=True)
+    _, answers = replayed(recording, lasts(500), 64)
     assert recording.answers(0).queries.tolist() == [1]
     assert answers[0].queries.tolist() == [0]

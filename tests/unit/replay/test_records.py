@@ -11,7 +11,6 @@ from emu.contract.records_definition import ENTRIES
 from phantora_async.recording import Recorder, load, recorder
 from phantora_async.recording.recorder import LEFT_OUT, SIDE
 from phantora_async.recording.rows import WITH_ROW
-from phantora_async.virtual_time import with_repetitions
 from tests.unit.virtual_time.scripted import Script, new_fact_builder
 
 from .recordings import NO_REPORT, spec_of
@@ -40,7 +39,7 @@ def test_ranks_that_do_the_same_have_the_same_rows_however_their_records_arrive(
             script.step()
         arrived = records.decode_up(b"".join(script.bye().records))[0]
         for first in range(0, len(arrived), portion):
-            its = with_repetitions(arrived[first : first + portion])
+            its = arrived[first : first + portion]
             kept.take(rank, its, fact_builder.take(rank, its))
     assert kept.close(fact_builder, NO_REPORT) == ""
     recording = load(tmp_path)

@@ -13,14 +13,13 @@ from phantora_async.api.replays import replay
 from phantora_async.errors import PathChanged, UsageError
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.answers import Compared, compare
-from phantora_async.replaying.execution import execute as run_engine
-from phantora_async.replaying.facts import FactMaker
+from phantora_async.replaying.execution import RecordedRun, execute
 from phantora_async.replaying.repetition import Repetition, repetition_of
 from phantora_async.report.notes import notes
 from phantora_async.virtual_time import Collective, Timeline
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
-from .recordings import execute, outcome, record
+from .recordings import outcome, record
 
 DEPTH = 64
 Step = Callable[[Script, int], Any]
@@ -55,17 +54,11 @@ def recorded(folder: Path, steps: int, step: Step = plain) -> tuple[Timeline, Re
     return timeline, load(folder)
 
 
-def played(
-    recording: Recording, repetition: Repetition, network: FixedNetwork, *, engine: bool
-) -> tuple[Timeline, Any]:
-    timeline = Timeline(2, network, DEPTH)
+def played(recording: Recording, repetition: Repetition, network: FixedNetwork) -> tuple[Timeline, Any]:
     streams = [repetition.stream(rank, recording.stream(rank)) for rank in range(2)]
-    if engine:
-        return timeline, run_engine(repetition.moved(recording), streams, timeline, network, DEPTH)[1]
-    for rank, facts in FactMaker(repetition.moved(recording), streams).all_facts().items():
-        timeline.feed(rank, facts)
-    execute(timeline)
-    return timeline, None
+    moved = repetition.moved(recording)
+    timeline = Timeline(2, network, DEPTH, recorded=RecordedRun(moved, streams))
+    return timeline, execute(moved, timeline)[1]
 
 
 def test_played_steps_are_those_of_a_longer_run(tmp_path: Path) -> None:
@@ -73,9 +66,8 @@ def test_played_steps_are_those_of_a_longer_run(tmp_path: Path) -> None:
     _, recording = recorded(tmp_path / "four", 4)
     repetition = repetition_of(recording, 9)
     assert (repetition.step, repetition.count, repetition.asked_otherwise) == (4, 5, ())
-    for engine in (True, False):
-        timeline, _ = played(recording, repetition, FixedNetwork(constant), engine=engine)
-        assert outcome(timeline) == outcome(ran)
+    timeline, _ = played(recording, repetition, FixedNetwork(constant))
+    assert outcome(timeline) == outcome(ran)
     given = [repetition.recorded(recording, rank, answers, False) for rank, answers in enumerate(_answers(recording))]
     assert [len(one.clocks) for one in given] == [5, 5]
     found = compare(recording, given, frozenset())
@@ -84,7 +76,7 @@ def test_played_steps_are_those_of_a_longer_run(tmp_path: Path) -> None:
 
 
 def _answers(recording: Recording) -> Any:
-    return played(recording, repetition_of(recording, 9), FixedNetwork(constant), engine=True)[1]
+    return played(recording, repetition_of(recording, 9), FixedNetwork(constant))[1]
 
 
 def test_an_earlier_step_is_played_where_the_last_one_differs(tmp_path: Path) -> None:
@@ -96,7 +88,7 @@ def test_an_earlier_step_is_played_where_the_last_one_differs(tmp_path: Path) ->
     _, recording = recorded(tmp_path / "five", 5, writes_at_the_end)
     repetition = repetition_of(recording, 8)
     assert (repetition.step, repetition.count) == (4, 3)
-    timeline, _ = played(recording, repetition, FixedNetwork(constant), engine=True)
+    timeline, _ = played(recording, repetition, FixedNetwork(constant))
 
     def writes_later(script: Script, step: int) -> int:
         if step == 8:
@@ -141,7 +133,7 @@ def test_a_played_step_that_is_told_otherwise_ends_the_replay(tmp_path: Path) ->
 
     _, recording = recorded(tmp_path / "looks", 4, work_first)
     repetition = repetition_of(recording, 9)
-    _, answers = played(recording, repetition, FixedNetwork(faster), engine=True)
+    _, answers = played(recording, repetition, FixedNetwork(faster))
     with pytest.raises(PathChanged, match="step 7 cannot be played from the record of step 4: rank 0 asks at"):
         repetition.recorded(recording, 0, answers[0], False)
     assert len(repetition.recorded(recording, 0, answers[0], True).queries) == 4

@@ -16,7 +16,6 @@ from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.ingest.messages import kind_of
 from phantora_async.virtual_time import Collective, Revised, Stop, Timeline, Timelines
-from phantora_async.virtual_time.repetition.finding import with_repetitions
 
 
 class FixedNetwork:
@@ -212,11 +211,7 @@ def number(answer: bytes) -> int:
 class Arrivals:
     """The records of all ranks, which arrive in portions. A rank that waits for a communicator sends nothing."""
 
-    def __init__(
-        self, scripts: Sequence[Script], timeline: Timeline, fact_builder: FactBuilder, *, whole: bool = False
-    ) -> None:
-        """`whole`: repetitions are executed as a whole."""
-        self._whole = whole
+    def __init__(self, scripts: Sequence[Script], timeline: Timeline, fact_builder: FactBuilder) -> None:
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
@@ -241,8 +236,6 @@ class Arrivals:
         del left[:portion]
         if arrived and arrived[-1].kind == records.COMM_INIT:
             self._joining.add(rank)
-        if self._whole:
-            arrived = with_repetitions(arrived)
         self._timeline.feed(rank, self._fact_builder.take(rank, arrived))
         self._joining.difference_update(answered for answered, _ in self._fact_builder.take_answers())
 
@@ -254,7 +247,6 @@ def play(
     queue_depth: int = 1024,
     shuffle: random.Random | None = None,
     paces: Paces = NO_PACES,
-    whole: bool = False,
     most: int = 3,
     limit_ns: int = 0,
     ahead: float = 0.0,
@@ -267,7 +259,7 @@ def play(
     if limit_ns:
         timeline.limit_ns = limit_ns
     fact_builder = new_fact_builder(len(scripts))
-    arrivals = Arrivals(scripts, timeline, fact_builder, whole=whole)
+    arrivals = Arrivals(scripts, timeline, fact_builder)
     answers: dict[int, list[int]] = {}
     ranks = range(len(scripts))
     while arrivals:

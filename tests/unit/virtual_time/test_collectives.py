@@ -130,9 +130,9 @@ def test_waiting_for_peers_and_moving_data_are_told_apart() -> None:
     a, b = scripts(2)
     a.segment(50).all_reduce(300, after=100).sync().step().bye()
     b.segment(50).all_reduce(300, after=250).sync().step().bye()
-    device = play([a, b]).timeline.hosts[0].devices[0]
-    assert (device.compute_ns, device.host_bound_ns, device.peers_ns, device.transfer_ns) == (50, 50, 150, 300)
-    assert device.communication_ns == 450
+    shares = play([a, b]).timeline.snapshot([0]).ranks[0].shares
+    assert (shares.compute_ns, shares.host_bound_ns, shares.peers_ns, shares.transfer_ns) == (50, 50, 150, 300)
+    assert shares.communication_ns == 450
 
 
 def test_mismatched_collectives_name_both_sides() -> None:

@@ -65,7 +65,7 @@ def test_listeners_are_told_what_a_conservative_simulation_tells(
         in_order, told = Told(), Told()
         play(write(size, program, scale), make_network, None, never, depth, listener=in_order)
         played = play(write(size, program, scale), make_network, seed, ahead, depth, listener=told)
-        went_back += played.timeline.rollback_log.rollbacks
+        went_back += played.timeline.history.rollbacks
         assert told.comparable() == in_order.comparable()
 
     check()

@@ -112,7 +112,7 @@ def test_a_poll_that_takes_time_is_not_answered_before() -> None:
         script.query(recording, after=1)
     job = Job(script, Script(1, 2))
     assert len(job.answers) == 1
-    assert job.timeline.output.answers_sent == 1, "the others come behind it"
+    assert job.timeline.answers_sent == 1, "the others come behind it"
     script = Script(0, 2).segment(1_000_000)
     recording = script.record()
     job = Job(script, Script(1, 2).advance(100))
@@ -143,4 +143,4 @@ def test_early_answers_are_the_right_ones() -> None:
                     script.query(recording, after=chance.randint(0, 700))
         result = play([script.bye() for script in ranks], shuffle=chance)
         assert result.stop is Stop.DRAINED
-        assert result.timeline.output.answered_early > 10
+        assert result.timeline.answered_early > 10

@@ -52,6 +52,6 @@ def test_all_policies_agree_with_the_oracle(make_network: Callable[[], NetworkMo
         oracle = play(write(size, program, scale), make_network, None, never, depth, paces=paces)
         played = play(write(size, program, scale), make_network, seed, ahead, depth, paces=paces)
         assert played.outcome == oracle.outcome
-        assert played.timeline.rollback_log.kept == 0 or played.timeline.rollback_log.on
+        assert played.timeline.history.kept == 0 or played.timeline.history.ahead
 
     check()

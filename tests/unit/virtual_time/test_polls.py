@@ -1,14 +1,11 @@
-"""What questions in a row cost: in virtual time and in the engine of replays."""
+"""What questions in a row cost."""
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 
 import pytest
 
-from phantora_async.replaying.native import library
-from phantora_async.virtual_time.polls import poll_ns
 from tests.unit.replay.recordings import load, outcome, record, replayed
 
 from .programs import fixed
@@ -28,30 +25,21 @@ MS = 1_000_000
     ],
 )
 def test_a_row_of_questions(tmp_path: Path, count: int, takes_ns: int) -> None:
-    """The program asks `count` times about work of a second and then ends: in a run, and in both replays of it."""
+    """The program asks `count` times about work of a second and then ends: in a run, and in a replay of it."""
     script = Script(0, 1)
     recording = script.segment(1_000 * MS).record()
     for _ in range(count):
         script.query(recording)
     ran, _ = record([script.bye()], tmp_path, fixed(), 64)
     assert ran.hosts[0].clock_ns == takes_ns
-    for engine in (False, True):
-        again, answers = replayed(load(tmp_path), fixed(), 64, engine=engine)
-        assert outcome(again) == outcome(ran)
-        assert answers[0].queries.tolist() == [0] * count
-
-
-def test_both_have_the_same_table() -> None:
-    """Whatever the file says, and up to where nobody waits any more."""
-    in_c = library().rp_poll_ns
-    in_c.restype = ctypes.c_int64
-    for count in [*range(1, 30_000), 10**9]:
-        assert in_c(ctypes.c_int64(count)) == poll_ns(count), count
+    again, answers = replayed(load(tmp_path), fixed(), 64)
+    assert outcome(again) == outcome(ran)
+    assert answers[0].queries.tolist() == [0] * count
 
 
 def asks(folder: Path, work_ns: int, *, after: int, turns: tuple[int, ...]) -> tuple[list[int], int]:
     """A loop's questions about work that was given at once, some turns together: answers, and when the loop ends. The
-    same in a run, and in both replays of it.
+    same in a run, and in a replay of it.
     """
     script = Script(0, 1)
     recording = script.segment(work_ns).record()
@@ -59,9 +47,8 @@ def asks(folder: Path, work_ns: int, *, after: int, turns: tuple[int, ...]) -> t
         script.query(recording, after=after, turns=count)
     folder.mkdir(exist_ok=True)
     ran, _ = record([script.bye()], folder, fixed(), 64)
-    for engine in (False, True):
-        again, answers = replayed(load(folder), fixed(), 64, engine=engine)
-        assert outcome(again) == outcome(ran)
+    again, answers = replayed(load(folder), fixed(), 64)
+    assert outcome(again) == outcome(ran)
     return answers[0].queries.tolist(), ran.hosts[0].clock_ns
 
 

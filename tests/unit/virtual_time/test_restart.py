@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.contract import records
-from phantora_async.virtual_time import Stop, Timeline
+from phantora_async.virtual_time import Stop, Timeline, events
 
 from .scripted import FixedNetwork, Script, new_fact_builder, number, world_comm
 
@@ -75,6 +75,32 @@ def test_ranks_start_again_when_the_failure_is_noticed() -> None:
         assert job.clocks() == {0: [1609], 1: [1609]}
 
 
+class Heard:
+    """Counts the ends of steps that a listener is told of."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def on(self, rank: int, event: events.Event) -> None:
+        self.steps += isinstance(event, events.StepDone)
+
+
+def test_a_step_is_told_once_though_its_instant_is_executed_again() -> None:
+    """Rank 0 is answered at 100 ns while the simulation is ahead of rank 1; the restart takes that instant back."""
+    job, heard = Job(2, ahead=True), Heard()
+    job.timeline.listen(heard, (0, 1))
+    a, b = Script(0, 2).step(after=100).clock(), Script(1, 2).advance(50)
+    job.feed(a, b)
+    job.run()
+    b.records.clear()
+    job.timeline.feed(1, job.fact_builder.take(1, records.decode_up(b.advance(50).records[0])[0]))
+    job.run()
+    assert job.clocks() == {0: [100]}
+    assert job.restart(1) == 100
+    assert heard.steps == 1
+    assert len(job.timeline.snapshot().step_instants) == 1
+
+
 def test_ranks_start_again_no_earlier_than_a_watchdog_ended_one() -> None:
     job = failing(False)
     assert job.timeline.restart(1, (0, 1), 600_000) == 600_000
@@ -84,7 +110,7 @@ def test_ranks_start_again_no_earlier_than_a_watchdog_ended_one() -> None:
 def test_what_comes_later_than_the_restart_is_dropped() -> None:
     job = failing(False)
     job.restart(1)
-    segments = [device.compute_ns for host in job.timeline.hosts for device in host.used]
+    segments = [rank.shares.compute_ns for rank in job.timeline.snapshot().ranks]
     assert segments == [100, 100], "rank 0's last segment would start at 5010 ns"
 
 

@@ -1,0 +1,118 @@
+"""What the report needs of a run: ends of steps, completed collectives, answers that were revised."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.virtual_time.events import StepDone
+from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.states import Shares
+
+WARM_UP = 2
+"""Steps that are left out of figures if more follow: the first two intervals between markers."""
+LOGGED_RANK = 0
+"""The rank whose steps and collectives tell how long a step takes."""
+LOGGED_COLLECTIVES = 200_000
+"""Later collectives are not logged, so that memory stays bounded."""
+RECENT = 8
+"""Step ends of each rank that are kept."""
+
+
+class StepFigures(NamedTuple):
+    """The end of one step on one rank."""
+
+    number: int
+    host_ns: int
+    """When the host reached the marker."""
+    device_ns: int
+    """When all work enqueued before it was done."""
+    counters: records.Counters
+    shares: Shares
+    """At ``device_ns``, of all the rank's devices."""
+
+
+class StepWindow(NamedTuple):
+    """The step ends between which a rank's figures count."""
+
+    first: StepFigures
+    last: StepFigures
+
+
+class StepInstants(NamedTuple):
+    device_ns: int
+    host_ns: int
+
+
+class CompletedCollective(NamedTuple):
+    signature: int
+    """Equal for collectives of the same kind, sizes and members."""
+    at_ns: int
+
+
+class Results:
+    """What the report needs of steps and collectives. Of each rank only the first and last step ends are kept."""
+
+    __slots__ = ("_first_steps", "_last_step", "_recent", "_signatures", "completed_collectives", "step_instants")
+
+    def __init__(self) -> None:
+        self._first_steps: dict[int, list[StepFigures]] = {}
+        """The first WARM_UP + 1 step ends of every rank."""
+        self._last_step: dict[int, StepFigures] = {}
+        self._recent: dict[int, deque[StepFigures]] = {}
+        self._signatures: dict[tuple[object, ...], int] = {}
+        self.step_instants: list[StepInstants] = []
+        """Of each step's end on LOGGED_RANK."""
+        self.completed_collectives: list[CompletedCollective] = []
+        """Of LOGGED_RANK, the first LOGGED_COLLECTIVES."""
+
+    def add_step(self, rank: int, event: StepDone) -> None:
+        """All work of the step is done."""
+        figures = StepFigures(event.number, event.host_ns, event.at_ns, event.counters, event.shares)
+        if rank == LOGGED_RANK:
+            self.step_instants.append(StepInstants(event.at_ns, event.host_ns))
+        first = self._first_steps.setdefault(rank, [])
+        if len(first) <= WARM_UP:
+            first.append(figures)
+        self._last_step[rank] = figures
+        self._recent.setdefault(rank, deque(maxlen=RECENT)).append(figures)
+
+    def recent_steps(self, rank: int) -> list[StepFigures]:
+        """The rank's last step ends, in order."""
+        return list(self._recent.get(rank, ()))
+
+    def steps_done(self, rank: int) -> int:
+        """How many steps of the rank have ended, on its GPUs too."""
+        last = self._last_step.get(rank)
+        return 0 if last is None else last.number + 1
+
+    def window(self, rank: int) -> StepWindow | None:
+        """The rank's steps that count; None if it has no whole one."""
+        first, last = self._first_steps.get(rank), self._last_step.get(rank)
+        if not first or last is None or last.number == first[0].number:
+            return None
+        return StepWindow(first[min(WARM_UP, last.number - first[0].number - 1, len(first) - 1)], last)
+
+    def add_collective(self, collective: Collective, at_ns: int) -> None:
+        """It was complete on LOGGED_RANK."""
+        if len(self.completed_collectives) >= LOGGED_COLLECTIVES:
+            return
+        members = collective.ranks if collective.op == NcclKind.SEND else collective.comm.id
+        signature = (collective.op, collective.dtype, collective.count, collective.root, members)
+        number = self._signatures.setdefault(signature, len(self._signatures))
+        self.completed_collectives.append(CompletedCollective(number, at_ns))
+
+
+class Revisions(NamedTuple):
+    """Answers of an optimistic run that turned out to be different from what had left."""
+
+    early: int = 0
+    """Answers that left before they were final."""
+    revised: int = 0
+    states: int = 0
+    """Those of them that said whether work was done; the others told times."""
+    max_ns: int = 0
+    sum_ns: int = 0
+    """By how much times were wrong."""

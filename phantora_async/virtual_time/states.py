@@ -1,0 +1,100 @@
+"""States of hosts and streams, and where a device's time goes, as reports and messages see them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from operator import add, sub
+from typing import NamedTuple
+
+from emu.contract import records
+
+
+class HostState(IntEnum):
+    """The numbers of ``native/engine.h``."""
+
+    RUNNING = 0
+    """It has an entry in the event queue: its next fact's instant, or its clock if that fact has not come."""
+    WAITS_STREAM = 1
+    WAITS_EVENT = 2
+    WAITS_DEVICE = 3
+    WAITS_QUEUE = 4
+    """The launch queue is full; the fact that did not fit will be executed again."""
+    WAITS_COMM_CREATION = 5
+    PASSED_OVER = 6
+    """Asleep where no record tells of it; holds no time back at present."""
+    FINISHED = 7
+    ENDED = 8
+    """Its process has failed, and will be started again."""
+    HELD = 9
+    """It has done the steps of `--steps`."""
+
+
+class StreamState(IntEnum):
+    """The numbers of ``native/engine.h``."""
+
+    IDLE = 0
+    """All that it was given is done."""
+    RUNNING = 1
+    """A segment is at its head."""
+    BLOCKED = 2
+    """Waits for an event recording."""
+    COLLECTIVE = 3
+    """An NCCL kernel is at its head: resident, waiting for peers or moving data."""
+
+
+class MemoryPeaks(NamedTuple):
+    """Bytes: what the caching allocator had given out and held, and what the driver had given out."""
+
+    allocated: int
+    reserved: int
+    device: int
+
+    def largest(self, other: MemoryPeaks) -> MemoryPeaks:
+        """The larger of both, each for itself."""
+        return MemoryPeaks(*map(max, self, other))
+
+    def exceed(self, most: MemoryPeaks) -> bool:
+        """Is any of them more than may be?"""
+        return any(own > limit for own, limit in zip(self, most, strict=True))
+
+
+NO_MEMORY = MemoryPeaks(0, 0, 0)
+NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, b"")
+
+
+def total(before: records.Counters, now: records.Counters) -> records.Counters:
+    """What processes of one rank have counted, one after the other."""
+    return now._replace(
+        launches=before.launches + now.launches,
+        flops=before.flops + now.flops,
+        host_work_ns=before.host_work_ns + now.host_work_ns,
+        api_calls=before.api_calls + now.api_calls,
+        ops=before.ops + now.ops,
+        unmodelled_reads=before.unmodelled_reads + now.unmodelled_reads,
+        refused_calls=before.refused_calls + now.refused_calls,
+    )
+
+
+class Shares(NamedTuple):
+    """Where a device's time went."""
+
+    compute_ns: int
+    transfer_ns: int
+    """Communication that nothing hides, moving data."""
+    peers_ns: int
+    """Communication that nothing hides, waiting for peers."""
+    host_bound_ns: int
+    """Empty while the host works."""
+    idle_ns: int
+    """Empty while the host waits for something that is not this device."""
+    communication_ns: int
+    """With an NCCL kernel on it, hidden or not."""
+
+    def plus(self, other: Shares) -> Shares:
+        return Shares(*map(add, self, other))
+
+    def since(self, earlier: Shares) -> Shares:
+        return Shares(*map(sub, self, earlier))
+
+
+NO_SHARES = Shares(0, 0, 0, 0, 0, 0)
