@@ -110,13 +110,25 @@ def test_context_parallel_ranks(run: Run) -> None:
 def test_megatron_s_pipelines(run: Run) -> None:
     """Their groups are made by many calls of `new_group`, in each of which some ranks are members."""
     folded, whole = megatron(run, "1")
-    assert folded.simulated == whole.simulated
+    are_one_job(folded, whole)
 
 
 @pytest.mark.thorough
 def test_megatron_s_interleaved_pipelines(run: Run) -> None:
     folded, whole = megatron(run, "2")
-    assert folded.simulated == whole.simulated
+    are_one_job(folded, whole)
+
+
+def are_one_job(folded: Finished, whole: Finished) -> None:
+    """The same work and memory on each rank. The same step, but for what the host work of a few of 16 ranks of
+    Megatron-core differs by from run to run where ranks share cores (docs/limitations.md)."""
+    for one, other in zip(folded.simulated["ranks"], whole.simulated["ranks"], strict=True):
+        for field in ("rank", "server", "steps", "launches", "flops", "memory"):
+            assert one[field] == other[field], (one["rank"], field)
+    for field in ("collectives", "memory", "kernels", "cost_sources", "gpu", "cluster"):
+        assert folded.simulated[field] == whole.simulated[field], field
+    for field in ("median_ns", "host_median_ns"):
+        assert folded.simulated["step"][field] == pytest.approx(whole.simulated["step"][field], rel=3e-3), field
 
 
 def megatron(run: Run, virtual: str) -> tuple[Finished, Finished]:
