@@ -57,6 +57,17 @@ def test_two_runs_agree_to_the_byte(run: Run, shared_run: Run, gpus: int, specul
     assert printed == [line for line in busy.log(0).splitlines() if line.startswith("times ")]
 
 
+@pytest.mark.thorough
+def test_jobs_one_after_the_other_agree_to_the_byte(run: Run) -> None:
+    """DistributedDataParallel, then FSDP2 in the same processes, which destroy their groups at the end."""
+    quiet = run("jobs_in_one_process.py")
+    assert quiet.exit_code == 0, quiet.output
+    with load():
+        busy = run("jobs_in_one_process.py")
+    assert busy.exit_code == 0, busy.output
+    assert simulated(busy.simulated) == simulated(quiet.simulated)
+
+
 def test_a_rank_that_waits_long_in_real_time_frees_no_memory_earlier(run: Run) -> None:
     """It waits for another rank, not for its NCCL watchdog, which looks at finished collectives meanwhile. Both ranks
     do the same in the same virtual time, so they hold the same.
