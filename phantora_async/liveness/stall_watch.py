@@ -100,6 +100,8 @@ class StallWatch:
         self._computes_for_s = computes_for_s
         self._heard_s: dict[int, float] = {}
         self._started_s = monotonic()
+        self._computed_s = self._started_s
+        """When virtual time was last seen being computed: nobody could make progress until then."""
         self._asked = NOBODY
         self._notice_s = FIRST_NOTICE_S
 
@@ -112,6 +114,9 @@ class StallWatch:
         virtual time waits for, if no rank has made visible progress for so long. Asks that rank for its stack. While
         virtual time is being computed, no rank is to blame.
         """
+        computes_s = self._computes_for_s()
+        if computes_s:
+            self._computed_s = monotonic()
         starved = self._blocked_ranks.starved
         if starved is None or self._fact_builder.rank_info[starved].bye is not None:
             return None
@@ -127,8 +132,11 @@ class StallWatch:
         if for_s < STALL_S:
             self._notice_s = FIRST_NOTICE_S
             return None
-        if (computes_s := self._computes_for_s()) > STALL_S:
+        if computes_s > STALL_S:
             return Stall(rank, min(for_s, computes_s), "", None, None, waiting, False, asleep, computed=True)
+        for_s = min(for_s, monotonic() - self._computed_s)
+        if for_s < STALL_S:
+            return None
         if asleep:
             self._stacks.forget()
             self._asked = NOBODY

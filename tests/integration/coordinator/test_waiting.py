@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import Any
 
 import pytest
@@ -223,16 +224,19 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
 
 
 async def test_while_virtual_time_is_computed_no_rank_is_to_blame(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long that takes: a turn of virtual time has always more to do, until the user has been told so."""
-    monkeypatch.setattr("phantora_async.liveness.stall_watch.STALL_S", 0.01)
-    two.limit(stall_timeout_s=0.0001)
+    """However long that takes: a turn of virtual time has always more to do, for longer than the limit of a stall."""
+    monkeypatch.setattr("phantora_async.liveness.stall_watch.STALL_S", 0.5)
+    two.limit(stall_timeout_s=1.0)
     lines: list[str] = []
     told = asyncio.Event()
     stops: list[Stop] = []
+    begun: list[float] = []
     run = two.coordinator._turns._policy.run
 
     def takes_long(events: int, asked: bool) -> Stop:
-        long = Stop.STARVED in stops and not told.is_set()
+        if Stop.STARVED in stops:
+            begun.append(time.monotonic())
+        long = bool(begun) and not (told.is_set() and time.monotonic() - begun[0] > 1.5)
         stops.append(Stop.BUDGET if long else run(events, asked))
         return stops[-1]
 
