@@ -99,6 +99,16 @@ _FRESH_GRAPH = (
     ("/torch/_dynamo/metrics_context.py", "RuntimeMetricsContext.__init__"),  # for its kernels or its first call
 )
 """Of a graph that was compiled in this process, but not of one from the cache."""
+_READS = (
+    ("uncomputed.py", ""),
+    ("host_memory.py", ""),
+    ("checkpoints.py", "Checkpoints.note_read"),
+    ("checkpoints.py", "Checkpoints._saved"),
+    ("checkpoints.py", "Checkpoints._warn"),
+)
+"""Of reads of values that nobody computed. What these call of PyTorch in Python depends on whether a new tensor has the
+address of an old one, which is another in each run.
+"""
 _FOLDING = ("ranks", "stores", "gloo", "work")
 """Of a folded run: what a run with all processes would not do. Only what it does around the program's calls is free."""
 _POLLING_FUNCTIONS = (
@@ -126,7 +136,7 @@ def rules() -> list[tuple[str, str, int]]:
     """(file, function, class): see phantora_frame_rule. The first that fits wins."""
     return [
         (os.path.join(OUR_FOLDER, "control", "control_tensors.py"), "ControlTensors.unrecorded", ASIDE),
-        (os.path.join(OUR_FOLDER, "reads", "uncomputed.py"), "", ASIDE),
+        *((os.path.join(OUR_FOLDER, "reads", file), function, ASIDE) for file, function in _READS),
         *((os.path.join(OUR_FOLDER, "folding", f"{name}.py"), "", ASIDE) for name in _FOLDING),
         (os.path.join(OUR_FOLDER, "folding", "shards.py"), "Shards.note", ASIDE),
         (os.path.join(OUR_FOLDER, "folding", "gathered.py"), "Gathered.note", ASIDE),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
 from . import saved
+from .host_memory import reference
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,7 +91,7 @@ class Checkpoints:
         if self._hook is None:
             return
         line = self._hook.line()
-        storage = None if target is None else _reference(target)
+        storage = None if target is None else reference(target)
         with self._lock:
             self._copied.append(_Copied(storage, nbytes, uncomputed, line, self._steps))
             if target is not None:
@@ -187,12 +188,6 @@ class Checkpoints:
                 return save_file(tensors, filename, *arguments, **named)
 
         setattr(safetensors, "save_file", save_and_tell)  # noqa: B010
-
-
-def _reference(tensor: Tensor) -> Any:
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    return StorageWeakRef(tensor.untyped_storage())
 
 
 def _storages(value: Any) -> Iterator[int]:

@@ -54,7 +54,7 @@ class HostMemory:
         storage = self._storages.get(at)
         if storage is None or storage.alive.expired():
             self._forget_dead()
-            storage = self._storages[at] = _Storage(_reference(tensor))
+            storage = self._storages[at] = _Storage(reference(tensor))
             if len(self._storages) == 1:
                 self._on(True)
         parts = self._known_apart(storage.parts, tensor)
@@ -172,7 +172,8 @@ def _span(tensor: Tensor) -> tuple[int, int]:
     return first, first + (reach + 1) * tensor.element_size()
 
 
-def _reference(tensor: Tensor) -> Any:
+def reference(tensor: Tensor) -> Any:
+    """A weak reference to a tensor's memory."""
     from torch.multiprocessing.reductions import StorageWeakRef
 
     return StorageWeakRef(tensor.untyped_storage())

@@ -120,15 +120,14 @@ def test_megatron_s_interleaved_pipelines(run: Run) -> None:
 
 
 def are_one_job(folded: Finished, whole: Finished) -> None:
-    """The same work and memory on each rank. The same step, but for what the host work of a few of 16 ranks of
-    Megatron-core differs by from run to run where ranks share cores (docs/limitations.md)."""
-    for one, other in zip(folded.simulated["ranks"], whole.simulated["ranks"], strict=True):
-        for field in ("rank", "server", "steps", "launches", "flops", "memory"):
-            assert one[field] == other[field], (one["rank"], field)
-    for field in ("collectives", "memory", "kernels", "cost_sources", "gpu", "cluster"):
-        assert folded.simulated[field] == whole.simulated[field], field
-    for field in ("median_ns", "host_median_ns"):
-        assert folded.simulated["step"][field] == pytest.approx(whole.simulated["step"][field], rel=3e-3), field
+    """In all but how many ranks have told a warning: those that share a timeline tell it once."""
+    told = {"warnings", "decided"}
+    assert {warning["text"] for warning in folded.simulated["warnings"]} == {
+        warning["text"] for warning in whole.simulated["warnings"]
+    }
+    assert {key: value for key, value in folded.simulated.items() if key not in told} == {
+        key: value for key, value in whole.simulated.items() if key not in told
+    }
 
 
 def megatron(run: Run, virtual: str) -> tuple[Finished, Finished]:

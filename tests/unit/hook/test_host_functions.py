@@ -15,6 +15,7 @@ import pytest
 from emu.compiler import spared
 from emu.interpreter import frame_counter
 from emu.interpreter.frame_layout import find_layout
+from emu.reads import host_memory
 
 from .test_host_time import ROOT, counted, counts
 from .test_ranges import Nvtx
@@ -362,6 +363,27 @@ def test_the_emulation_s_functions_are_free_and_compiling_is_left_out():
 
     (aside_of_ours,) = (function for (file, function), kind in kinds.items() if "control" in file)
     assert aside_of_ours == ControlTensors.unrecorded.__qualname__, "what computes control tensors has another name"
+
+
+def test_where_the_host_s_unknown_values_lie_is_looked_up_for_nothing(running):
+    """Whether a new tensor has an old one's address is another in each run, and so is what is asked of the old one."""
+    ours = str(ROOT / "emu") + "/"
+    rules = [rule for rule in frame_counter.rules() if rule[0].startswith(ours)]
+
+    class Storage:
+        def expired(self):  # a function of PyTorch's, which counts where the program calls it
+            return False
+
+    def program(rank):
+        count_frames(rank, rules)
+        memory = host_memory.HostMemory(lambda: None, lambda on: None)
+        memory._storages = {at: host_memory._Storage(Storage()) for at in range(64)}
+        none, _ = frames_of(rank, lambda: 0)
+        assert frames_of(rank, lambda: Storage().expired())[0] == none + 1
+        assert frames_of(rank, lambda: memory._forget_dead())[0] == none
+        assert len(memory._storages) == 64
+
+    running(program)
 
 
 def test_every_interpreter_that_is_supported_exports_what_counting_takes():
