@@ -306,7 +306,8 @@ class FactBuilder:
         self.rank_info[rank].log_ends.append(record.log_nbytes)
 
     def _gpu_used(self, rank: int, record: records.GpuUsed) -> None:
-        self.rank_info[rank].used_gpus.add(record.gpu)
+        if record.gpu < len(self._timelines.gpus):  # else it is no rank's
+            self.rank_info[rank].used_gpus.add(record.gpu)
 
     def _alone(self, rank: int, record: records.Alone) -> None:
         self.rank_info[rank].alone = True

@@ -129,13 +129,11 @@ class StallWatch:
         asleep = self._blocked_ranks.sleeps(rank)
         if not waiting and not asleep:
             for_s = monotonic() - max(self._heard_s.values(), default=self._started_s)
-        if for_s < STALL_S:
-            self._notice_s = FIRST_NOTICE_S
-            return None
-        if computes_s > STALL_S:
+        if min(for_s, computes_s) > STALL_S:
             return Stall(rank, min(for_s, computes_s), "", None, None, waiting, False, asleep, computed=True)
         for_s = min(for_s, monotonic() - self._computed_s)
         if for_s < STALL_S:
+            self._notice_s = FIRST_NOTICE_S
             return None
         if asleep:
             self._stacks.forget()

@@ -38,11 +38,12 @@ from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
 from phantora_async.virtual_time import Collective, CommCreation
 from phantora_async.virtual_time.facts import SLEEP_NBYTES
+from phantora_async.virtual_time.rows import ROW_LAYOUT, segment_row
 
 ROW = np.dtype(
     [("kind", "<u2"), ("site", "<u2"), ("stream", "<u4"), ("host_ns", "<u8"), ("values", "<u8", (6,))],
 )
-_PACK = struct.Struct("<HHIQ6Q").pack
+_PACK = ROW_LAYOUT.pack
 COUNTERS = struct.Struct("<QdQQQQQ")
 WITH_ROW = frozenset(
     {
@@ -70,7 +71,7 @@ WITH_ROW = frozenset(
 MASK = (1 << 64) - 1
 NO_COMM = MASK
 """Of a communicator that the rank has not used."""
-assert ROW.itemsize == struct.calcsize("<HHIQ6Q")
+assert ROW.itemsize == ROW_LAYOUT.size
 
 
 class Call(NamedTuple):
@@ -166,18 +167,7 @@ class RankRows:
     # ---- writers ---------------------------------------------------------------------------------------------------
 
     def _segment(self, fact: Any) -> bytes:
-        return _PACK(
-            fact.kind,
-            0,
-            fact.stream,
-            fact.host_ns,
-            fact.launches,
-            fact.solo_ns,
-            fact.contended_ns,
-            fact.tail_ns,
-            fact.tail_work_ns,
-            fact.content,
-        )
+        return segment_row(fact, 0)
 
     def _event_record(self, fact: Any) -> bytes:
         further = (fact.recording - self._last_recording) & MASK

@@ -11,8 +11,26 @@ from phantora_async.virtual_time.facts import SLEEP_NBYTES, UNSEEN, Collective, 
 from phantora_async.virtual_time.native import binding
 from phantora_async.virtual_time.states import NO_COUNTERS, total
 
-_PACK = struct.Struct("<HHIQ6Q").pack
-assert struct.calcsize("<HHIQ6Q") == binding.ROW_NBYTES
+ROW_LAYOUT = struct.Struct("<HHIQ6Q")
+"""Of a row, here and in a recording: kind, site, stream, host time, and six values."""
+_PACK = ROW_LAYOUT.pack
+assert ROW_LAYOUT.size == binding.ROW_NBYTES
+
+
+def segment_row(fact: records.Segment, site: int) -> bytes:
+    """Of a segment, whose values are the same wherever it is written."""
+    return _PACK(
+        fact.kind,
+        site,
+        fact.stream,
+        fact.host_ns,
+        fact.launches,
+        fact.solo_ns,
+        fact.contended_ns,
+        fact.tail_ns,
+        fact.tail_work_ns,
+        fact.content,
+    )
 
 
 class RowWriter:
@@ -111,18 +129,7 @@ class RowWriter:
         return _PACK(fact.kind, fact.site, fact.stream, fact.host_ns, 0, 0, 0, 0, 0, 0)
 
     def _segment(self, fact: records.Segment) -> bytes:
-        return _PACK(
-            fact.kind,
-            fact.site,
-            fact.stream,
-            fact.host_ns,
-            fact.launches,
-            fact.solo_ns,
-            fact.contended_ns,
-            fact.tail_ns,
-            fact.tail_work_ns,
-            fact.content,
-        )
+        return segment_row(fact, fact.site)
 
     def _event_record(self, fact: records.EventRecord) -> bytes:
         return _PACK(fact.kind, fact.site, fact.stream, fact.host_ns, fact.recording, fact.drop, 0, 0, 0, 0)

@@ -102,12 +102,13 @@ void ph_server_memory_peak(int device, uint64_t allocated, uint64_t reserved) {
 }
 
 /* Of each GPU of the server that processes of this rank have used: its number, and the most that they had allocated,
- * reserved and taken of it. Called where no rank is: in the process that hears of a rank's end. */
-PH_EXPORT int phantora_memory_at_end(uint32_t number, uint32_t local_rank, uint64_t *to) {
+ * reserved and taken of it. `to` has room for so many numbers; returns how many there are. Called where no rank is: in
+ * the process that hears of a rank's end. */
+PH_EXPORT int phantora_memory_at_end(uint32_t number, uint32_t local_rank, uint64_t *to, int room) {
     int n = 0;
     if (!table.servers || number >= SERVERS) return 0;
     server *all = &table.servers[number];
-    for (int gpu = 0; gpu < PH_MAX_DEVICES; gpu++) {
+    for (int gpu = 0; gpu < PH_MAX_DEVICES && n + 4 <= room; gpu++) {
         uint64_t found[3] = {0};
         for (int place = 0; place < PROCESSES; place++) {
             if (atomic_load(&all->seats[place]) != local_rank + 1) continue;

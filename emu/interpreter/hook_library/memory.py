@@ -8,7 +8,7 @@ from ctypes import POINTER, c_int, c_uint32, c_uint64
 from .library import RANGES, Library, flat
 
 MOST_GPUS = 64
-"""Of a server: PH_MAX_DEVICES."""
+"""Of a server, whose memory a rank may have used."""
 
 
 class MemoryCalls(Library):
@@ -21,7 +21,7 @@ class MemoryCalls(Library):
         self.memory: Callable[[int, int, int], None] = self._function("memory", None, c_uint32, c_uint64, c_uint64)
         self.memory_taken: Callable[[int], int] = self._function("memory_taken", c_uint64, c_uint32)
         """The most that CUDA has given out at one time."""
-        self._memory_at_end = self._function("memory_at_end", c_int, c_uint32, c_uint32, POINTER(c_uint64))
+        self._memory_at_end = self._function("memory_at_end", c_int, c_uint32, c_uint32, POINTER(c_uint64), c_int)
 
     def memory_grew(self) -> bool:
         """Has memory reached a new peak since `memory_tell`, or has an allocation failed?"""
@@ -40,7 +40,7 @@ class MemoryCalls(Library):
         reserved and taken of it. For the process that hears of the rank's end.
         """
         found = (c_uint64 * (4 * MOST_GPUS))()
-        n = self._memory_at_end(server, local_rank, found)
+        n = self._memory_at_end(server, local_rank, found, len(found))
         return [list(found[at : at + 4]) for at in range(0, n, 4)]
 
     def memory_tell(self, step_ends: bool) -> None:

@@ -406,9 +406,13 @@ def test_what_a_killed_process_had(running: Any, libc10: Path) -> None:
         hook.c.cudaSetDevice(1)
         hook.malloc(8 * MIB)
         rows = (ctypes.c_uint64 * 256)()
-        n = hook.c.phantora_memory_at_end(1, 0, rows)
+        n = hook.c.phantora_memory_at_end(1, 0, rows, len(rows))
         os.write(write, bytes(rows)[: 8 * n])
-        assert hook.c.phantora_memory_at_end(1, 1, rows) == hook.c.phantora_memory_at_end(2, 0, rows) == 0
+        assert (
+            hook.c.phantora_memory_at_end(1, 1, rows, len(rows))
+            == hook.c.phantora_memory_at_end(2, 0, rows, len(rows))
+            == 0
+        )
 
     told = running(program, answer=lambda record: (1000,))
     words = memoryview(os.read(read, 4096)).cast("Q").tolist()
