@@ -117,6 +117,11 @@ _POLLING_FUNCTIONS = (
     ("/tqdm/_monitor.py", "TMonitor.run"),
 )
 """They look again every few seconds of real time whether their data has come, or whether a bar stands still."""
+_SHORTENING = (
+    ("/torch/_logging/_internal.py", "make_module_path_relative"),
+    ("/torch/_logging/_internal.py", "_make_module_path_relative"),
+)
+"""They try each folder of `sys.path` in turn, and how many there are depends on how the environment was made."""
 
 
 def install(hook: Hook) -> None:
@@ -158,7 +163,10 @@ def rules() -> list[tuple[str, str, int]]:
         *((file, function, FREE) for file, function in _OF_ENVIRONMENT),
         ("*" + _COMPARING_RECORDS[0], _COMPARING_RECORDS[1], FREE),
         *(("*" + file, function, ASIDE) for file, function in _COMPARING),
-        *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
+        *(
+            ("*" + file, function, ASIDE)
+            for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS, *_SHORTENING)
+        ),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
         *(("*" + file, function, FREE) for file, function in _FRESH_GRAPH),
         *((f"*/{packages}/", "", COUNTED) for packages in ("site-packages", "dist-packages")),

@@ -116,6 +116,7 @@ dict(os.environ)
 print('cpus', os.cpu_count(), len(os.sched_getaffinity(0)), multiprocessing.cpu_count(), torch.get_num_threads())
 print('cpus', os.sysconf('SC_NPROCESSORS_ONLN'), torch.get_num_interop_threads())
 dist.init_process_group('nccl')
+torch._logging._internal.make_module_path_relative(dist.__file__)  # as for each file that logs something
 class Data(torch.utils.data.Dataset):
     def __len__(self):
         return 24
@@ -163,7 +164,7 @@ def test_neither_load_nor_place_nor_surroundings_make_a_difference(
     deep.write_text(ANYWHERE)
     (packages / "some-1.0.dist-info" / "METADATA").write_text("Name: some\nVersion: 1.0\n")
     changed = {
-        "PYTHONPATH": packages,
+        "PYTHONPATH": os.pathsep.join(str(folder) for folder in (packages, tmp_path / "none", tmp_path / "neither")),
         "LANGUAGE": "de_DE:fr:it",
         "TERM": "dumb",
         "TZ": "Asia/Tokyo",

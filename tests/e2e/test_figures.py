@@ -86,15 +86,16 @@ def numbers(line: str) -> tuple[list[str], list[str]]:
     return [" ".join(text.split()) for text in found[::2]], [text.replace(",", "") for text in found[1::2]]
 
 
-def about(shown: str) -> object:
-    """1 %, or one in the last decimal that is shown."""
+def about(shown: str, is_share: bool) -> object:
+    """1 %, of shares 1 % of the whole, or one in the last decimal that is shown."""
     decimals = len(shown.partition(".")[2])
-    return pytest.approx(float(shown), rel=0.01, abs=1.01 * 10.0**-decimals if decimals else 0.0)
+    last = 1.01 * 10.0**-decimals if decimals else 0.0
+    return pytest.approx(float(shown), rel=0.01, abs=max(last, 1.0) if is_share else last)
 
 
 def is_shown(text: str, printed: list[str]) -> None:
     """`text`: what a page shows, indented; `...` for any lines. Words and order must be those that were printed;
-    figures may drift by 1 %, or in their last digit, until the page is written anew."""
+    figures may drift by 1 % (shares by a point), or in their last digit, until the page is written anew."""
     shown = [line[4:] for line in text.splitlines()]
     place = 0
     for number, line in enumerate(shown):
@@ -105,8 +106,9 @@ def is_shown(text: str, printed: list[str]) -> None:
             assert shown[number - 1] == "...", f"the page has {line!r} where the command prints {printed[place]!r}"
             place += 1
             assert place < len(printed), f"the page shows a line that is not printed: {line!r}"
-        for found, figure in zip(numbers(printed[place])[1], figures, strict=True):
-            assert float(found) == about(figure), printed[place]
+        units = words[1:]  # the text that follows each number
+        for found, figure, unit in zip(numbers(printed[place])[1], figures, units, strict=True):
+            assert float(found) == about(figure, unit.startswith("%")), printed[place]
         place += 1
 
 
