@@ -30,7 +30,7 @@ API engine *vt_new(const input *in) {
     e->optimistic = in->optimistic;
     e->keeps_answers = in->keeps_answers;
     e->limit_ns = e->network_ns = e->next_ns = NEVER;
-    e->starved = -1;
+    e->starved = e->strict_ns = -1;
     e->ngates = in->ngates;
     e->gates = take((size_t)in->ngates * sizeof *e->gates);
     e->npaces = in->npaces;

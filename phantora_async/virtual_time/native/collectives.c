@@ -284,6 +284,7 @@ static void send_back_later_members(engine *e, collective *it) {
     for (int32_t i = it->naborted; i-- > 0;) {
         if (i >= it->naborted) continue;
         member one = it->aborted[i];
+        if (one.aborted_ns == now_ns) found_disorder(e);
         if (one.aborted_ns > now_ns) go_back(e, host_of(one.kernel), one.aborted_ns);
     }
     if (it->nmembers != it->needed) return;
@@ -522,7 +523,10 @@ void abort_kernels(engine *e, host *of, int64_t comm) {
         }
         if (it->state != COLLECTIVE) continue;
         kernel *head = (kernel *)ITEM(it, it->head).what;
-        if (!concerns(head, comm) || head->active) continue;
+        if (!concerns(head, comm)) continue;
+        for (int32_t i = 0; i < head->ncollectives; i++)
+            if (head->collectives[i]->begun_ns == e->now_ns) found_disorder(e);
+        if (head->active) continue;
         for (int32_t i = 0; i < head->ncollectives; i++) {
             collective *part = head->collectives[i];
             if (part->under_way && part->begun_ns < 0) withdraw(e, part, head);

@@ -130,7 +130,9 @@ stop execute(engine *e, int64_t *budget, bool ahead) {
             if (at_end(e, at_ns, &why)) return why;
             continue;
         }
-        if (e->log && !ahead && waits_before(e, at_ns, network ? -1 : first->order)) return starve(e, first_silent(e));
+        bool guesses = ahead && at_ns != e->strict_ns;
+        if (e->log && !guesses && waits_before(e, at_ns, network ? -1 : first->order))
+            return starve(e, first_silent(e));
         if (network) {
             e->now_ns = at_ns;
             complete(e);
@@ -138,7 +140,7 @@ stop execute(engine *e, int64_t *budget, bool ahead) {
         } else if (first->is_host) {
             host *it = first->target;
             if (it->cursor >= it->nrows) {
-                if (!goes_on_without(e, it, ahead)) return starve(e, it);
+                if (!goes_on_without(e, it, guesses)) return starve(e, it);
                 continue;
             }
             e->now_ns = at_ns;

@@ -571,6 +571,8 @@ struct engine {
     int64_t nsilent, silent_room;
     list heard;
     int64_t looked, guessed_ns, final_ns;
+    int64_t strict_ns; /* nothing at this instant is simulated ahead; -1: there is none */
+    bool disordered;   /* at this instant an abort and a begin came in an order that may be wrong */
     bool passing;
     list passed_over;
     int64_t answers_before;
@@ -694,6 +696,7 @@ void hear(engine *e);
 host *first_silent(engine *e);
 bool waits_before(engine *e, int64_t at_ns, int64_t order);
 void event_executed(engine *e, bool ahead);
+void found_disorder(engine *e);
 int64_t global_ns(engine *e);
 int64_t furthest_ns(const engine *e);
 void commit(engine *e);

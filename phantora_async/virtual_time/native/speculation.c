@@ -95,8 +95,25 @@ bool waits_before(engine *e, int64_t at_ns, int64_t order) {
 
 /* ---- what is final ---- */
 
+/*
+ * Where ranks that meet at one instant act in another order than the total one, the result is the same, except of a
+ * collective's begin and the abort of one of its members: whichever comes first prevents the other. So an instant at
+ * which both happened ahead of some rank's rows is simulated again, strictly in order.
+ */
+void found_disorder(engine *e) {
+    if (e->log && e->now_ns != e->strict_ns) e->disordered = true;
+}
+
+static void simulate_strictly(engine *e) {
+    e->disordered = false;
+    e->strict_ns = e->now_ns;
+    for (int64_t i = 0; i < e->nhosts; i++) demand(e, &e->hosts[i], e->now_ns);
+    settle(e);
+}
+
 /* `ahead`: the event may be later than a silent host. */
 void event_executed(engine *e, bool ahead) {
+    if (e->disordered) simulate_strictly(e);
     if (ahead && e->now_ns > e->guessed_ns) e->guessed_ns = e->now_ns;
     if (e->restored.n) hear(e);
     if (!(++e->looked % COMMIT_EVERY)) commit(e);
@@ -145,6 +162,7 @@ static void end_speculation(engine *e) {
     e->now_ns = e->final_ns;
     e->nsilent = e->heard.n = e->restored.n = 0;
     e->log = false;
+    e->strict_ns = -1;
     e->acting = NULL;
 }
 

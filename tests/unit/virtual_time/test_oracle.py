@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from phantora_async.virtual_time import NetworkModel
+from phantora_async.virtual_time import HostState, NetworkModel
 
 from .programs import (
     MOST,
@@ -55,3 +55,28 @@ def test_all_policies_agree_with_the_oracle(make_network: Callable[[], NetworkMo
         assert played.timeline.history.kept == 0 or played.timeline.history.ahead
 
     check()
+
+
+ABORT_BEFORE_THE_LAST_MEMBER: Program = [
+    (0, ("collective", 0, 0, 0, 1, [0, 0, 0, 0, 0])),
+    (0, ("abort", 0, 0)),
+]
+"""Both ranks call at 10 ns, where their last communicator is made. Rank 0 is the first in the order of that instant: it
+calls and aborts, and rank 1 waits for it for ever."""
+ABORT_BEHIND_THE_LAST_MEMBER: Program = [
+    (0, ("collective", 0, 0, 0, 1, [5, 0, 0, 0, 0])),
+    (1, ("abort", 0, 5)),
+]
+"""Rank 1 calls at 10 ns and aborts at 15 ns, at which rank 0 calls. As rank 0 is the first in the order of that
+instant, the collective begins, and an abort does not end kernels that move data."""
+
+
+@pytest.mark.parametrize("ahead", [never, eager, on_demand])
+def test_an_abort_at_the_instant_of_the_begin_comes_in_the_order_of_ranks(ahead: Ahead) -> None:
+    for seed in (None, *range(40)):
+        early = play(write(2, ABORT_BEFORE_THE_LAST_MEMBER, 1), fixed, seed, ahead, 1).outcome
+        assert early["states"] == [HostState.FINISHED, HostState.WAITS_DEVICE]
+        assert (early["begun"], early["clocks"]) == ([], [10, 10])
+        late = play(write(2, ABORT_BEHIND_THE_LAST_MEMBER, 1), fixed, seed, ahead, 1).outcome
+        assert late["states"] == [HostState.FINISHED, HostState.FINISHED]
+        assert [at_ns for at_ns, _ in late["begun"]] == [15]
