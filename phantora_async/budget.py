@@ -1,4 +1,4 @@
-"""What may be asked of a report: limits of single figures, and rules for changes against another report.
+"""The conditions that a report can be held to: limits of single figures, and rules for changes against another report.
 
 A limit is a number with a unit: ``76GiB``, ``450ms``, ``0.4`` or ``40%``. A rule is ``step > +3%``: it is broken when
 the figure has become so much larger than in the baseline; ``mfu < -2%`` when it has become smaller, ``memory >
@@ -39,19 +39,19 @@ class Budgeted:
     """A number of a report that can be limited."""
 
     name: str
-    """In rules and files."""
+    """The figure's name in rules, options and budget files, such as ``step``."""
     title: str
     units: Mapping[str, float]
-    """Of texts, in those of ``value``."""
+    """The units that a text may carry, each as a multiple of the unit of ``value``; "" allows a bare number."""
     more_is_worse: bool
     value: Callable[[Mapping[str, Any]], float | None]
-    """From a report's ``simulated``; None: the report does not know it."""
+    """Reads the figure from a report's part ``simulated``; None if the report does not know it."""
     text: Callable[[float], str]
     example: str
     most: float = math.inf
 
     def read(self, text: str) -> float:
-        """Raises ValueError."""
+        """The limit that the text states, in the unit of ``value``. Raises ValueError."""
         found = re.fullmatch(_NUMBER + r"\s*([A-Za-z%]*)", text.strip())
         if found is None or found[2] not in self.units:
             raise ValueError(f"expected a value such as {self.example}, found {text!r}")
@@ -102,9 +102,11 @@ FIGURES = {
         Budgeted("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%", 1.0),
     )
 }
-"""By name, in the order in which they are shown. Memory is that of PyTorch's allocator, on the fullest GPU."""
+"""The figures that can be limited, by name, in the order in which they are shown. Memory is the memory of PyTorch's
+allocator on the fullest GPU.
+"""
 OPTIONS = {"max_memory": "memory", "max_allocated": "allocated", "max_step_time": "step", "min_mfu": "mfu"}
-"""Options of a run that limit a figure."""
+"""The name of the figure that each option of a run limits."""
 OF_MEMORY = ("memory", "allocated")
 """Figures that only grow in a run."""
 OF_TIME = ("step", "mfu")
@@ -113,13 +115,13 @@ OF_TIME = ("step", "mfu")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure beside what it may be."""
+    """One figure beside the limit or the baseline that it is compared with."""
 
     figure: Budgeted
     value: float | None
     limit: float
     against: str
-    """What the limit is: `budget`, or `baseline` for a change."""
+    """The kind of ``limit``: `budget` if it is a limit, `baseline` if it is the figure of another report."""
     broken: bool
     so_far: bool = False
     """The run ended when the limit was exceeded: its script may need more."""
@@ -146,20 +148,24 @@ class Row:
 
 
 def _change(value: float, limit: float) -> str:
-    """With so many digits that a change that is one is never shown as none."""
+    """The change as a percentage, with enough digits that a small change is never shown as none."""
     percent = 100 * (value / limit - 1)
     return f"{percent:+.1f} %" if abs(percent) >= 0.05 or percent == 0 else f"{percent:+.2g} %"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """At most so much, or of MFU at least; by the figure's name, in bytes, seconds and shares."""
+    """The limits of a run, by the figure's name, in bytes, seconds or shares: MFU must reach its limit, others must not
+    exceed it.
+    """
 
     by_figure: Mapping[str, float]
 
     @classmethod
     def of(cls, texts: Mapping[str, str | None]) -> Limits:
-        """From options by name. Raises UsageError naming the one that is wrong."""
+        """Reads limits from the values of options, by the figure's name. Raises UsageError naming the one that is
+        wrong.
+        """
         found = {}
         for option, name in OPTIONS.items():
             text = texts.get(option)
@@ -171,14 +177,16 @@ class Limits:
         return cls(found)
 
     def rows(self, report: Report) -> list[Row]:
-        """Of a run that ended as soon as a limit was exceeded: those limits, since nothing else is known."""
+        """Compares the report's figures with the limits. If the run ended as soon as a limit was exceeded, only the
+        exceeded limits are returned, since the other figures are not known.
+        """
         if ended_over_budget(report) is None:
             return self.rows_of(figures_of(report))
         rows = self.rows_of(least_figures_of(report))
         return [replace(row, so_far=True) for row in rows if row.broken and row.value is not None]
 
     def rows_of(self, figures: Mapping[str, float]) -> list[Row]:
-        """`figures`: by name, those that are known."""
+        """Compares `figures`, the known ones by name, with the limits."""
         return [
             _judged(figure, figures.get(name), self.by_figure[name])
             for name, figure in FIGURES.items()
@@ -200,9 +208,11 @@ class Rule:
 
     figure: Budgeted
     above: bool
-    """Broken when the figure is above its baseline by more than ``amount``; else below it."""
+    """True: the rule is broken when the figure is above its baseline by more than ``amount``. False: when it is below
+    by more.
+    """
     amount: float
-    """A share of the baseline, or a number of the figure's unit."""
+    """The allowed change: a share of the baseline if ``relative``, else a number in the figure's unit."""
     relative: bool
 
     def broken(self, value: float, baseline: float) -> bool:
@@ -215,13 +225,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Those of one text, separated by commas."""
+    """The rules that one text states, separated by commas."""
 
     rules: tuple[Rule, ...]
 
     @classmethod
     def of(cls, text: str) -> Rules:
-        """Raises UsageError."""
+        """Reads the rules from the text. Raises UsageError."""
         return cls(tuple(_rule(part) for part in text.split(",") if part.strip()))
 
     @property
@@ -229,7 +239,9 @@ class Rules:
         return {one.figure.name for one in self.rules}
 
     def rows(self, report: Report, baseline: Mapping[str, float]) -> list[Row]:
-        """`baseline`: figures by name. A figure that either side does not know breaks its rule."""
+        """Compares the report with `baseline`, figures by name. A figure that either side does not know breaks its
+        rule.
+        """
         simulated, known = report["simulated"], ended_over_budget(report) is None
         found = []
         for rule in self.rules:
@@ -266,7 +278,9 @@ def _rule(text: str) -> Rule:
 
 
 def figures_of(report: Report) -> dict[str, float]:
-    """All that the report knows, by name: what a baseline stores. Nothing of a run that a limit has ended early."""
+    """All figures that the report knows, by name, as a baseline stores them; empty for a run that a limit has ended
+    early.
+    """
     if ended_over_budget(report) is not None:
         return {}
     values = {name: figure.value(report["simulated"]) for name, figure in FIGURES.items()}
@@ -274,7 +288,7 @@ def figures_of(report: Report) -> dict[str, float]:
 
 
 def least_figures_of(report: Report) -> dict[str, float]:
-    """Of a run that a limit has ended early: what its figures are at least."""
+    """The lower bounds that a run ended early by a limit gives for its figures, by name."""
     values = {name: FIGURES[name].value(report["simulated"]) for name in OF_MEMORY}
     least_ns = (report.get("stopped") or {}).get("over_budget", {}).get("at_least_ns")
     values["step"] = None if least_ns is None else least_ns / 1e9
@@ -282,7 +296,7 @@ def least_figures_of(report: Report) -> dict[str, float]:
 
 
 def ended_over_budget(report: Report) -> int | None:
-    """The step in which the run ended because a limit was exceeded; None: that did not end it."""
+    """The number of the step in which an exceeded limit ended the run; None if no limit ended it."""
     over = (report.get("stopped") or {}).get("over_budget")
     return None if over is None else int(over["step"])
 

@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; unknown options are named with what was probably meant."""
+        """Parses as argparse does. The error for an unknown option names the known option that was probably meant."""
         given, left = self.parse_known_args(args, namespace)
         if left:
             known = [flag for action in self.actions for flag in action.option_strings]
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def actions(self) -> list[argparse.Action]:
-        """Of options, values and commands, in the order of --help."""
+        """The actions of this parser for options, values and commands, in the order of --help."""
         return self._actions
 
     def error(self, message: str) -> NoReturn:

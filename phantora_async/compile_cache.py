@@ -21,16 +21,16 @@ from phantora_async.wording import short
 from profiles import Gpu
 
 OFF = "off"
-"""In place of a folder: nothing outlives the run."""
+"""The value of ``--compile-cache`` that names no folder: compiled code is not kept after the run."""
 LEAST_FREE_NBYTES = 256 << 20
-"""A cache on a fuller disk is not used: a compilation that cannot write its files fails."""
+"""Free disk space below which the cache is not used: a compilation that cannot write its files fails."""
 _FULL_NBYTES = 1 << 20
-"""A disk with less cannot take what a compilation writes."""
+"""Free disk space below which a compilation cannot write its files."""
 _SOURCES = (".py", ".def")
 
 
 def default_folder() -> Path:
-    """May be deleted at any time."""
+    """The cache's folder if the user names none. It may be deleted at any time."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "phantora-async"
 
@@ -53,7 +53,7 @@ def why_unusable(folder: Path) -> str:
 
 
 def why_failed(folder: Path, words: str) -> str:
-    """What this cache has to do with the error whose message is `words`; "" if nothing."""
+    """Explains how this cache caused the error whose message is `words`: its disk is full. Returns "" if it did not."""
     try:
         is_full = shutil.disk_usage(folder).free < _FULL_NBYTES
     except OSError:
@@ -64,8 +64,8 @@ def why_failed(folder: Path, words: str) -> str:
 
 
 def environment(folder: Path, gpu: Gpu) -> dict[str, str]:
-    """Variables of torch and Triton. Only Triton's is left as it is if the user has set it: a folder that Inductor
-    uses for real GPUs must not be used here.
+    """The variables that make torch and Triton use this cache. Only Triton's is left as it is if the user has set it: a
+    folder that Inductor uses for real GPUs must not be used here.
     """
     return {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor" / key(gpu)),
@@ -74,19 +74,21 @@ def environment(folder: Path, gpu: Gpu) -> dict[str, str]:
 
 
 def locks(folder: Path, gpu: Gpu) -> Path:
-    """Where a rank that compiles a graph holds a lock: ``emu.compiler.graph_cache``."""
+    """The folder of the locks that ranks hold while they compile a graph: ``emu.compiler.graph_cache``."""
     return folder / "inductor" / key(gpu) / "locks"
 
 
 def kernel_locks(folder: Path) -> Path:
-    """Triton's cache: who compiles a kernel locks a file in one of its folders (``emu.compiler.triton_cache``)."""
+    """Triton's cache folder. A rank that compiles a kernel locks a file in one of its subfolders
+    (``emu.compiler.triton_cache``).
+    """
     return Path(os.environ.get("TRITON_CACHE_DIR") or folder / "triton")
 
 
 def key(gpu: Gpu) -> str:
     """Names the emulated GPU, the cost model and this version of the emulation by their content. (Ranks add the version
-    of torch.) Not the number of GPUs: what the hungriest of them draws changes the clock, and candidates are compared
-    at the full one.
+    of torch.) The number of GPUs is not part of it: the GPU that draws most power changes the clock, but candidates are
+    compared at the full clock.
     """
     content = hashlib.sha256(json.dumps(dataclasses.asdict(gpu.one_of(1)), sort_keys=True, default=str).encode())
     for path in _sources():
@@ -96,7 +98,7 @@ def key(gpu: Gpu) -> str:
 
 
 def _sources() -> Iterator[Path]:
-    """Of the cost model and of the hook library that asks it."""
+    """The source files of the cost model, and the hook library that asks it for costs."""
     yield installed.HOOK_LIBRARY
     for folder in (installed.EMU, *(installed.EMU.parent / room for room in ("formats", "profiles"))):
         yield from sorted(path for path in folder.rglob("*") if path.suffix in _SOURCES)

@@ -1,7 +1,7 @@
-"""Taking in connections at a listening socket, so that no number of them ends the run or takes its processor: only some
-at once, slower when many wait, and not at all for a while when this process cannot open another file.
+"""Accepts connections at a listening socket so that no number of them ends the run or takes its processor: only a few
+at once, more slowly when many wait, and none for a while when this process cannot open another file.
 
-asyncio's servers take in what comes, and uvloop's end for good at the first error.
+asyncio's own servers accept whatever comes, and uvloop's stop for good at the first error.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import socket
 from typing import Protocol
 
 AT_ONCE = 8
-"""So many connections are taken in one after the other."""
+"""Connections that are accepted one after the other before a pause."""
 PAUSE_S = 0.02
-"""Before the next ones, if there is a crowd: 400 TLS handshakes a second take a quarter of a core."""
+"""The pause in seconds before the next ones are accepted, if there is a crowd: 400 TLS handshakes a second take a
+quarter of a core.
+"""
 WITHOUT_FILES_S = 0.5
-"""How long nothing is taken in when this process cannot open another file."""
+"""For how many seconds nothing is accepted when this process cannot open another file."""
 BACKLOG = 1024
 MOST_VISITORS = 128
 """Connections that an entrance may hold besides the ranks'."""
@@ -24,23 +26,23 @@ WITHOUT_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Visitors(Protocol):
-    """What becomes of connections."""
+    """The owner of the accepted connections: it gives each its protocol and decides which one has to go."""
 
     def take_in(self, address: str) -> asyncio.BaseProtocol:
-        """The protocol of one that has come."""
+        """The protocol for a new connection from this address."""
 
     def lost(self, protocol: asyncio.BaseProtocol, error: OSError) -> None:
-        """It had gone before it had a transport."""
+        """Reports that the connection of this protocol was lost before it had a transport."""
 
     def crowd(self) -> bool:
-        """Are there many that nobody knows yet?"""
+        """Returns true if many connections have not yet said who they are."""
 
     def send_one_away(self) -> None:
-        """One of those has to go, if there are any."""
+        """Closes one of the connections that have not yet said who they are, if there are any."""
 
 
 class Entrance:
-    """``open``, then ``close``. `listening` has an address; it is closed with this."""
+    """Accepts connections from ``open`` until ``close``. `listening` is bound to an address; ``close`` closes it."""
 
     def __init__(self, listening: socket.socket, visitors: Visitors) -> None:
         self._listening = listening
@@ -64,7 +66,7 @@ class Entrance:
             task.cancel()
 
     def _rest(self, for_s: float | None = None) -> None:
-        """Takes nothing in; with `for_s`, for so long."""
+        """Stops accepting connections; with `for_s`, only for so many seconds."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listening.fileno())
         if self._again is not None:

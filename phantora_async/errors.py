@@ -22,7 +22,9 @@ from emu.contract.records import ExitKind
 
 
 class ExitCode(enum.IntEnum):
-    """What the command returns if it is not a rank's own exit code. ``meaning`` is what --help and the docs say."""
+    """The exit codes of the command, when it does not return a rank's own. ``meaning`` is the text that --help and the
+    docs show.
+    """
 
     meaning: str
 
@@ -67,7 +69,9 @@ class PhantoraError(Exception):
 
     exit_code: int = ExitCode.INTERNAL
     run: Any = None
-    """From ``phantora_async.run``: a ``Run`` of what there was until then, if the run has begun."""
+    """The part of the run that was done, as a ``Run``, if ``phantora_async.run`` raised this error after the run had
+    begun.
+    """
 
     def __init__(self, message: str, hint: str = "", details: str = "") -> None:
         super().__init__(message)
@@ -76,7 +80,7 @@ class PhantoraError(Exception):
         self.details = details
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes; each class has arguments of its own."""
+        """Pickles the error: errors travel between processes, and each class has constructor arguments of its own."""
         return _made_again, (type(self), self.args, self.__dict__)
 
     @property
@@ -124,7 +128,7 @@ class PathChanged(PhantoraError):
 
 
 class OverBudget(PhantoraError):
-    """The run ended well, and needs more memory or time than it may."""
+    """The run ended well, but needs more memory or time than its budget allows."""
 
     exit_code = ExitCode.OVER_BUDGET
 
@@ -143,7 +147,9 @@ class NotWritten(PhantoraError):
 
 @contextlib.contextmanager
 def drawing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """A picture is written in the block. Raises NotWritten; UsageError if matplotlib does not know its suffix."""
+    """A context in which a picture is written: errors become NotWritten, or UsageError if matplotlib does not know the
+    file's suffix.
+    """
     try:
         yield
     except OSError as error:
@@ -176,23 +182,23 @@ class Side:
     call: str
     ranks: tuple[int, ...]
     sites: tuple[int, ...]
-    """Where each of ``ranks`` made it: the numbers under which they announced these call sites."""
+    """The call sites, one for each of ``ranks``: the numbers under which the ranks announced them."""
 
 
 class RunFailure(PhantoraError):
     """The run cannot continue."""
 
     kind = "internal"
-    """What the report calls it, for programs."""
+    """The kind of failure that the JSON report records, for programs that read it."""
     shows_ranks = False
-    """Do the details list what every rank is doing, and where?"""
+    """True if the details list what every rank is doing, and where."""
 
     def __init__(self, message: str, sides: tuple[Side, ...] = (), details: str = "") -> None:
         super().__init__(message, details=details)
         self.sides = sides
 
     def __str__(self) -> str:
-        """The message and the calls. The run adds lines of the script and log files in ``details``."""
+        """The message and the calls. The run adds the lines of the script and the log files in ``details``."""
         calls = (f"\n  ranks {', '.join(map(str, side.ranks))}: {side.call}" for side in self.sides)
         return self.message + "".join(calls)
 
@@ -226,18 +232,22 @@ class Deadlock(RunFailure):
 
 
 class NotFoldable(RunFailure):
-    """A rank without a process would have done something else than its representative, or nobody knows what."""
+    """A rank without a process would have done something else than its representative, or its behaviour cannot be
+    derived.
+    """
 
     exit_code = ExitCode.NOT_FOLDABLE
     kind = "not_foldable"
     finer = ""
     """A mesh, as `--fold` takes it, by which the same program may be folded. Empty: none is known."""
     needs_each = False
-    """It may be folded if each replica is simulated."""
+    """True if the job may be folded when each replica is simulated."""
 
     @classmethod
     def of(cls, error: CannotFold, who: str = "") -> NotFoldable:
-        """Of a call that has no image."""
+        """The failure of a fold because a call cannot be translated to the ranks without processes. `who` says which
+        rank made it.
+        """
         details = f"to fold ranks that are alike: --fold '{error.finer}'" if error.finer else ""
         failure = cls(f"{error}{f': {who}' if who else ''}", details=details)
         failure.finer = error.finer
@@ -261,7 +271,7 @@ class WaitsForValue(RunFailure):
 
 
 class ClockEnded(RunFailure):
-    """Virtual time has come to where the network's clock ends."""
+    """Virtual time has reached the last instant that the network's clock can express."""
 
     exit_code = ExitCode.STUCK
     kind = "clock_ended"
@@ -292,13 +302,13 @@ class RankDied(RunFailure):
 # ---- other exceptions ----------------------------------------------------------------------------------------------
 
 MOST_SHOWN = 60
-"""Characters of a name that no file can have."""
+"""The most characters of a too long file name that a message repeats."""
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""A file could not be written, whichever file it was."""
+"""The errno values which mean that a file could not be written, whichever file it was."""
 
 
 def as_phantora_error(error: BaseException) -> PhantoraError:
-    """What another exception, which ends a command, says to the user."""
+    """Turns any exception that ends a command into the error that is shown to the user."""
     if isinstance(error, PhantoraError):
         return error
     if isinstance(error, KeyboardInterrupt):

@@ -16,7 +16,9 @@ print(json.dumps(names))
 
 
 def names(python: Path) -> list[str]:
-    """In the order of their indices; empty without a GPU. Raises EnvironmentUnusable."""
+    """The names of the GPUs of this machine, in the order of their indices; empty without a GPU. Raises
+    EnvironmentUnusable.
+    """
     done = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise EnvironmentUnusable(f"{python} cannot import torch", "pip install torch", details=done.stderr[-2000:])

@@ -28,17 +28,17 @@ ROLES = ("alike", "similar")
 ISOLATIONS = isolation.LEVELS
 NETWORKS = isolation.NETWORKS
 LOOP_TURNS = 1000
-"""Turns after which a loop counts as one that never ends. So many turns of a training loop take minutes here."""
+"""The turns after which a loop counts as endless. A training loop takes minutes for so many turns here."""
 DEFAULT_MOE = routing_policy.BALANCED
 JOB, MACHINE, LIMITS, SEVERAL, OUTPUT = "job", "emulated machine", "limits", "several machines", "output"
-"""Groups of options, as --help shows them."""
+"""The groups of options, as --help shows them."""
 MOST_SHOWN = 60
-"""Characters of a wrong value that a message repeats."""
+"""The most characters of a wrong value that a message repeats."""
 PathText = str | os.PathLike[str]
 
 
 class Kind(enum.Enum):
-    """What values an option takes; its value is what a message expects."""
+    """The kinds of values that options take; the member's value is the text that an error message expects."""
 
     COUNT = "a whole number"
     SECONDS = "a number"
@@ -51,7 +51,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line takes a field of ``RunOptions``."""
+    """The command-line form of a field of ``RunOptions``."""
 
     group: str
     flags: tuple[str, ...]
@@ -77,14 +77,14 @@ def _option(
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """One run, as the user describes it: what is not given has its default. A switch whose flag begins with ``--no-``
-    is on by default.
+    """One run, as the user describes it. An option that is not given has its default. A switch whose flag begins with
+    ``--no-`` is on by default.
     """
 
     script: PathText
-    """A path; with ``module`` a module's name; with ``launcher`` a command."""
+    """A path; with ``module`` the name of a module; with ``launcher`` a command."""
     arguments: Sequence[str] = ()
-    """The script's own."""
+    """The arguments of the script itself."""
     _: KW_ONLY
     world_size: int | None = _option(
         None,
@@ -566,7 +566,7 @@ class RunOptions:
 OPTIONS: dict[str, Option] = {
     one.name: one.metadata["option"] for one in dataclasses.fields(RunOptions) if "option" in one.metadata
 }
-"""By the name of the keyword, in the order of --help."""
+"""The options by the name of their keyword, in the order of --help."""
 
 
 def _checked(name: str, option: Option, value: Any) -> Any:

@@ -19,7 +19,7 @@ from phantora_async.errors import WRITE_ERRORS, NotWritten, UsageError
 
 MARKER = ".phantora-run"
 TOKEN = "token"
-"""Lets machines join the run; exists if the user gave none."""
+"""The file of the secret that lets machines join the run; it is written if the user gave none."""
 HINT = "choose another directory: --run-dir DIR"
 MOST_NAMED = 4
 
@@ -98,7 +98,7 @@ def _withdraw(lock: IO[str], path: Path) -> None:
 
 
 def _ranks(names: Iterable[str]) -> int:
-    """Of the run that has written files of these names."""
+    """The number of ranks of the run that has written files of these names, counted by its logs."""
     return sum(name.startswith("rank") and name.endswith(".log") for name in names)
 
 

@@ -1,4 +1,4 @@
-"""What a run emulates, and where its files are."""
+"""The resolved description of a run: the machine that it emulates, its limits, and where its files are."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from profiles import Cluster, Gpu, HostModel
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What the coordinator needs to know of a run. Resolved and checked by ``config``."""
+    """The facts that the coordinator needs of a run. They are resolved and checked by ``config``."""
 
     socket: Path
-    """Where ranks connect. The path must be short: it is a Unix socket's."""
+    """The Unix socket at which ranks connect. Its path must be short."""
     cost_table: Path
     run_dir: Path
-    """Has the logs, rank<N>.log."""
+    """The folder with the logs, rank<N>.log."""
     servers: tuple[int, ...]
-    """GPUs in use on each server; the first server has the first ranks."""
+    """The number of GPUs in use on each server; the first server has the first ranks."""
     gpu: Gpu
     cluster: Cluster
     host: HostModel
@@ -41,21 +41,21 @@ class RunSpec:
     clock: str = "exact"
     speculation: str = ON_DEMAND
     progress: bool = False
-    """The status line is shown as it changes."""
+    """True if the status line is shown while it changes."""
     assumed_links: str = ""
-    """What joins the GPUs, if the user did not say it of this GPU; else empty."""
+    """The links between GPUs that were assumed because the user did not name them for this GPU; else empty."""
     nccl: NcclSettings = field(default_factory=NcclSettings)
-    """What NCCL's environment variables ask for."""
+    """The settings of NCCL's environment variables."""
     faults: tuple[Fault, ...] = ()
-    """What goes wrong on the machine."""
+    """The faults of the emulated machine."""
     steps: int = 0
-    """The run ends when ranks have done so many; 0: when the script does."""
+    """The steps of every rank after which the run ends; 0: the run ends with the script."""
     until_ns: int = 0
-    """The run ends at this instant of virtual time; 0: when the script does."""
+    """The instant of virtual time, in ns, at which the run ends; 0: the run ends with the script."""
     most_allocated_nbytes: int = 0
-    """The run ends when tensors on any GPU are known to take more; 0: no limit."""
+    """The run ends when tensors on any GPU are known to need more bytes than this; 0: no limit."""
     most_reserved_nbytes: int = 0
-    """The run ends when PyTorch's allocator is known to reserve more on any GPU; 0: no limit."""
+    """The run ends when PyTorch's allocator is known to reserve more bytes than this on any GPU; 0: no limit."""
     most_step_ns: int = 0
     """With `steps`: the run ends when the median step is certain to take longer; 0: no limit."""
     routing: str = BALANCED
@@ -67,28 +67,30 @@ class RunSpec:
     restart_delay_ns: int = 0
     """How long it takes, in virtual time, from the end of a rank that fails to the start of the ranks after it."""
     loading: LoadingPolicy = field(default_factory=lambda: loading_policy.parse(loading_policy.FREE))
-    """What `--loaders` says."""
+    """The policy of `--loaders`: the time that data loaders take."""
     values: tuple[StatedValue, ...] = ()
-    """What `--value` says."""
+    """The values that `--value` states."""
     stall_timeout_s: float | None = None
     """For how long, in real time, ranks may wait for one that makes no visible progress, or none may make any: see
     ``phantora_async.liveness.patience``."""
     loop_turns: int = 0
-    """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
+    """The turns after which a loop that waits for a value that nobody computed ends the run; 0: no number of turns
+    does.
+    """
 
     trace: TraceRequest | None = None
     reasons: bool = False
-    """The report tells why a step takes as long as it does."""
+    """True if the report tells why a step takes as long as it does."""
     folding: Folding | None = None
-    """Which ranks have processes; None: all."""
+    """Says which ranks have processes; None: all of them do."""
     share_timelines: bool = False
-    """Ranks of a folded run to which the same happens are simulated once."""
+    """True if ranks of a folded run to which the same happens are simulated once."""
     each_if_they_differ: bool = False
-    """The run ends if not quite the same happens to them, and is done again with each of them simulated."""
+    """True if the run ends when those ranks turn out to differ, and is then done again with each of them simulated."""
     compile_locks: Path | None = None
     """Folder of the files that ranks lock while they compile a graph."""
     kernel_locks: Path | None = None
-    """Folder of the folders that have these of Triton's kernels."""
+    """The folder with Triton's folders in which ranks lock a file while they compile a kernel."""
     record: Path | None = None
     """Folder of the run's recording."""
 
@@ -98,5 +100,5 @@ class RunSpec:
 
     @property
     def server_of(self) -> list[int]:
-        """Each rank's server."""
+        """The server of each rank, by rank."""
         return [server for server, gpus in enumerate(self.servers) for _ in range(gpus)]

@@ -43,18 +43,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SHOW_EVERY_S = 0.5
-"""How often the status is looked at."""
+"""The seconds between two looks at the status."""
 Beside = Callable[[Path, Callable[[int], int | None]], Coroutine[Any, Any, None]]
-"""What else to do while ranks run: it is told where they write their stacks, and which process a rank is."""
+"""Work that is done while the ranks run. It gets the folder in which ranks write their stacks, and a function that
+gives a rank's process id.
+"""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 ONE_INTERRUPT_S = 1.0
 """Signals within this time are one interrupt: `timeout` sends one to the command and one to its process group."""
 LAST_EVENTS_S = GRACE_S + 10.0
-"""After the run's end: how long its processes may take to end."""
+"""The seconds that the run's processes have to end after the run's end."""
 
 
 class Session:
-    """Owns everything that a run starts. When ``run`` returns, nothing of it is left."""
+    """Owns everything that a run starts. When ``run`` returns, all of it has ended."""
 
     def __init__(self, config: Config, beside: Beside | None = None) -> None:
         self._config = config
@@ -70,7 +72,9 @@ class Session:
         """Versions of torch and Python that the ranks run with; empty until the forker has told them."""
 
     async def run(self) -> Outcome:
-        """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
+        """Runs the script and returns how its run ended, well or not. Raises PhantoraError if it could not be run to an
+        end of its own.
+        """
         entrances = 1 + (self._config.listen is not None) + (self._config.ui is not None)
         limits.check(self._config.processes, MOST_VISITORS * entrances)
         with self._measuring():
@@ -141,7 +145,7 @@ class Session:
             return outcome
 
     async def _page(self) -> LivePage | None:
-        """The live page, if there is to be one."""
+        """Opens the live page, if the user asked for one."""
         config = self._config
         if config.ui is None:
             return None
@@ -155,7 +159,9 @@ class Session:
 
     @contextlib.contextmanager
     def _measuring(self) -> Iterator[None]:
-        """With `--measure`: the process that uses the GPU. Without a GPU the user is told, and the run goes on."""
+        """With `--measure`: starts the process that uses the GPU. Without a GPU the user is told and the run goes
+        on.
+        """
         if not self._config.measure:
             yield
             return
@@ -173,7 +179,7 @@ class Session:
                     self._on_demand.save()
 
     def _kernel_times(self) -> tuple[KernelTimes, ...]:
-        """The tables of the emulated GPU come first."""
+        """The tables of measured kernel times, those of the emulated GPU first."""
         found = self._config.kernel_times
         if self._on_demand is not None:
             found += (KernelTimes(self._on_demand.file, self._on_demand.times),)
@@ -237,7 +243,7 @@ class Session:
     # ---- while it runs ---------------------------------------------------------------------------------------------
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs beside the rest. An exception in it ends the run."""
+        """Runs the work beside the rest of the session. An exception in it ends the run."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._end_if_broken)
         return task
@@ -251,7 +257,7 @@ class Session:
         return await self._unless_interrupted(coordinator.finished())
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work returns. Raises what ends the run before it."""
+        """Returns the result of the work. Raises the error that ends the run if that comes first."""
         assert self._abort is not None, "a session runs once"
         finished = asyncio.create_task(work)
         either: set[asyncio.Future[Any]] = {finished, self._abort}
@@ -272,7 +278,7 @@ class Session:
             self._terminal.status(status.line)
 
     async def _take_events(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
-        """The forker's messages, to its end."""
+        """Handles the forker's messages until it ends."""
         async for event in launcher.events():
             match event["event"]:
                 case "ready":
@@ -304,12 +310,14 @@ class Session:
                     self._end(self._lost("the forker", event["signal"]))
 
     async def _tell_ends(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
-        """Launchers hear of ranks' ends when virtual time is there, until cancelled."""
+        """Tells launchers of ranks' ends when virtual time has come to them, until cancelled."""
         async for rank in coordinator.ends_to_tell():
             launcher.tell_end(rank)
 
     def _show_isolation(self, level: str, reason: str) -> None:
-        """What the user asked for is not what there is, or has an effect that is easily overlooked."""
+        """Shows remarks on isolation: that the wanted level is not available, or that files under /tmp and in the home
+        folder are affected.
+        """
         if reason:
             self._terminal.remark(f"emulated servers share this machine's network, processes and /tmp: {reason}")
         if level == "full":
@@ -337,18 +345,22 @@ class Session:
         )
 
     def _lost(self, process: str, number: int) -> InternalError:
-        """`number`: the signal that ended it, 0 if none is known."""
+        """The error for a process that has ended. `number`: the signal that ended it, 0 if none is known."""
         how = f"was ended by {self._memory_kills.signal_in_words(number)}" if number else "ended unexpectedly"
         return InternalError(f"{process} {how}", details=self._forker_log())
 
     def _forker_log(self) -> str:
-        """What the forker, the servers and the hook library in them have said last; "" if they have said nothing."""
+        """The last lines that the forker, the servers and the hook library in them have logged; "" if there are
+        none.
+        """
         log = self._config.run_dir / "forker.log"
         lines = terminal.last_lines(log)
         return "\n".join([f"the end of {short(log)}:", *(f"  | {line}" for line in lines)]) if lines else ""
 
     def _end(self, error: PhantoraError) -> None:
-        """Ends the run with this error, if it is not ending yet. What ends after an interrupt ends because of it."""
+        """Ends the run with this error, unless it is already ending. A failure after an interrupt is a consequence of
+        it.
+        """
         if self._interrupted_at_s is not None and not isinstance(error, Interrupted):
             return
         if self._abort is not None and not self._abort.done() and not self._stopping:
@@ -372,7 +384,7 @@ class Session:
                 signal.signal(number, signal.SIG_IGN)
 
     def _interrupt(self, coordinator: Coordinator, launcher: Launcher | Machines) -> None:
-        """The first one ends the run; one that comes while the ranks end kills them."""
+        """Handles an interrupt. The first one ends the run; one that comes while the ranks end kills them."""
         now_s = asyncio.get_running_loop().time()
         if self._interrupted_at_s is None:
             self._interrupted_at_s = now_s

@@ -1,4 +1,4 @@
-"""What `run --trace` asks for: the file and its form, the ranks, the steps."""
+"""The trace that `run --trace` asks for: the file and its form, the ranks, the steps."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NUMBER = r"\d{1,18}"
 class TraceRequest:
     path: Path
     perfetto: bool
-    """One file in Perfetto's format; else Chrome JSON, a file for each rank."""
+    """True: one file in Perfetto's format. False: Chrome JSON, a file for each rank."""
     ranks: tuple[tuple[int, int], ...]
-    """Ranges, both ends included."""
+    """The traced ranks as ranges, both ends included."""
     first_step: int = 1
     last_step: int = _LAST_STEP
 
@@ -31,18 +31,18 @@ class TraceRequest:
         return frozenset(rank for first, last in self.ranks for rank in range(first, last + 1))
 
     def file(self, rank: int) -> Path:
-        """The Chrome JSON of one rank."""
+        """The path of the Chrome JSON of one rank."""
         if self.path.is_dir():
             return self.path / f"rank{rank}.json"
         suffix = next(suffix for suffix in CHROME_SUFFIXES if self.path.name.endswith(suffix))
         return self.path.with_name(f"{self.path.name.removesuffix(suffix)}.rank{rank}{suffix}")
 
     def files(self) -> list[Path]:
-        """All that are written."""
+        """All files that the trace consists of."""
         return [self.path] if self.perfetto else [self.file(rank) for rank in sorted(self.chosen())]
 
     def device_file_lines(self) -> list[str]:
-        """For the hook library's device file."""
+        """The lines of the hook library's device file that describe the trace."""
         return [
             *(f"trace_ranks={first}-{last}" for first, last in self.ranks),
             f"trace_first_step={self.first_step}",
@@ -82,7 +82,7 @@ def _make_folder(given: str, path: Path) -> None:
 
 
 def _check_writable(given: str, path: Path) -> None:
-    """Opens the file as the run will: what is in it is kept until the run starts."""
+    """Opens the file as the run will, without removing its content: that is kept until the run starts."""
     existed = path.exists()
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))

@@ -10,11 +10,11 @@ from signal import Signals
 from typing import Any
 
 MOST_PARTS = 16
-"""Of a text that names ranks."""
+"""The most parts (single ranks and ranges) in a text that names ranks."""
 
 
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-"""What helps where memory is fragmented."""
+"""The environment variable that helps where memory is fragmented."""
 
 
 def compact(ranks: Iterable[int]) -> str:
@@ -43,7 +43,9 @@ def named(ranks: Iterable[int]) -> str:
 _NOT_PRINTED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-"""Control characters but tab and newline, what reverses or hides text, and halves of surrogate pairs."""
+"""Matches control characters except tab and newline, characters that reverse or hide text, and halves of surrogate
+pairs.
+"""
 
 
 def printable(text: str) -> str:
@@ -53,7 +55,7 @@ def printable(text: str) -> str:
 
 _MARKED = re.compile(r"[\\`*\[\]|~<>&@]|(?<!\w)_|_(?!\w)|(?<=:)//")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "//": "&#47;/"}
-"""HTML, and what makes links or calls people where the text is shown."""
+"""Replacements for HTML, and for what makes links or notifies people where the text is shown."""
 
 
 def markdown(text: str) -> str:
@@ -107,13 +109,13 @@ UNITS_NS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000, "ms
 
 
 def duration(for_ns: int) -> str:
-    """As options take it, in the largest unit of which it is a multiple: ``90s``, ``2m``, ``500ms``."""
+    """A duration as options take it, in the largest unit of which it is a multiple: ``90s``, ``2m``, ``500ms``."""
     unit = next(unit for unit, ns in UNITS_NS.items() if for_ns % ns == 0)
     return f"{for_ns // UNITS_NS[unit]}{unit}"
 
 
 def seconds(for_ns: int) -> str:
-    """With at least three significant digits: ``1.234 s``, ``12.34 ms``, ``456.7 µs``."""
+    """A duration with at least three significant digits: ``1.234 s``, ``12.34 ms``, ``456.7 µs``."""
     if for_ns >= 1_000_000_000:
         return f"{for_ns / 1e9:.3f} s"
     if for_ns >= 1_000_000:
@@ -126,7 +128,7 @@ def gib(nbytes: float) -> str:
 
 
 def size(nbytes: float) -> str:
-    """In the largest unit of which there is one: ``30.51 GiB``, ``20.0 MiB``, ``4.0 KiB``, ``512 B``."""
+    """A number of bytes in the largest unit that it reaches: ``30.51 GiB``, ``20.0 MiB``, ``4.0 KiB``, ``512 B``."""
     if nbytes >= 2**30:
         return gib(nbytes)
     for unit, of_it in (("MiB", 2**20), ("KiB", 2**10)):
@@ -141,7 +143,7 @@ def short(path: str | Path) -> str:
 
 
 def signal_in_words(number: int) -> str:
-    """Its name, and what it means if a limit of this shell has sent it."""
+    """The signal's name, and its meaning if a limit of this shell has sent it."""
     name = Signals(number).name if number in set(Signals) else f"signal {number}"
     return f"{name} ({_LIMITS[number]})" if number in _LIMITS else name
 

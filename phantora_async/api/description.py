@@ -16,13 +16,13 @@ from formats.files import MOST_SOURCE_NBYTES, read_bytes
 from phantora_async.config import Config
 
 ENVIRONMENT = ("NCCL_", "PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "CUBLAS_", "CUDA_")
-"""Variables that begin so may change what a job does."""
+"""The beginnings of names of environment variables that may change what a job does."""
 NOT_TOLD = {"gpu": ("attributes", "path"), "cluster": ("path",), "host": ("path", "measured")}
-"""Fields of descriptions that are left out: they follow from the others, or change nothing."""
+"""The fields of descriptions that are left out, by description: they follow from other fields, or change nothing."""
 
 
 def describe(config: Config, versions: Mapping[str, str]) -> dict[str, Any]:
-    """`versions`: of torch and Python in the ranks."""
+    """The part ``run`` of the report. `versions`: of torch and Python in the ranks."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "kind": "launcher" if config.launcher else "module" if config.module else "script",
@@ -42,7 +42,9 @@ def describe(config: Config, versions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
-    """Of a script that is one file; empty for a folder, and for a file that is no source."""
+    """The SHA-256 digest of a script that is one source file; empty for a folder, and for a file that cannot be read as
+    source.
+    """
     try:
         return hashlib.sha256(read_bytes(path, MOST_SOURCE_NBYTES)).hexdigest()
     except OSError:
@@ -59,6 +61,6 @@ def _own_version() -> str:
 
 
 def _description(value: Any, left_out: tuple[str, ...]) -> Any:
-    """As JSON has it."""
+    """The description as a JSON value, without the fields `left_out`."""
     fields = {name: field for name, field in dataclasses.asdict(value).items() if name not in left_out}
     return json.loads(json.dumps(fields, default=str))

@@ -1,4 +1,4 @@
-"""What each GPU does in a step, as a picture: from a trace, or from the report's shares."""
+"""Draws what each GPU does in a step: from a trace, or from the report's shares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from phantora_async.api.results import Run
 
 MOST_RANKS = 32
-"""Shown if nobody chooses."""
+"""The most ranks that are shown if the user chooses none."""
 COLOURS = {
     "compute": "#2f7ed8",
     "transfer": "#e69f00",
@@ -30,12 +30,12 @@ COLOURS = {
     "idle": "#c9d0d8",
     "good": "#1c7c4a",
 }
-"""Those of the page's style sheet (pages/page.css), on a bright ground."""
+"""The colours of the page's style sheet (pages/page.css), for a bright background."""
 LANES = {"compute": COLOURS["compute"], "communication": COLOURS["transfer"], "copies": COLOURS["good"]}
 PARTS = {part: COLOURS[part.removesuffix("_bound")] for part in ("compute", "transfer", "peers", "host_bound", "idle")}
 STEP = re.compile("ProfilerStep#([0-9]{1,18})")
 Span = tuple[float, float]
-"""Begin and length, ms."""
+"""The begin and the length of an interval, in ms."""
 
 
 class _Event(NamedTuple):
@@ -47,7 +47,7 @@ class _Event(NamedTuple):
 
 @dataclass(slots=True)
 class _Traced:
-    """One step of one rank; spans by lane."""
+    """One traced step of one rank: its begin and end in µs, and the spans of each lane."""
 
     begin_us: float
     end_us: float
@@ -114,7 +114,7 @@ def _draw_shares(axes: Any, run: Run, shown: Sequence[int]) -> None:
 
 
 def _trace_files(run: Run) -> dict[int, Path]:
-    """By rank; empty if the run has no trace, or none in Chrome JSON."""
+    """The trace files by rank; empty if the run has no trace, or none in Chrome JSON."""
     path = run.report.get("run", {}).get("trace")
     if path is None:
         return {}
@@ -139,7 +139,7 @@ def _draw_trace(axes: Any, files: Mapping[int, Path], step: int | None) -> None:
 
 
 def _read(path: Path, step: int | None) -> _Traced:
-    """Kernels that begin in the step; of several steps the last one."""
+    """Reads the kernels that begin in the step; without `step`, in the last step of the trace."""
     text = read_text(path, MOST_TRACE_NBYTES, UsageError)
     try:
         events = [_event(one) for one in parse(text, path, UsageError)["traceEvents"] if one.get("ph") == "X"]
@@ -161,7 +161,7 @@ def _read(path: Path, step: int | None) -> _Traced:
 
 
 def _event(given: Mapping[str, Any]) -> _Event:
-    """Raises what a missing key or a value of another type raises."""
+    """Reads an event of the trace. A missing key or a value of another type raises its usual exception."""
     event = _Event(str(given["name"]), given.get("cat"), float(given["ts"]), float(given["dur"]))
     if not math.isfinite(event.at_us) or not math.isfinite(event.for_us):
         raise ValueError("an event without an end")

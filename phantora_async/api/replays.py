@@ -27,12 +27,12 @@ ASKERS = {
     "elapsed": "timers of DistributedDataParallel, for example",
     "clock_read": "its own timers",
 }
-"""By question: who in PyTorch's C++ code asks it."""
+"""The parts of PyTorch's C++ code that ask each kind of question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A replay, and where its report is."""
+    """A replay that has been written: its result, and where its report is."""
 
     replayed: Replayed
     recording: Recording
@@ -41,7 +41,9 @@ class Written:
     run_dir: Path
 
     def remarks(self) -> Iterator[str]:
-        """What the user should know of answers and of the machine."""
+        """Yields remarks for the user: how many answers differ from the run's, and which device attributes of the GPU
+        do.
+        """
         for kind, (answers, other, inside) in self.replayed.compared.items():
             if other:
                 text = f"{other:,} of {answers:,} answers to {kind} differ from those of the run"
@@ -58,7 +60,7 @@ class Written:
 def written(
     folder: Path, changes: Changes, allow: Sequence[str], run_dir: str | None = None, report: str | None = None
 ) -> Written:
-    """Replays, and writes the report. Raises PhantoraError."""
+    """Replays the recording and writes the report. Raises PhantoraError."""
     done, recording, spec = replayed(load(folder), changes, allow)
     claimed = run_dir_of(run_dir, "replay", spec.world_size)
     path = report_of(report, claimed.path)
@@ -71,7 +73,9 @@ def written(
 
 
 def replayed(recording: Recording, changes: Changes, allow: Sequence[str]) -> tuple[Replayed, Recording, RunSpec]:
-    """With the recording as the replay's ranks have it, and the machine. Raises PhantoraError."""
+    """Replays the recording. Returns the result, the recording as the replay's ranks have it, and the machine. Raises
+    PhantoraError.
+    """
     if unknown := set(allow) - set(MAY_CHANGE):
         raise UsageError(f"allow: expected some of {', '.join(MAY_CHANGE)}, found {sorted(unknown)[0]!r}")
     spec = spec_of(recording, changes, Path(os.devnull))
@@ -102,8 +106,9 @@ def replay(
 ) -> Run:
     """Executes what ``run(..., record=DIR)`` has kept, as `phantora-async replay DIR` does, and returns its report.
 
-    ``replay("rec", gpu="b200", nccl=["NCCL_ALGO=Ring"], slow=["17=0.7"])``. What is not given is as it was. Raises the
-    errors of ``phantora_async.errors``; PathChanged, if the script would have been answered otherwise.
+    ``replay("rec", gpu="b200", nccl=["NCCL_ALGO=Ring"], slow=["17=0.7"])``. An argument that is not given keeps the
+    run's value. Raises the errors of ``phantora_async.errors``; PathChanged, if the script would have been answered
+    otherwise.
     """
     changes = Changes(
         cluster=_text(cluster),

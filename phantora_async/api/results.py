@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from phantora_async.comparison import Comparison
 
 SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
-"""How a GPU spends its time; docs/data/reference.md says what they mean."""
+"""The shares of a GPU's time; docs/data/reference.md says what they mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,9 @@ class Step:
     """One training step of the run."""
 
     number: int
-    """As everywhere: step 1 begins with the run and ends at the first marker. It is not timed, so it is not listed."""
+    """The step's number as in all other outputs: step 1 begins with the run and ends at the first marker. It is not
+    timed, so it is not listed.
+    """
     time: float
     counted: bool
     """False: a warm-up step, which ``Run.step_time`` leaves out."""
@@ -41,12 +43,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One GPU, in the steps that count (``window`` "steps"), or in the whole run."""
+    """One GPU: its figures in the steps that count (``window`` "steps"), or in the whole run."""
 
     rank: int
     server: int
     steps: int
-    """Optimizer steps done."""
+    """The number of optimizer steps done."""
     window: str
     window_time: float
     compute: float
@@ -62,9 +64,11 @@ class Rank:
     reserved_peak: int
     """Bytes, as PyTorch's caching allocator counts them, over the whole run."""
     device_peak: int
-    """Bytes that the CUDA driver handed out."""
+    """Bytes that the CUDA driver handed out at most."""
     allocated_least: int
-    """``allocated_peak`` if nothing kept memory longer than the program does, which depends on timing."""
+    """The lower bound of ``allocated_peak``: the peak if memory were never kept longer than the program keeps it, which
+    depends on timing.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +81,14 @@ class Kernel:
     time: float
     mean_time: float
     share: float
-    """Of the GPU time of all kernels, in the same steps."""
+    """This kernel's share of the GPU time of all kernels in the same steps."""
     source: str
-    """Where the cost comes from: measured, interpolated, roofline or unrecognised."""
+    """The source of the cost: measured, interpolated, roofline or unrecognised."""
     model: str
     bound: str
-    """What bounds it: compute, memory, PCIe, latency."""
+    """The resource that bounds the kernel: compute, memory, PCIe or latency."""
     flops: float
-    """Of one launch."""
+    """The arithmetic of one launch, in floating-point operations."""
 
 
 class Run:
@@ -124,7 +128,7 @@ class Run:
 
     @property
     def script(self) -> str:
-        """Empty in a report of an older version."""
+        """The path of the script; empty in a report of an older version."""
         return str(self.report.get("run", {}).get("script", ""))
 
     @property
@@ -132,7 +136,7 @@ class Run:
         return [str(one["text"]) for one in self._simulated["warnings"]]
 
     def log(self, rank: int = 0) -> str:
-        """What the rank has printed."""
+        """The output of the rank, as its log has it."""
         if not 0 <= rank < self.world_size:
             raise UsageError(f"rank {rank}: the run had ranks 0 to {self.world_size - 1}")
         path = self.run_dir / f"rank{rank}.log"
@@ -152,7 +156,7 @@ class Run:
 
     @property
     def step_source(self) -> str:
-        """How steps were found."""
+        """Says how steps were found."""
         return str(self._simulated["step"]["source"])
 
     @property
@@ -198,13 +202,15 @@ class Run:
 
     @property
     def logged(self) -> dict[str, float]:
-        """What the script itself logged last about its speed, such as ``{"tokens/s": 75588.0}``."""
+        """The last value of each figure that the script itself logged about its speed, such as ``{"tokens/s":
+        75588.0}``.
+        """
         rates = self._simulated.get("logged", [])
         return {str(one["rate"]): float(one["value"]) for one in rates if "rate" in one and "value" in one}
 
     @property
     def tokens_per_second(self) -> float | None:
-        """What the script itself logged; None if it logged none in a form that is known."""
+        """The tokens per second that the script itself logged; None if it logged none in a known form."""
         return self.logged.get("tokens/s")
 
     @property
@@ -214,7 +220,9 @@ class Run:
 
     @property
     def peak_memory_least(self) -> int:
-        """``peak_memory`` at least: it may depend on when GPU work ends. ``peak_memory`` is the most."""
+        """The lower bound of ``peak_memory``, which may depend on when GPU work ends; ``peak_memory`` is the upper
+        bound.
+        """
         return max(rank.allocated_least for rank in self.ranks)
 
     @property
@@ -238,7 +246,7 @@ class Run:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """As far as the report lists them: the last thousand."""
+        """The steps that the report lists: the last thousand."""
         step = self._simulated["step"]
         each_ns: Sequence[int] = step.get("each_ns", [])
         left_out = step["warm_up"] + step["counted"] - len(each_ns)
@@ -254,7 +262,7 @@ class Run:
 
     @cached_property
     def kernels(self) -> list[Kernel]:
-        """By time, the longest first."""
+        """The kernels by time, the longest first."""
         return [_kernel(one) for one in self._simulated["kernels"]["signatures"]]
 
     def to_pandas(self, table: Table = "steps") -> pandas.DataFrame:
@@ -280,7 +288,7 @@ class Run:
         return timeline(self, path, ranks, step)
 
     def compare(self, *others: Run | str | os.PathLike[str]) -> Comparison:
-        """What differs between this run and others, and what that changed."""
+        """Compares this run with others: what differs between them, and how that changed the figures."""
         return compare(self, *others)
 
     # ---- shown -----------------------------------------------------------------------------------------------------
@@ -297,7 +305,7 @@ class Run:
         return terminal_report(self.report)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The run as HTML, for notebooks."""
         rows = [
             ("run", f"{self.world_size} x {self.gpu} on {self.cluster}"),
             ("step", _step(self.step_time)),
@@ -317,7 +325,7 @@ class Run:
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """A finished run: from its run directory or its JSON report. Raises UsageError."""
+    """Loads a finished run from its run directory or its JSON report. Raises UsageError."""
     file = Path(path)
     if file.is_dir():
         file /= "report.json"
@@ -329,8 +337,8 @@ def load(path: str | os.PathLike[str]) -> Run:
 
 
 def compare(*runs: Run | str | os.PathLike[str]) -> Comparison:
-    """What differs between the first run and the others, and what that changed. Takes runs, run directories and
-    reports. Raises UsageError.
+    """Compares the first run with the others: what differs, and how that changed the figures. Takes runs, run
+    directories and reports. Raises UsageError.
     """
     from phantora_async.comparison import Side
     from phantora_async.comparison import compare as compare_sides

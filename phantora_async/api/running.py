@@ -31,11 +31,11 @@ main(int(sys.argv[2]), int(sys.argv[3]))
 """
 CHUNK_NBYTES = 1 << 16
 END_S = 30.0
-"""How long a run may take to end after SIGTERM."""
+"""The seconds that a run may take to end after SIGTERM."""
 
 
 def _as_keywords_of(options: Callable[P, RunOptions]) -> Callable[[Callable[..., Run]], Callable[P, Run]]:
-    """The function takes what the options take, for type checkers and for `help`."""
+    """Gives a function the signature of the options, for type checkers and for `help`."""
 
     def with_signature(function: Callable[..., Run]) -> Callable[P, Run]:
         told = inspect.signature(options)
@@ -59,7 +59,7 @@ def run(*arguments: Any, **options: Any) -> Run:
 
 
 def run_with(options: RunOptions, environment: Mapping[str, str]) -> Run:
-    """As ``run``. `options` are checked; `environment`: variables of this run alone."""
+    """Does the run of ``run``. `options` are checked; `environment`: variables that this run alone gets."""
     ended = _Child(options, environment).wait()
     found = Run(ended.report, Path(ended.report_path), Path(ended.run_dir)) if ended.report is not None else None
     if ended.error is not None:
@@ -73,7 +73,7 @@ def run_with(options: RunOptions, environment: Mapping[str, str]) -> Run:
 
 
 class Together:
-    """Runs of the threads of one pool: what ends the thread that waits for them ends them."""
+    """The runs of the threads of one pool: what ends the thread that waits for them ends them."""
 
     _of_thread = threading.local()
 
@@ -83,7 +83,7 @@ class Together:
         self._ended = False
 
     def join(self) -> None:
-        """The calling thread is one of the pool, for good."""
+        """Makes the calling thread one of the pool, for good."""
         self._of_thread.together = self
 
     @classmethod
@@ -101,7 +101,7 @@ class Together:
             self._children.discard(child)
 
     def interrupt(self) -> None:
-        """As Ctrl-C does, also those that begin after this."""
+        """Interrupts all runs as Ctrl-C does, and also those that begin after this call."""
         with self._lock:
             self._ended = True
             for child in self._children:
@@ -109,7 +109,7 @@ class Together:
 
 
 class _Child:
-    """The process. Its output is copied on the calling thread: notebooks show it below the cell that waits."""
+    """The process of the run. Its output is copied on the calling thread: notebooks show it below the waiting cell."""
 
     def __init__(self, options: RunOptions, environment: Mapping[str, str]) -> None:
         self._interrupts = 0
@@ -164,7 +164,7 @@ class _Child:
         return ended
 
     def interrupt(self) -> None:
-        """The first one ends the run with its report, a second one at once."""
+        """Interrupts the run. The first interrupt ends it with its report, a second one ends it at once."""
         self._interrupts += 1
         self._process.send_signal(signal.SIGINT)
 
@@ -185,7 +185,7 @@ class _Child:
 
     @contextlib.contextmanager
     def _sources(self) -> Iterator[selectors.DefaultSelector]:
-        """Pipes to read; what is done with their bytes is registered with them."""
+        """The pipes to read; the function that takes their bytes is registered with each."""
         with selectors.DefaultSelector() as sources, open(self._read, "rb", buffering=0) as result:
             sources.register(result, selectors.EVENT_READ, self._result.extend)
             for pipe, stream in ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)):
@@ -198,7 +198,9 @@ class _Child:
                     pipe.close()
 
     def _copy_all(self, sources: selectors.BaseSelector) -> None:
-        """Until all pipes are closed. A signal may come between any two instructions, so all of it is tried again."""
+        """Copies until all pipes are closed. A signal may come between any two instructions, so all of it is tried
+        again.
+        """
         while True:
             try:
                 while sources.get_map():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Table = Literal["figures", "steps", "ranks", "kernels", "memory", "collectives", "reasons"]
 MOST_KERNELS = 10
-"""Of a report in Markdown."""
+"""The most kernels in a report in Markdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Figures:
     cluster: str
     fits: bool | None
     step_time: float | None
-    """None: the run failed before it had steps."""
+    """Seconds; None: the run failed before it had steps."""
     interval_low: float | None
     interval_high: float | None
     mfu: float
@@ -45,7 +45,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """What one rank's GPU memory holds at its peak."""
+    """One part of the memory that one rank's GPU holds at its peak."""
 
     rank: int
     part: str
@@ -59,11 +59,11 @@ class Collective:
     title: str
     calls: int
     time: float
-    """Of all GPUs, in which its kernels were resident."""
+    """Seconds, summed over all GPUs, in which its kernels were resident."""
     waiting: float
-    """Of which they waited for other ranks."""
+    """The seconds of ``time`` in which its kernels waited for other ranks."""
     on_path: float
-    """On the critical path."""
+    """Seconds on the critical path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Reason:
 
 
 def rows_of(run: Run, table: Table) -> tuple[type[Any], Sequence[Any]]:
-    """The table's dataclass and its rows. Raises UsageError for a table that there is not."""
+    """The table's dataclass and its rows. Raises UsageError for an unknown table."""
     from phantora_async.api.results import Kernel, Rank, Step
 
     kinds: dict[str, tuple[type[Any], Callable[[], Sequence[Any]]]] = {
@@ -117,7 +117,9 @@ def as_csv(run: Run, table: Table) -> str:
 
 
 def as_markdown(run: Run) -> str:
-    """For an issue, a pull request or a wiki: the figures, ranks, memory of the fullest rank, and kernels."""
+    """The report in Markdown for an issue, a pull request or a wiki: the figures, ranks, memory of the fullest rank,
+    and kernels.
+    """
     found = _figures(run)
     head = [("run", f"{found.world_size} x {found.gpu} on {found.cluster}")]
     if run.failure is not None:
@@ -203,7 +205,7 @@ def _memory(run: Run) -> list[MemoryPart]:
 
 
 def _explained(run: Run) -> Any:
-    """Raises UsageError where the run has none."""
+    """The explained step of the report. Raises UsageError if the run has no reasons."""
     found = run.report["simulated"].get("reasons", {"missing": "the run had no --reasons"})
     if found["missing"]:
         raise UsageError(f"the report tells no reasons: {found['missing']}", "run --reasons, or reasons=True")

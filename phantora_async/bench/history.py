@@ -21,7 +21,7 @@ from phantora_async.errors import NotWritten
 
 SCHEMA = 1
 WORSE = 1.15
-"""A figure that grew by more is marked."""
+"""The factor of growth from which a figure is marked as worse."""
 Entry = dict[str, Any]
 
 
@@ -44,7 +44,7 @@ def entry(job: BenchJob, points: Sequence[Point], torch: str, load: float, compl
 
 
 def version() -> str | None:
-    """None where the package is not installed, but run from a checkout."""
+    """The installed version of the package; None if it runs from a checkout without being installed."""
     try:
         return metadata.version("phantora-async")
     except metadata.PackageNotFoundError:
@@ -52,7 +52,9 @@ def version() -> str | None:
 
 
 def machine() -> dict[str, Any]:
-    """What decides how fast it is."""
+    """Describes this machine by the properties that decide how fast it is: name, processor, number of processors,
+    memory.
+    """
     model = ""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -75,7 +77,7 @@ def commit(folder: Path) -> str | None:
 
 
 def append(path: Path, one: Entry) -> None:
-    """Raises NotWritten."""
+    """Appends the entry to the file. Raises NotWritten."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.stat().st_size if path.exists() else 0

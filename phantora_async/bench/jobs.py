@@ -1,4 +1,4 @@
-"""What is measured: a job on several numbers of ranks, weak and strong scaling."""
+"""The jobs that are benchmarked: one training script on several numbers of ranks, in weak and strong scaling."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ MOST_MICRO_BATCHES = 32
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run."""
+    """One run of a benchmark."""
 
     ranks: int
     scaling: str
-    """weak: every rank has one sequence a step. strong: all ranks together have as many as the largest run has."""
+    """`weak`: every rank has one sequence a step. `strong`: all ranks together have as many sequences as the largest
+    run has.
+    """
     micro_batches: int
 
     @property
@@ -35,32 +37,34 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class BenchJob:
-    """What all runs of a benchmark have in common."""
+    """The settings that all runs of a benchmark have in common."""
 
     model: str
     steps: int
     script: Path | None
-    """The user's own, in place of the model."""
+    """The user's own script, in place of the model."""
     arguments: tuple[str, ...]
-    """Of that script."""
+    """The arguments of the user's script."""
     run_options: tuple[str, ...]
-    """Of `phantora-async run`."""
+    """Further options that `phantora-async run` gets."""
 
     def command(self, case: Case) -> list[str]:
-        """The script and its arguments."""
+        """The script and its arguments for this case."""
         if self.script is not None:
             return [str(self.script), *self.arguments]
         batches = ("--micro-batches", str(case.micro_batches))
         return [str(SCRIPT), *MODELS[self.model], "--steps", str(self.steps), *batches]
 
     def key(self) -> dict[str, object]:
-        """Runs of jobs with equal keys can be compared."""
+        """Identifies the job: runs of jobs with equal keys can be compared."""
         own = [str(self.script.resolve()), *self.arguments] if self.script is not None else None
         return {"model": None if own else self.model, "steps": self.steps, "script": own, "run": list(self.run_options)}
 
 
 def cases(ranks: Sequence[int], scaling: str) -> list[Case]:
-    """Raises UsageError if the largest number of ranks is no multiple of another in strong scaling."""
+    """The cases to run. Raises UsageError if strong scaling cannot divide the largest number of ranks by another
+    one.
+    """
     found = []
     if scaling != "strong":
         found += [Case(n, "weak", 1) for n in ranks]

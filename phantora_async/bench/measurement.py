@@ -25,13 +25,13 @@ from phantora_async.child_process import child, interrupt_run
 
 SAMPLE_EVERY_S = 2.0
 RANKS_A_SAMPLE = 2
-"""Adding up the memory maps of a process takes it some 20 ms of processor time."""
+"""The ranks that each sample looks at: adding up the memory maps of one takes some 20 ms of processor time."""
 STEP = re.compile(r"^\s*step\W+\d+")
 
 
 @dataclass(slots=True)
 class Point:
-    """What a case took. Seconds of processor time under `cpu`; they add up to all that the run took."""
+    """The measured cost of one case. The seconds of processor time under `cpu` add up to all that the run took."""
 
     ranks: int
     scaling: str
@@ -39,15 +39,17 @@ class Point:
     failure: str = ""
     wall_s: float = 0.0
     start_s: float | None = None
-    """From the command to the end of the first step."""
+    """Seconds from the command to the end of the first step."""
     step_s: float | None = None
-    """Wall time of a later step, the median; None if the script printed fewer than two."""
+    """The median wall time of the later steps; None if the script printed fewer than two."""
     cpu: dict[str, float] = field(default_factory=dict)
     """ranks: the ranks' own code, without hook. hook: the hook library's own threads. coordinator. kernel: the kernel,
     for ranks and coordinator. start: everything else, most of it the import of torch.
     """
     pss_nbytes: int | None = None
-    """Of a rank, the median of the largest values seen: shared memory counts in shares."""
+    """The memory of one rank in bytes: the median, over the ranks, of the largest value seen. Shared memory counts in
+    shares.
+    """
     private_nbytes: int | None = None
     records_per_s: float = 0.0
     rollbacks_per_s: float = 0.0
@@ -96,7 +98,8 @@ class _Memory(threading.Thread):
 
 
 def measure(job: BenchJob, case: Case, profile: bool) -> tuple[Point, dict[str, Any]]:
-    """The point, and the profile if one is asked for. A run that fails makes a point with a failure.
+    """Runs the case. Returns the point, and the profile if one is asked for. A run that fails makes a point with a
+    failure.
 
     KeyboardInterrupt ends the run first.
     """
@@ -132,7 +135,7 @@ def measure(job: BenchJob, case: Case, profile: bool) -> tuple[Point, dict[str, 
 
 
 def _run(command: list[str], errors: Any, point: Point) -> tuple[int, list[float]]:
-    """Exit code, and when the script said that a step had ended."""
+    """Runs the command. Returns its exit code, and the times at which the script reported the end of a step."""
     # A session of its own: Ctrl-C comes here alone, and the run gets one interrupt.
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors, "start_new_session": True}
     ends_s: list[float] = []
@@ -149,7 +152,7 @@ def _run(command: list[str], errors: Any, point: Point) -> tuple[int, list[float
 
 
 def _take(point: Point, report: dict[str, Any], user_s: float, system_s: float) -> None:
-    """Figures of the report and of the kernel's accounts."""
+    """Fills the point with figures of the report and of the kernel's accounts."""
     simulator = report["simulator"]
     ranks, wall_s = simulator["rank_cpu"], simulator["wall_s"]
     coordinator_s = simulator["coordinator_cpu_s"] - simulator["coordinator_system_s"]
@@ -179,7 +182,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def torch_version(job: BenchJob) -> str:
-    """Of the environment that the runs use."""
+    """The version of torch in the environment that the runs use."""
     options = list(job.run_options)
     python = options[options.index("--python") + 1] if "--python" in options[:-1] else sys.executable
     code = "from importlib.metadata import version; print(version('torch'))"
@@ -188,5 +191,5 @@ def torch_version(job: BenchJob) -> str:
 
 
 def load() -> float:
-    """Programs that wanted a processor in the last minute, on average."""
+    """The mean number of programs that wanted a processor in the last minute."""
     return os.getloadavg()[0]

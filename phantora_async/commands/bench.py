@@ -19,7 +19,7 @@ from phantora_async.wording import short
 RANKS = "8,16,32"
 DEFAULT_HISTORY = Path("~/.cache/phantora-async/bench.jsonl")
 BUSY_SHARE = 0.3
-"""Of the processors: if others want more, the figures say little."""
+"""The share of the processors above which other programs' load makes the figures say little."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from phantora_async.errors import EnvironmentUnusable
 
 SHELLS = ("bash", "zsh", "tcsh")
 FILES = ("FILE", "DIR", "PATH", "FOLDER", "SCRIPT")
-"""In the name of a value: files complete it."""
+"""The words in a value's name which mean that file names complete it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _say_what_completes(parser: Parser, files: object) -> None:
-    """Of every value, in the parser and those of its commands: names of descriptions, or files."""
+    """Tells shtab how to complete each value of the parser and its commands: by names of descriptions, or by files."""
     from profiles import cluster_names, gpu_names
 
     names = {"gpu": gpu_names, "cluster": cluster_names}

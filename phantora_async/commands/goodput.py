@@ -1,4 +1,6 @@
-"""Say what a long run keeps of its time when GPUs, nodes and networks fail, and how often to write checkpoints."""
+"""Compute the share of its time that a long run keeps when GPUs, nodes and networks fail, and how often to write
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _spent(given: argparse.Namespace, goodput: float) -> dict[str, Any]:
-    """Money and energy of the whole job, with the time that is lost."""
+    """The money and energy of the whole job, with the time that is lost."""
     if given.tokens is None and given.train_steps is None:
         raise UsageError("--prices and --tokens-per-step are for a whole job", "say --tokens or --train-steps, too")
     if given.report is None or given.gpus is not None or given.nodes is not None:
@@ -148,13 +150,13 @@ def _job(given: argparse.Namespace) -> TrainingJob:
 
 
 def _scaled(job: TrainingJob, gpus: int, nodes: int) -> TrainingJob:
-    """Tokens grow with the GPUs; step time and MFU are taken to stay."""
+    """The job on another number of GPUs: tokens grow with the GPUs; step time and MFU are assumed to stay."""
     tokens = None if job.tokens_per_s is None else job.tokens_per_s * gpus / job.gpus
     return dataclasses.replace(job, gpus=gpus, nodes=nodes, tokens_per_s=tokens)
 
 
 def _time(option: str, text: str | None) -> float | None:
-    """In seconds. Raises UsageError."""
+    """Converts the option's text into seconds. Raises UsageError."""
     if text is None:
         return None
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", text)

@@ -15,9 +15,9 @@ class Form:
     """One thing that this command can measure. `commands.profiling.<module>` has its options and runs it."""
 
     name: str
-    """The option that asks for it; a SCRIPT asks for the form of that name."""
+    """The option that asks for it; SCRIPT asks for the form of that name."""
     arguments: str
-    """What follows in the usage line."""
+    """The arguments that follow the option in the usage line."""
     module: str
 
     def load(self) -> ModuleType:

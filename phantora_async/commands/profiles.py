@@ -103,7 +103,7 @@ def _list() -> None:
 
 
 def _network(cluster: Cluster) -> str:
-    """What joins the GPUs of a server, and the servers."""
+    """Describes the links between the GPUs of a server, and between servers."""
     server, fabric = cluster.network["server"], cluster.network["fabric"]
     domain = cluster.servers_per_nvlink_domain
     inside = "PCIe" if server["kind"] == "pcie" else f"NVSwitch of {domain} servers" if domain > 1 else "NVSwitch"
@@ -156,7 +156,7 @@ def _import(sources: list[str], target: Path | None) -> None:
 
 
 def _show(path: Path) -> None:
-    """The file, then what it is based on."""
+    """Prints the file, then the descriptions that it is based on."""
     print(path.read_text(), end="")
     if base := base_of(path):
         print(f"\n# ---- base: {base}")

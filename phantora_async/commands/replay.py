@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from phantora_async.replaying.variants import Outcome, Variant
 
 MOST_JOBS = 1024
-"""Processes, each of which has the recording in memory."""
+"""The most processes that replay at once; each has the recording in memory."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +173,7 @@ def _play(
     known: dict[int, Outcome],
     kept: KeptOutcomes | None,
 ) -> None:
-    """Those that are not `known`, which grows."""
+    """Plays the variants that are not in `known`, and adds their outcomes to it."""
     from phantora_async.replaying.variants import play_all
     from phantora_async.terminal import Terminal
 

@@ -13,9 +13,9 @@ from phantora_async.options import OPTIONS, OUTPUT, Kind, Option, RunOptions
 from phantora_async.wording import short
 
 _REMARK = "--torchrun-remark"
-"""What ``with_ports`` has to say to the user."""
+"""The hidden option with which ``with_ports`` passes its remarks for the user."""
 MOST_NAMED = 4
-"""Files of a trace that are named."""
+"""The most files of a trace that are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def _as_argparse_has_it(option: Option, default: object) -> dict[str, Any]:
 
 
 def with_ports(arguments: list[str]) -> list[str]:
-    """`--ui 80` as `--ui=80`, and `--ui SCRIPT` as `--ui=0 SCRIPT`: argparse would take the script for the port.
+    """Writes `--ui 80` as `--ui=80`, and `--ui SCRIPT` as `--ui=0 SCRIPT`: argparse would take the script for the port.
     torchrun's own options become remarks.
     """
     kinds = {flag: option.kind for option in OPTIONS.values() for flag in option.flags}
@@ -75,7 +75,7 @@ def with_ports(arguments: list[str]) -> list[str]:
 
 
 def options_of(given: argparse.Namespace) -> RunOptions:
-    """What the command line says, as ``phantora_async.run`` takes it."""
+    """The options that the command line states, as ``phantora_async.run`` takes them."""
     named = {name: getattr(given, name) for name in OPTIONS}
     return RunOptions(given.script, given.arguments, **named)
 

@@ -26,11 +26,13 @@ OUTPUT = "host.toml"
 KNOWN_HOST = "xeon-h200"
 """Costs that the programs say little about stay near this host's."""
 PROBES = ("small_operators", "fsdp_optimizer")
-"""Of `--quick`: a loop of kernel launches, and a step of FSDP2 with its optimizer."""
+"""The programs of `--quick`: a loop of kernel launches, and a step of FSDP2 with its optimizer."""
 PROBES_ERROR = 0.10
-"""How far other programs are from the known host times the probes' factor, relative standard deviation."""
+"""The relative standard deviation of the time of other programs from the known host's time multiplied by the probes'
+factor.
+"""
 DRIFT = 0.15
-"""How much a host's speed changes between its measurement and a job, relative standard deviation: docs/host.md."""
+"""The relative standard deviation of a host's speed between its measurement and a job: docs/host.md."""
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
@@ -126,7 +128,7 @@ def provenance(measured: Measurement, rounds: int, quick: bool) -> dict[str, str
 
 
 def summary(measured: Measurement, found: Fit, known_ns: dict[str, float]) -> str:
-    """What each kind takes here and on the known host, and how well the costs explain the programs."""
+    """The costs of each kind here and on the known host, and how well the costs explain the programs."""
     rows = [f"{'kind':<14} {'here':>10} {KNOWN_HOST:>10}  ns"]
     rows += [f"{kind:<14} {found.cost_ns[kind]:10.4g} {known_ns[kind]:10.4g}" for kind in (*CALL_KINDS, *WORK_KINDS)]
     worst = sorted(found.errors.items(), key=lambda item: -abs(item[1]))[:3]
