@@ -31,36 +31,36 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the runs."""
+    """One of the compared runs."""
 
     name: str
-    """Where its report is."""
+    """The path of its report."""
     report: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What runs do not have in common. ``print`` shows it as `phantora-async compare` does."""
+    """The differences between several runs. ``print`` shows them as `phantora-async compare` does."""
 
     names: tuple[str, ...]
-    """Of the runs, in the order in which all other values are."""
+    """The names of the runs; values of all other fields are in this order."""
     remarks: tuple[str, ...]
-    """Why figures may not compare."""
+    """Reasons why figures may not be comparable."""
     differences: tuple[Difference, ...]
-    """In what was set up."""
+    """The differences in the setup of the runs."""
     by_sizes: tuple[float, ...]
-    """Where runs differ in `--data-shapes` alone: of each run, the share of its GPU time that depends on it."""
+    """If the runs differ in `--data-shapes` alone: for each run, the share of its GPU time that depends on it."""
     figures: tuple[Figure, ...]
     parts: tuple[Part, ...]
-    """Of a step: they add up to its time."""
+    """The parts of a step, which add up to its time."""
     families: tuple[Part, ...]
-    """Of GPU work: what runs at the same time counts twice."""
+    """The families of GPU work; work that runs at the same time counts twice."""
     kernels: tuple[ComparedWork, ...]
-    """All of them, those that changed most first."""
+    """All kernels, those that changed most first."""
     collectives: tuple[ComparedWork, ...]
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The comparison as a JSON document."""
         others = range(1, len(self.names))
         changes = [{"change": [one.change(run) for run in others]} for one in self.figures]
         return {"schema": SCHEMA} | {
@@ -81,12 +81,14 @@ class Comparison:
         return comparison_text(self)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The comparison as HTML, for notebooks."""
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def compare(sides: Sequence[Side]) -> Comparison:
-    """Raises UsageError for fewer than two runs, or more than there are letters."""
+    """Compares the other runs with the first. Raises UsageError for fewer than two runs, or more than there are
+    letters.
+    """
     if len(sides) < 2:
         raise UsageError("nothing to compare with: name two runs or more", "phantora-async compare RUN_A RUN_B")
     if len(sides) > len(LETTERS):
@@ -108,7 +110,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
 
 
 def _remarks(reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """`A` is the first run."""
+    """Yields the reasons why figures may not be comparable. `A` is the first run."""
     simulated = [report["simulated"] for report in reports]
     for letter, report in zip(LETTERS, reports, strict=False):
         if report["failure"] is not None:

@@ -15,7 +15,7 @@ from phantora_async.report.steps import has_step_time
 
 Report = Mapping[str, Any]
 WHOLE_RUN = "the whole run"
-"""How the source of a step begins that is none."""
+"""The beginning of the source of a step when no steps were found."""
 PARTS = {
     "compute": "compute_ns",
     "transfer": "transfer_ns",
@@ -29,24 +29,26 @@ SAME, SIZES, NEW, GONE = "both", "other sizes", "new", "gone"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number of the whole run."""
+    """A number of the whole run, for each run."""
 
     name: str
     unit: str
-    """ms, GiB, %, or empty."""
+    """The unit: ms, GiB, %, or empty."""
     values: tuple[float | None, ...]
-    """By run; None: not known."""
+    """The value for each run; None: not known."""
     comparable: bool = True
 
     def change(self, run: int) -> float | None:
-        """Of a run against the first, relative; None if one of them is not known, or they do not compare."""
+        """The relative change from the first run to this one; None if a value is not known, or they are not
+        comparable.
+        """
         first, value = self.values[0], self.values[run]
         return value / first - 1 if self.comparable and first and value is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Of a step, or of its GPU work."""
+    """A part of a step, or a family of its GPU work, in ms for each run."""
 
     name: str
     ms: tuple[float, ...]
@@ -57,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ComparedWork:
-    """GPU work with one signature, or a collective."""
+    """GPU work with one signature, or one kind of collective, in all runs."""
 
     title: str
     status: str
@@ -65,7 +67,7 @@ class ComparedWork:
     `gone`: in the first run alone."""
     ms: tuple[float, ...]
     launches: tuple[float, ...]
-    """In a step of one GPU."""
+    """The launches in a step of one GPU, for each run."""
 
     @property
     def most_changed_ms(self) -> float:
@@ -76,7 +78,7 @@ class ComparedWork:
 
 
 def figures(reports: Sequence[Report]) -> list[Figure]:
-    """In the order in which they are shown. Those that no run has are left out."""
+    """The figures in the order in which they are shown, without those that no run has."""
     simulated = [report["simulated"] for report in reports]
 
     def row(name: str, unit: str, value: Callable[[Any], float | None], comparable: bool = True) -> Figure:
@@ -134,7 +136,7 @@ def _peak_gib(simulated: Mapping[str, Any], which: str) -> float | None:
 
 
 def parts(reports: Sequence[Report]) -> list[Part]:
-    """They add up to the step time."""
+    """The parts of the step time, which add up to it."""
     shares = [_shares(report["simulated"]) for report in reports]
     return [Part(name, tuple(one[name] for one in shares)) for name in PARTS]
 
@@ -151,7 +153,7 @@ def _shares(simulated: Mapping[str, Any]) -> dict[str, float]:
 
 
 def families(reports: Sequence[Report]) -> list[Part]:
-    """GPU work by the model that prices it, the longest first."""
+    """The GPU work by the model that prices it, the longest family first."""
     sums = []
     for report in reports:
         by_family: dict[str, float] = defaultdict(float)
@@ -167,8 +169,9 @@ def families(reports: Sequence[Report]) -> list[Part]:
 
 
 def kernels(reports: Sequence[Report]) -> list[ComparedWork]:
-    """Those that changed most first. Work that one run alone has with these sizes is put together with what has other
-    sizes in the other runs."""
+    """The kernels, those that changed most first. A signature that not all runs have is joined with the signatures of
+    the same kernel and op that have other sizes.
+    """
     first, *others = ({text: one for text, one, _ in _signatures(report)} for report in reports)
     common = first.keys() & set().union(*others) if others else set()
     shared = {text for text in common if all(text in other for other in others)}
@@ -186,8 +189,8 @@ def kernels(reports: Sequence[Report]) -> list[ComparedWork]:
 
 
 def apart(works: Sequence[ComparedWork], run: int) -> float:
-    """Share of a run's GPU time in work that the first run, or for the first the second, has less often or in other
-    sizes.
+    """The share of a run's GPU time in work that the first run (for the first run: the second) does less often or in
+    other sizes.
     """
     other = 0 if run else 1
     total = sum(work.ms[run] for work in works)
@@ -201,20 +204,25 @@ def apart(works: Sequence[ComparedWork], run: int) -> float:
 
 
 def without_reasons(reports: Sequence[Report]) -> list[int]:
-    """Numbers of the runs of which single collectives are not known: without `run --reasons`, or without a step that
-    could be explained."""
+    """The numbers of the runs whose single collectives are not known: without `run --reasons`, or without a step that
+    could be explained.
+    """
     return [number for number, one in enumerate(reports) if "collectives" not in one["simulated"].get("reasons", {})]
 
 
 def collectives(reports: Sequence[Report]) -> list[ComparedWork]:
-    """Those that took most GPU time in the step that is explained; none if the reasons of some run are missing."""
+    """The collectives of the explained step, those that changed most first; none if the reasons of some run are
+    missing.
+    """
     known, _ = _collectives(reports)
     found = [_work(title, row, SAME) for title, row in known.items()]
     return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
 
 
 def collectives_left_out(reports: Sequence[Report]) -> int:
-    """A report lists the longest ones. What another list lacks may have run there and be shorter."""
+    """The number of collectives that are not compared. A report lists the longest ones only: one that is missing in
+    another report may have run there and be shorter.
+    """
     return _collectives(reports)[1]
 
 
@@ -222,7 +230,7 @@ Row = list[tuple[float, float]]
 
 
 def _collectives(reports: Sequence[Report]) -> tuple[dict[str, Row], int]:
-    """Times and calls of those that compare, and how many do not."""
+    """The times and calls of the collectives that can be compared, and the number of those that cannot."""
     if without_reasons(reports):
         return {}, 0
     rows: dict[str, Row] = {}
@@ -252,7 +260,7 @@ def _work(title: str, row: Sequence[tuple[float, float]], status: str) -> Compar
 
 
 def _signatures(report: Report) -> Iterator[tuple[str, Mapping[str, Any], int]]:
-    """Signature, its row, and by what to divide: steps of all GPUs."""
+    """Yields each signature with its row and the number of steps of all GPUs, by which to divide."""
     simulated = report["simulated"]
     kernels, ranks = simulated["kernels"], simulated["ranks"]
     if kernels["window"] == "steps":
@@ -270,7 +278,7 @@ def _total_ns(one: Mapping[str, Any]) -> float:
 
 
 def _without_sizes(signature: str) -> str:
-    """Kind, kernel or call, and op."""
+    """The parts of the signature without sizes: kind, kernel or call, and op."""
     kind, *rest = signature.split(";")
     if kind in COPIES or len(rest) < 3:
         return ";".join([kind, *rest[:1]])
@@ -278,7 +286,7 @@ def _without_sizes(signature: str) -> str:
 
 
 def _title_without_sizes(signature: str, title: str) -> str:
-    """``gemm bf16 (aten::mm)``"""
+    """The title without sizes: ``gemm bf16 (aten::mm)``."""
     words = [word for word in title.split() if "=" not in word]
     kind = signature.partition(";")[0]
     if kind in COPIES:

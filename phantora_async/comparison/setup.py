@@ -1,4 +1,4 @@
-"""What was set up differently: script, arguments, options, GPUs, versions, environment, descriptions."""
+"""Finds what was set up differently: script, arguments, options, GPUs, versions, environment, descriptions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ELSEWHERE = (
     "module",
     "launcher",
 )
-"""Options that other rows tell about, or that change no figure."""
+"""The options that other rows show, or that change no figure."""
 DATA_SHAPES = "--data-shapes"
 SCRIPT, CONTENTS = "script", "script's contents (SHA-256)"
 GPU_FACTS = {
@@ -35,20 +35,20 @@ GPU_FACTS = {
     "GPU's peak in bf16, TFLOP/s": (".peaks.bf16", 1e12),
 }
 DIGITS = 12
-"""Of a script's SHA-256."""
+"""The digits of a script's SHA-256 that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the runs do not have in common."""
+    """A setting in which the runs differ."""
 
     what: str
     values: tuple[str | None, ...]
-    """By run; None: it has none, or its report does not say."""
+    """The setting's value for each run; None: the run has none, or its report does not say."""
 
 
 def differences(reports: Sequence[Report]) -> list[Difference]:
-    """Those that an older report does not tell about are left out for all."""
+    """The settings in which the runs differ. A setting that an older report does not record is left out for all."""
     told = [dict(_simulated(report["simulated"])) for report in reports]
     if all("run" in report for report in reports):
         same_gpu = len({report["simulated"]["gpu"] for report in reports}) == 1
@@ -80,12 +80,14 @@ def _simulated(simulated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _runs(servers: Sequence[int]) -> str:
-    """``8`` if all have as many, ``8, 8, 4`` otherwise."""
+    """The GPUs of the servers: ``8`` if all have as many, ``8, 8, 4`` otherwise."""
     return str(servers[0]) if len(set(servers)) == 1 else ", ".join(map(str, servers))
 
 
 def _run(run: Mapping[str, Any], described: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
-    """`described`: descriptions that have the same name in all runs, and so are compared field by field."""
+    """Yields the settings of one run. `described`: whether a kind of description has the same name in all runs, and so
+    is compared field by field.
+    """
     yield SCRIPT, run.get("script", "")
     if run.get("script_sha256"):
         yield CONTENTS, run["script_sha256"][:DIGITS]
@@ -105,7 +107,7 @@ def _run(run: Mapping[str, Any], described: Mapping[str, bool]) -> Iterator[tupl
 
 
 def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """``--lr 3e-4``, ``--lr=3e-4`` and ``lr=3e-4`` by name, the others together in their order."""
+    """Yields ``--lr 3e-4``, ``--lr=3e-4`` and ``lr=3e-4`` by name, the other arguments together in their order."""
     named: dict[str, list[str]] = {}
     others: list[str] = []
     left = list(words)
@@ -134,7 +136,7 @@ def _is_number(text: str) -> bool:
 
 
 def _options(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Those that may change a figure, with their defaults."""
+    """Yields the options that may change a figure, with their values or defaults."""
     defaults = {field.name: field.default for field in fields(RunOptions)}
     for name, option in OPTIONS.items():
         if option.group in (JOB, MACHINE) and not option.hidden and name not in ELSEWHERE:
@@ -143,7 +145,7 @@ def _options(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """``gpu.memory.total_nbytes``"""
+    """Yields nested fields by a dotted name such as ``gpu.memory.total_nbytes``."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
@@ -154,7 +156,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _gpu_facts(gpu: Any) -> Iterator[tuple[str, str]]:
-    """What different GPUs are first asked about."""
+    """Yields the facts of a GPU that matter most when different GPUs are compared."""
     told = dict(_flat("", gpu))
     for name, (key, unit) in GPU_FACTS.items():
         with contextlib.suppress(KeyError, ValueError):

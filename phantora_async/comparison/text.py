@@ -15,15 +15,15 @@ from phantora_async.comparison.figures import SAME, ComparedWork, Figure, Part
 from phantora_async.wording import printable, short
 
 WIDTH = 110
-"""Where it is no terminal."""
+"""The width of a line where the output is no terminal."""
 MOST_WORK = 10
-"""Kernels and collectives that are shown. JSON has all."""
+"""The most kernels and collectives that are shown; JSON has all of them."""
 MOST_REASONS = 3
-"""Families that explain a part."""
+"""The most families that explain a part of the step."""
 LEAST_CHANGE = 0.0005
-"""A smaller relative change is shown as none."""
+"""The relative change below which no change is shown."""
 LEAST_MS = 0.0005
-"""As in ``ms``: three digits after the point."""
+"""The change in ms below which no change is shown: times are shown with three digits after the point."""
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -68,7 +68,9 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def _table(title: str, letters: str, *, rows: Sequence[Sequence[str]], changes: bool = True) -> Table:
-    """A row is a name and the cells of each run, of which all but the first have a change."""
+    """A table with a column for each run. A row is a name and the cells of each run, of which all but the first have a
+    change.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(title, overflow="fold")  # the only column that gives way where a row is too long
     for number, letter in enumerate(letters):
@@ -114,7 +116,7 @@ def _work_row(work: ComparedWork) -> list[str]:
 
 
 def _why(comparison: Comparison, letters: str) -> Iterator[str]:
-    """A sentence for each run whose step takes another time: which parts of the step account for it."""
+    """Yields a sentence for each run whose step time differs: which parts of the step account for it."""
     step = next((one for one in comparison.figures if one.name == "step time"), None)
     if step is None or not step.comparable:
         return
@@ -144,5 +146,5 @@ def _ms(value: float) -> str:
 
 
 def _signed_ms(value: float) -> str:
-    """Empty for no change."""
+    """A change in ms with its sign; empty for no change."""
     return "" if abs(value) < LEAST_MS else f"{'+' if value > 0 else '-'}{_ms(abs(value))}"

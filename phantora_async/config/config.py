@@ -27,42 +27,42 @@ if TYPE_CHECKING:
     from netsim import NcclSettings
 
 DATA_LIMIT_NBYTES = 1 << 20
-"""Data of copies, collectives and control tensors that are larger is neither moved nor computed."""
+"""Larger data of copies, collectives and control tensors is neither moved nor computed."""
 FLOAT_LIMIT_COUNT = 4096
 """Floating-point control tensors and collectives (per rank) of more elements are not computed either."""
 MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
 MONITOR_INTERVAL_S = 0.1
-"""torchrun's default."""
+"""The default of torchrun."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ray:
-    """A cluster whose actors are the machines."""
+    """A Ray cluster whose actors are the machines of the run."""
 
     cluster: str
-    """``ray://HOST:PORT``; "": the one that this machine is a part of."""
+    """``ray://HOST:PORT``; "" for the cluster that this machine belongs to."""
     environment: dict[str, Any]
-    """Ray's runtime environment of the actors."""
+    """Ray's runtime environment for the actors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Servers run on machines that join."""
+    """The address at which machines join the run to run its servers."""
 
     host: str
     port: int
     token: str
     token_file: Path | None
-    """Where others find the token; None: in the environment."""
+    """The file in which the machines find the token; None: they find it in the environment."""
     machines: int | None
-    """None: as many as there is room for."""
+    """The number of machines that join; None: as many as there is room for."""
     ray: Ray | None
-    """Actors of a cluster join."""
+    """The Ray cluster whose actors join; None: machines join by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ui:
-    """Where the live page is served."""
+    """The address of the live page."""
 
     listening: socket.socket
     token: str
@@ -70,42 +70,42 @@ class Ui:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One run. Paths are absolute, defaults are filled in."""
+    """One run, resolved: paths are absolute and defaults are filled in."""
 
     options: RunOptions
-    """What the user asked for."""
+    """The options as the user gave them."""
     script: str
-    """A path, or a module's name if ``module``."""
+    """A path, or the name of a module if ``module``."""
     module: bool
     arguments: tuple[str, ...]
     launcher: bool
-    """``script`` and ``arguments`` are a command that starts the ranks of a server."""
+    """True if ``script`` and ``arguments`` are a command that starts the ranks of a server."""
     servers: tuple[int, ...]
-    """GPUs in use on each server."""
+    """The number of GPUs in use on each server."""
     gpu: Gpu
     cluster: Cluster
     host: HostModel
     host_mode: str
     loading: LoadingPolicy
-    """Does loading data take virtual time?"""
+    """Says whether loading data takes virtual time."""
     faults: tuple[Fault, ...]
-    """What goes wrong on the machine."""
+    """The faults of the emulated machine."""
     steps: int
+    """The steps of every rank after which the run ends; 0: the run ends with the script."""
     all_steps: int
-    """With those that are played from the record of the others; 0: none are."""
-    """The run ends when ranks have done so many; 0: when the script does."""
+    """The steps of the run together with those that are played from the recording of the others; 0: none are played."""
     until_ns: int
-    """The run ends at this instant of virtual time; 0: when the script does."""
+    """The instant of virtual time, in ns, at which the run ends; 0: the run ends with the script."""
     kernel_times: tuple[KernelTimes, ...]
-    """Measured ones; the first that knows a kernel is asked."""
+    """The tables of measured kernel times; the first one that knows a kernel gives its time."""
     assumed_links: str
-    """What joins the GPUs, if the user did not say it of this GPU; else empty."""
+    """The links between GPUs that were assumed because the user did not name them for this GPU; else empty."""
     measure: bool
-    """Measure what they lack on this machine's GPU."""
+    """True if kernels that the tables lack are measured on this machine's GPU."""
     nccl: NcclSettings
-    """From NCCL's environment variables."""
+    """The settings of NCCL's environment variables."""
     remarks: tuple[str, ...]
-    """What the user should know before the run starts."""
+    """Remarks that the user reads before the run starts."""
     clock: str
     speculation: str
     share_weights: bool
@@ -113,50 +113,52 @@ class Config:
     routing: RoutingPolicy
     data_shapes: ShapePolicy
     values: tuple[StatedValue, ...]
-    """What the script reads at lines where the values are not computed."""
+    """The values that `--value` states: what the script reads at lines where no value is computed."""
     network: str
     writable: tuple[str, ...]
-    """Real paths that `--write` names."""
+    """The real paths that `--write` names."""
     python: Path
     preload: tuple[str, ...]
     auto_preload: bool
     compile_cache: Path | None
-    """Where ranks keep what they compile; None: in a folder that ends with the run."""
+    """The folder in which ranks keep what they compile; None: a folder that is removed when the run ends."""
     claimed: RunDir
     report: Path
     shown_ranks: frozenset[int]
-    """Ranks whose output is shown on the terminal."""
+    """The ranks whose output is shown on the terminal."""
     progress: bool
     stall_timeout_s: float | None
-    """0: never."""
+    """The value of `--stall-timeout` in seconds; 0: ranks may wait for ever."""
     listen: Listen | None
-    """None: all servers are on this machine."""
+    """The address at which machines join; None: all servers are on this machine."""
     loop_turns: int
-    """Of a loop that waits for a value that nobody computed; 0: any number."""
+    """The turns after which a loop that waits for a value that nobody computed ends the run; 0: no number of turns
+    does.
+    """
     trace: TraceRequest | None = None
     ui: Ui | None = None
-    """None: no live page."""
+    """The address of the live page; None: there is none."""
     reasons: bool = False
-    """The report tells why a step takes as long as it does."""
+    """True if the report tells why a step takes as long as it does."""
     record: Path | None = None
-    """Folder of the run's recording."""
+    """The folder of the run's recording."""
     budget: Limits = field(default_factory=lambda: Limits({}))
-    """What the report is held against."""
+    """The limits that the report is compared with."""
     folding: Folding | None = None
-    """Which ranks have processes; None: all."""
+    """Says which ranks have processes; None: all of them do."""
     share_timelines: bool = False
-    """Ranks of a folded run to which the same happens are simulated once."""
+    """True if ranks of a folded run to which the same happens are simulated once."""
     each_if_they_differ: bool = False
-    """The run is done again with each of them simulated, if not quite the same happens to them."""
+    """True if the run is done again with each of those ranks simulated when they turn out to differ."""
 
     @property
     def processes(self) -> int:
-        """How many ranks have one."""
+        """The number of ranks that have processes."""
         return sum(self.servers) if self.folding is None else len(self.folding.live)
 
     @property
     def witnessed(self) -> bool:
-        """Is what segments consist of compared between ranks?"""
+        """True if the content of segments is compared between ranks."""
         return self.folding is not None and bool(self.folding.apart - {0})
 
     @property
@@ -168,8 +170,8 @@ class Config:
 
     @property
     def restart_delay_ns(self) -> int:
-        """How long a launcher takes to start ranks again after one has failed: torchrun's agent looks at its ranks
-        once in every monitor interval. What else takes time on a cluster (ending the other ranks, starting Python)
+        """The nanoseconds that a launcher takes to start ranks again after one has failed: torchrun's agent looks at
+        its ranks once in every monitor interval. Other work on a cluster (ending the other ranks, starting Python)
         takes no virtual time, as at the run's start.
         """
         words = [part for word in self.arguments for part in word.split("=", 1)]
@@ -180,7 +182,7 @@ class Config:
         return round(MONITOR_INTERVAL_S * 1e9)
 
     def device_file_lines(self) -> list[str]:
-        """The hook's device file: the GPU, the host model and this run's limits."""
+        """The lines of the hook's device file: the GPU, the host model and this run's limits."""
         return [
             *self.gpu.device_file_lines(),
             f"device_count={max(self.servers)}",

@@ -1,4 +1,4 @@
-"""What is shown while a run lasts: ranks on the terminal, the live page."""
+"""Options for the display of a running job: the ranks on the terminal, and the live page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown_ranks_of(text: str, world_size: int) -> frozenset[int]:
 
 
 def ui_of(port: int | None) -> Ui | None:
-    """The port is taken now, so that no other run gets it. Raises UsageError."""
+    """The live page's address. The port is bound now, so that no other run gets it. Raises UsageError."""
     if port is None:
         return None
     if importlib.util.find_spec("aiohttp") is None:

@@ -1,4 +1,4 @@
-"""`--fold` and the options that go with it."""
+"""Resolves `--fold` and the options that go with it: which ranks have processes."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from phantora_async.wording import named
 
 NOBODY = "none"
 FIRST_AND_LAST = "0,-1"
-"""The default of --fold-apart, to which ranks are added to which the script gives another task, and in small runs first
-replicas."""
+"""The default of --fold-apart. Ranks to which the script gives another task are added to it, and in small runs the
+first replicas.
+"""
 MOST_FIRST_REPLICAS = 32
 AUTO = "auto"
 SIMILAR = "similar"
 WITNESSES = 1
-"""If --witnesses is not given."""
+"""The number of witnesses if --witnesses is not given."""
 MOST_UNFOLDED = 256
-"""Ranks that `--fold auto` gives a process each if it cannot tell the mesh: docs/scale.md."""
+"""The most ranks for which `--fold auto` gives each a process if it cannot tell the mesh: docs/scale.md."""
 
 
 def folding_of(
     given: RunOptions, servers: Sequence[int], faults: Sequence[Fault] = ()
 ) -> tuple[Folding | None, tuple[str, ...]]:
-    """Which ranks have processes; None if all have. With it remarks for the user. Raises UsageError. `servers`: GPUs of
-    each.
+    """Says which ranks have processes (None: all have), with remarks for the user. `servers`: the number of GPUs of
+    each server. Raises UsageError.
     """
     world_size = sum(servers)
     if given.fold is None:
@@ -82,15 +83,15 @@ def folding_of(
 
 
 def folds_by_itself(given: RunOptions, servers: Sequence[int]) -> bool:
-    """Does `--fold auto` leave processes out, and does the script's text nothing with the rank that gives each rank
-    another task? Raises UsageError.
+    """Returns true if `--fold auto` leaves out processes, and the script's text does not use the rank to give ranks
+    different tasks. Raises UsageError.
     """
     folding, _ = folding_of(replace(given, fold=AUTO), servers)
     return folding is not None and len(folding.live) < sum(servers) and not tells_ranks_apart(_text_of(given))
 
 
 def _text_of(given: RunOptions) -> str:
-    """The script's; "" if there is none, which others report."""
+    """The text of the script; "" if it cannot be read, which other checks report."""
     with suppress(OSError, UnicodeDecodeError):
         if not given.module:
             return Path(os.fspath(given.script)).read_text()
@@ -98,7 +99,7 @@ def _text_of(given: RunOptions) -> str:
 
 
 def _sources_of(given: RunOptions) -> list[Source]:
-    """Of the script and of what it imports of its own; none of an installed module."""
+    """The source files of the script and of the user's modules that it imports; none for an installed module."""
     script = module_file(os.fspath(given.script)) if given.module else Path(os.fspath(given.script))
     if script is not None and script.is_dir():
         script /= "__main__.py"
@@ -106,9 +107,9 @@ def _sources_of(given: RunOptions) -> list[Source]:
 
 
 def witnesses_of(given: RunOptions, folding: Folding, servers: Sequence[int]) -> frozenset[int]:
-    """Mirrored ranks that are drawn to have processes: all of them, if there are fewer than asked for. The first one is
-    the first GPU of a server if any is mirrored, because programs log there. Each further one has another GPU's number,
-    as long as there are some. Raises UsageError.
+    """Draws the mirrored ranks that get processes: all of them, if there are fewer than asked for. The first one is the
+    first GPU of a server if any is mirrored, because programs log there. Each further one has another GPU's number, as
+    long as there are some. Raises UsageError.
     """
     count = WITNESSES if given.witnesses is None else given.witnesses
     if count < 0:
@@ -129,7 +130,7 @@ def witnesses_of(given: RunOptions, folding: Folding, servers: Sequence[int]) ->
 
 
 def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence[Fault]) -> bool:
-    """Are ranks to which the same happens simulated once? Raises UsageError."""
+    """Returns true if ranks to which the same happens are simulated once. Raises UsageError."""
     if folding is None:
         if given.fold is None and given.replicas is not None:
             raise UsageError("--replicas needs --fold")
@@ -151,7 +152,7 @@ def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence
 
 
 def first_replicas(mesh: Mesh) -> frozenset[int]:
-    """The first rank of each role, in runs that could be done unfolded, if they are few: programs log on these."""
+    """The first rank of each role, in runs that could be done unfolded, if these are few: programs log on them."""
     if mesh.world_size > MOST_UNFOLDED:
         return frozenset()
     ranks = range(mesh.world_size)
@@ -160,13 +161,13 @@ def first_replicas(mesh: Mesh) -> frozenset[int]:
 
 
 def each_if_they_differ(given: RunOptions, folding: Folding | None, shared: bool) -> bool:
-    """Is the run done again with each replica simulated, if they turn out not to be alike?"""
+    """Returns true if the run is done again with each replica simulated when replicas turn out not to be alike."""
     return shared and given.replicas is None and folding is not None and folding.mesh.world_size <= MOST_UNFOLDED
 
 
 def _slowed(mesh: Mesh, servers: Sequence[int], faults: Sequence[Fault]) -> frozenset[int]:
-    """Ranks that get other answers than their role to questions such as whether work is complete: those whose GPU a
-    fault slows, and in small runs those whose host is slow, and whoever waits for any of these in its own replica.
+    """The ranks that get other answers than their role to questions such as whether work is complete: those whose GPU a
+    fault slows, in small runs those whose host is slow, and the ranks of the same replica that wait for any of these.
     """
     slow = frozenset(fault.rank for fault in faults if isinstance(fault, SlowGpu | EccRetry))
     if mesh.world_size > MOST_UNFOLDED:
@@ -179,7 +180,7 @@ def _slowed(mesh: Mesh, servers: Sequence[int], faults: Sequence[Fault]) -> froz
 
 
 def unchecked(folding: Folding) -> str:
-    """What a user must know of the ranks that have no processes."""
+    """The remark for the user on the ranks that have no processes: how many there are, and how they are checked."""
     ranks, played = folding.mesh.world_size, folding.mesh.world_size - len(folding.live)
     checked = "nothing checks that these would have done the same"
     if folding.witnesses:
@@ -188,7 +189,7 @@ def unchecked(folding: Folding) -> str:
 
 
 def apart_of(text: str, world_size: int) -> frozenset[int]:
-    """Ranks of `--fold-apart`: numbers, negative ones from the end. Raises UsageError."""
+    """The ranks of `--fold-apart`: numbers, negative ones counted from the end. Raises UsageError."""
     if text == NOBODY:
         return frozenset()
     ranks = set()

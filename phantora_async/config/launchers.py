@@ -1,4 +1,4 @@
-"""Programs that start ranks, where a script is expected: the message names the command that works."""
+"""Refuses programs that start ranks where a script is expected: the message names the command that works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phantora_async.errors import UsageError
 from phantora_async.options import RunOptions
 
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "fabric", "lightning", "colossalai", "horovodrun", "composer")
-"""They start the ranks of a server."""
+"""Programs that start the ranks of a server."""
 LAUNCHER_MODULES = (
     "torch.distributed.run",
     "torch.distributed.launch",
@@ -24,14 +24,14 @@ LAUNCHER_MODULES = (
     "deepspeed.launcher.launch",
 )
 OF_CLUSTERS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "jsrun", "flux")
-"""They start processes on several machines."""
+"""Programs that start processes on several machines."""
 MOST_HEAD = 256
-"""Bytes of a script's first line."""
+"""The bytes that are read of a script's first line."""
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?$")
 
 
 def check(given: RunOptions) -> None:
-    """Raises UsageError if what is to be run starts ranks itself, or is the interpreter or another command."""
+    """Raises UsageError if the script starts ranks itself, or is the interpreter or another command."""
     script = os.fspath(given.script)
     words = [script, *given.arguments]
     if given.module:
@@ -64,7 +64,7 @@ _STARTS = "{} starts ranks itself: it is a launcher, not a script"
 
 
 def _after_python(words: Sequence[str]) -> list[str]:
-    """What an interpreter among the words is to run; empty if there is none."""
+    """The words that follow a Python interpreter and its options among `words`; empty if there is no interpreter."""
     for at, word in enumerate(words):
         if _PYTHON.match(Path(word).name):
             rest = list(words[at + 1 :])
@@ -85,7 +85,7 @@ def _command(given: RunOptions, words: Sequence[str]) -> str:
 
 
 def check_environment(words: Sequence[str], python: Path) -> None:
-    """Raises UsageError if the launcher is of another environment than the ranks' interpreter: its processes would
+    """Raises UsageError if the launcher belongs to another environment than the ranks' interpreter: its processes would
     bypass the emulated GPUs.
     """
     name = words[0]
@@ -103,7 +103,9 @@ def check_environment(words: Sequence[str], python: Path) -> None:
 
 
 def _interpreter_of(path: Path) -> Path | None:
-    """That a script names in its first line by a path; None for other programs, and for `/usr/bin/env python`."""
+    """The Python interpreter that a script names in its first line by a path; None for other programs, and for
+    `/usr/bin/env python`.
+    """
     try:
         with path.open("rb") as file:
             head = file.readline(MOST_HEAD)

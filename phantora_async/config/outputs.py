@@ -1,4 +1,4 @@
-"""Where a run writes: its directory, its report, what ranks compile."""
+"""Resolves where a run writes: its directory, its report, its recording, and the cache of compiled code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from phantora_async.run_dir import RunDir
 from phantora_async.wording import short
 
 RUNS = Path("phantora-runs")
-"""Where run directories are made by default."""
+"""The folder in which run directories are made by default."""
 RECORDED = "recorded"
-"""Folder of the recording in the run's directory, if it is needed and the user named none."""
+"""The folder of the recording in the run's directory, if one is needed and the user named none."""
 RECORDING_FILES = ("recording", ".recording", "run.json")
-"""What an earlier recording in its folder consists of."""
+"""The files of an earlier recording in its folder."""
 
 
 def run_dir_of(text: str | None, script: str, ranks: int) -> RunDir:
@@ -33,7 +33,7 @@ def run_dir_of(text: str | None, script: str, ranks: int) -> RunDir:
 
 
 def link_logs(folder: Path, servers: tuple[int, ...]) -> None:
-    """Ranks that a launcher starts write to their server's log."""
+    """Makes each rank's log a link to its server's log, to which ranks write that a launcher starts."""
     first = 0
     for server, gpus in enumerate(servers):
         for rank in range(first, first + gpus):
@@ -49,7 +49,7 @@ def report_of(text: str | None, folder: Path) -> Path:
 
 
 def writable_of(given: Sequence[PathText]) -> tuple[str, ...]:
-    """Real paths that isolated servers may write. Raises UsageError."""
+    """The real paths that isolated servers may write. Raises UsageError."""
     for path in given:
         if not os.path.exists(path):
             raise UsageError(f"--write {short(Path(path))}: there is no such folder or file", "make it before")
@@ -57,7 +57,7 @@ def writable_of(given: Sequence[PathText]) -> tuple[str, ...]:
 
 
 def record_of(given: RunOptions) -> Path | None:
-    """The folder of the recording, which is made."""
+    """Makes the folder of the recording and returns it; None if there is to be no recording."""
     if given.record is None:
         return None
     folder = Path(given.record).absolute()
@@ -73,7 +73,7 @@ def record_of(given: RunOptions) -> Path | None:
 
 
 def check_recordable(given: RunOptions, option: str) -> None:
-    """`option`: the one that needs a recording. Raises UsageError."""
+    """Raises UsageError if the run cannot be recorded. `option`: the one that needs a recording."""
     if given.clock == "optimistic":
         raise UsageError(
             f"{option} and --clock optimistic exclude each other: a recording needs exact answers",
@@ -87,7 +87,7 @@ def check_recordable(given: RunOptions, option: str) -> None:
 
 
 def compile_cache_of(given: str | None) -> tuple[Path | None, tuple[str, ...]]:
-    """The folder, if it can be used, and a remark if it cannot."""
+    """The folder of compiled code, if it can be used; else None and a remark."""
     if given == compile_cache.OFF:
         return None, ()
     folder = Path(given).expanduser().absolute() if given else compile_cache.default_folder()

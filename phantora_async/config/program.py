@@ -1,4 +1,4 @@
-"""What is run: a script or a module, and the interpreter that runs it."""
+"""Checks the program that is run: a script or a module, and the interpreter that runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phantora_async.errors import UsageError
 
 
 def checked_script(text: str) -> str:
-    """Raises UsageError if the file cannot be run."""
+    """The script's path. Raises UsageError if the file cannot be run."""
     path = Path(text)
     if not path.exists():
         module = f"if it is a module: phantora-async run -m {text}" if path.suffix != ".py" else ""
@@ -30,14 +30,16 @@ def checked_script(text: str) -> str:
 
 
 def checked_module(text: str) -> str:
-    """Raises UsageError if this is no module's name."""
+    """The module's name. Raises UsageError if it is not a valid one."""
     if not all(part.isidentifier() for part in text.split(".")):
         raise UsageError(f"-m {text}: not a module name", "to run a file, leave out -m")
     return text
 
 
 def find_python(text: str | None) -> Path:
-    """An absolute path, links kept: a virtual environment's interpreter is a link that must not be resolved."""
+    """The interpreter's absolute path, with links kept: a virtual environment's interpreter is a link that must not be
+    resolved.
+    """
     if text is None:
         if importlib.util.find_spec("torch") is None:
             raise UsageError(

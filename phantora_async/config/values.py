@@ -1,4 +1,6 @@
-"""Values that nobody computes: policies of `--moe` and `--data-shapes`, what loading takes, what `--value` states."""
+"""Reads the options for values that nobody computes: the policies of `--moe` and `--data-shapes`, the time that loading
+takes, the values of `--value`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def shapes_of(text: str) -> ShapePolicy:
 
 
 def _policy(option: str, text: str, kinds: Sequence[str], parse: Callable[[str], _Policy], forms: str) -> _Policy:
-    """Of `kinds` the last is a trace's. Its path becomes absolute: the ranks' forker reads it again."""
+    """Reads a policy. The last of `kinds` is the one that reads a trace's file. Its path becomes absolute, because the
+    ranks' forker reads it again.
+    """
     kind, _, rest = text.partition(":")
     trace = kinds[-1]
     if kind == trace and rest:
@@ -56,7 +60,7 @@ def loading_of(text: str) -> LoadingPolicy:
 
 
 def stated_value_of(text: str, script: str) -> StatedValue:
-    """`script`: the file that a line without a file belongs to; "" if there is none."""
+    """Reads a value of `--value`. `script`: the file that a line without a file belongs to; "" if there is none."""
     try:
         value = stated_values.parse(text)
     except stated_values.ValueProblem as problem:

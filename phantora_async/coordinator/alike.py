@@ -1,9 +1,9 @@
 """Collectives that run at the same instants as one that is simulated, because their members share timelines.
 
-Those that cross servers move their data in the network, too: they may share links. Those of them that share as many
-links of each kind with others are one flow that has the links of all: they all go at the same rate. So the number of
-flows does not grow with that of replicas. Those within a server move their data once for all servers that have them at
-the same GPUs: they take as long there. What their links carry is added up.
+Those that cross servers move their data in the network, too: they may share links. Those that share equally many links
+of each kind with others are joined into one flow that has the links of all, because they all move at the same rate. So
+the number of flows does not grow with the number of replicas. Collectives within a server move their data once for all
+servers that have them at the same GPUs, since they take as long there. What their links carry is added up.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from phantora_async.errors import NotFoldable
 from phantora_async.virtual_time.facts import Collective
 
 Planner = Callable[[Collective, int], Plan]
-"""The plan of a collective whose ranks are larger by so much."""
+"""Computes the plan of the collective whose ranks are larger by the given offset."""
 Ends = Callable[[Collective, int], tuple[int, ...]]
-"""The endpoints of such a collective's members."""
+"""Computes the endpoints of the members of the collective whose ranks are larger by the given offset."""
 Links = tuple[tuple[int, int], ...]
-"""Numbers of links, and how many hops each carries."""
+"""The numbers of links, each with the number of hops that it carries."""
 
 
 DIFFERING = "collectives of replicas that were simulated as one took longer in some than in others"
-"""Of the warning: what was simulated says it, so that a replay has one of its own."""
+"""The text of the warning that the simulation itself adds to a report, so that a replay makes its own."""
 
 
 class _Together(NamedTuple):
     """Groups of collectives that move their data together."""
 
     own: Sequence[tuple[int, int]]
-    """Links of the one that stands for them: kept, so that nothing else gets their identity."""
+    """The links of the collective that stands for them: kept, so that no other object gets their identity."""
     flows: tuple[Links, ...]
-    """Links of those that go at one rate."""
+    """The links of each set of collectives that move at one rate."""
 
 
 class AlikeCollectives:
     def __init__(self, places: Sequence[tuple[int, int]], plan: Planner, ends: Ends, topology: Topology) -> None:
-        """`places`: by rank, the server of the network that its GPU belongs to, and the GPU's number there."""
+        """`places`: for each rank, the server of the network that its GPU belongs to, and the GPU's number there."""
         self._places = places
         self._plan = plan
         self._ends = ends
@@ -59,7 +59,9 @@ class AlikeCollectives:
         self.most_apart_ns = 0
 
     def moving(self, collective: Collective) -> tuple[int, ...]:
-        """Offsets of those that move data in the network, beginning with 0: see ``Collective.offsets``."""
+        """The offsets of the collectives that move data in the network, beginning with 0: see
+        ``Collective.offsets``.
+        """
         key = _members(collective)
         known = self._moving.get(key)
         if known is None:
@@ -85,8 +87,8 @@ class AlikeCollectives:
         return tuple(sorted(moving, key=collective.offsets.index))
 
     def together(self, collective: Collective, plan: Plan) -> Sequence[Plan]:
-        """Plans of flows that move the data of all these collectives; none if each has to have its own. `plan`: that of
-        the one which stands for them.
+        """The plans of the flows that move the data of all these collectives; none if each must have its own flow.
+        `plan`: the plan of the one that stands for them.
         """
         if len(plan.groups) != 1 or not 1 < len(self.moving(collective)) == len(collective.offsets):
             return ()
@@ -120,7 +122,7 @@ class AlikeCollectives:
         return _Together(group.links, tuple(flows))
 
     def carrying(self, collective: Collective, plan: Plan) -> Plan:
-        """The plan, with the links of all that do not move data in the network."""
+        """The plan, with the links of all collectives that do not move data in the network added to it."""
         elsewhere = set(collective.offsets).difference(self.moving(collective))
         if not elsewhere or not plan.groups:
             return plan
@@ -135,7 +137,7 @@ class AlikeCollectives:
         return replace(plan, groups=tuple(groups))
 
     def note(self, done_ns: Sequence[int]) -> None:
-        """When those that moved their data were complete."""
+        """Records when the collectives that moved their data were complete."""
         apart_ns = max(done_ns) - min(done_ns)
         if apart_ns and self.must_be_alike:
             failure = NotFoldable(f"collectives of replicas end {apart_ns / 1e3:,.1f} µs apart on this network")
@@ -145,7 +147,7 @@ class AlikeCollectives:
         self.most_apart_ns = max(self.most_apart_ns, apart_ns)
 
     def differing(self) -> str:
-        """What the user must know of replicas that were simulated as one, "" if they were alike."""
+        """The warning for the user about replicas that were simulated as one but differed; "" if they were alike."""
         if not self.apart:
             return ""
         return (
@@ -159,7 +161,7 @@ def _members(collective: Collective) -> tuple[object, ...]:
 
 
 def _sum(parts: Iterable[Links]) -> Counter[int]:
-    """How many hops of all of them each link carries."""
+    """Counts for each link how many hops of all of them it carries."""
     load: Counter[int] = Counter()
     for part in parts:
         for link, hops in part:

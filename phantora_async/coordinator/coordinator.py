@@ -1,8 +1,8 @@
 """The coordinator of a run: serves the ranks' connections, moves virtual time on, knows when the run is over.
 
-One asyncio loop and no threads. ``RankProcesses`` takes in what processes send; ``Connections`` feeds it to virtual
-time, which runs in ``Turns``, between which the loop reads sockets. Whatever cannot continue raises RunFailure; the
-loop's callbacks catch it, ``Failures`` decides what follows, ``RunEnd`` says how the run ended.
+It uses one asyncio loop and no threads. ``RankProcesses`` takes in what processes send; ``Connections`` feeds it to
+virtual time, which runs in ``Turns``, between which the loop reads sockets. Whatever cannot continue raises RunFailure;
+the loop's callbacks catch it, ``Failures`` decides what follows, ``RunEnd`` says how the run ended.
 """
 
 from __future__ import annotations
@@ -51,18 +51,22 @@ from phantora_async.virtual_time import SpeculationPolicy, Timeline, Timelines
 from profiles import CostModel
 
 STOP_S = 3.0
-"""How long ranks that are told to stop may take until the next one has ended."""
+"""The seconds that ranks that are told to stop may take until the next one has ended."""
 LOOK_S = 0.05
-"""How often ranks that are told to stop are looked at."""
+"""The seconds between two looks at ranks that are told to stop."""
 GC_THRESHOLD = (200_000, 100, 100)
-"""Facts and simulated state form no garbage cycles. Looking for them would take a third of the time."""
+"""The garbage collector's thresholds. Facts and simulated state form no garbage cycles; looking for them would take a
+third of the time.
+"""
 
 
 class Coordinator:
-    """``serve``, start the ranks, report their ends with ``rank_exited``, await ``finished``, ``close``."""
+    """Serves one run: ``serve``, start the ranks, report their ends with ``rank_exited``, await ``finished``,
+    ``close``.
+    """
 
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
-        """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
+        """`processes`: looks up the threads of ranks; in /proc unless a test says otherwise."""
         network = network_of(spec, spec.cluster)
         network.alike.must_be_alike = spec.each_if_they_differ
         optimistic = spec.clock == "optimistic"
@@ -172,7 +176,7 @@ class Coordinator:
         self._gc_threshold = gc.get_threshold()
 
     async def serve(self) -> None:
-        """Listens. The cost table exists already. To be called before the first rank starts."""
+        """Listens for connections. To be called before the first rank starts, when the cost table exists."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failures.unexpected)
         self._gc_threshold = gc.get_threshold()
@@ -184,26 +188,28 @@ class Coordinator:
         return self._arrivals.add(pid, ranks)
 
     def rank_exited(self, rank: int, returncode: int, signal: int | None, untold: bool = False) -> None:
-        """The rank's process has ended, with this exit code or by this signal. `untold`: its launcher does not know
-        yet; ``ends_to_tell`` says when it is to be told.
+        """Reports that the rank's process has ended, with this exit code or by this signal. `untold`: its launcher does
+        not know yet; ``ends_to_tell`` says when it is to be told.
         """
         self._rank_processes.exited(rank, Exit(returncode, signal or 0), untold)
 
     def rank_took(self, rank: int, memory: Sequence[Sequence[int]]) -> None:
-        """The rank's process, which is about to be said to have ended, had so much memory. `memory`: see
+        """Reports the memory of the rank's process just before its end is reported. `memory`: see
         ``FactBuilder.memory_at_end``.
         """
         with self._failures.caught():
             self._fact_builder.memory_at_end(rank, memory)
 
     def rank_dismissed(self, rank: int, signal: int) -> None:
-        """The process that started the rank's process has ended it by this signal. If no rank has failed before,
-        another process may become this rank.
+        """Reports that the process which started the rank's process has ended it by this signal. If no rank has failed
+        before, another process may become this rank.
         """
         self._rank_processes.dismissed(rank, Exit(0, signal))
 
     def launcher_ended(self) -> bool:
-        """The user's launcher has ended on one server. True: that has ended the run, because a rank had failed."""
+        """Reports that the user's launcher has ended on one server. Returns true if that has ended the run, because a
+        rank had failed.
+        """
         first = self._restarts.first
         if first is None:
             return False
@@ -211,7 +217,7 @@ class Coordinator:
         return True
 
     async def ends_to_tell(self) -> AsyncIterator[int]:
-        """Ranks of whose end their launcher is to be told now."""
+        """Yields each rank of whose end its launcher is to be told now."""
         while True:
             yield await self._restarts.ends.get()
 
@@ -238,8 +244,8 @@ class Coordinator:
         return replace(outcome, unwritten=self._trace.failure)
 
     async def _stop_ranks(self) -> None:
-        """The ranks write out what their scripts have buffered, tell their peaks of memory, and end. One that does not
-        answer is ended with the run's other processes, and the report says what it has not told.
+        """Tells the ranks to stop: they write out what their scripts have buffered, report their peaks of memory, and
+        end. A rank that does not answer is ended with the run's other processes; the report then says what is missing.
         """
         self._connections.stop_all()
         before, waited_s = -1, 0.0
@@ -257,16 +263,16 @@ class Coordinator:
                 )
 
     def warn(self, text: str) -> None:
-        """A warning about all ranks, for the report."""
+        """Adds a warning about all ranks to the report."""
         for rank in range(self._spec.world_size):
             self._fact_builder.warn(rank, text)
 
     def pid(self, rank: int) -> int | None:
-        """The process of a rank that is connected."""
+        """The process id of a rank that is connected; None if it is not."""
         return self._connections.pids.get(rank)
 
     def interrupt(self) -> bool:
-        """Ctrl-C: ends the run and says who waits for whom. False if no rank has connected yet."""
+        """Handles Ctrl-C: ends the run and says who waits for whom. Returns false if no rank has connected yet."""
         if not self._connections.pids:
             return False
         stall = self._stall_watch.look()
@@ -276,23 +282,25 @@ class Coordinator:
         return True
 
     def status(self) -> Status:
-        """What to show now. To be called about twice a second: ends the run when ranks have waited for too long."""
+        """The status to show now. To be called about twice a second: it ends the run when ranks have waited for too
+        long.
+        """
         self._live_state.look()
         status = self._status()
         self._stall = status.stall
         return status
 
     def progress(self) -> Document:
-        """For a page, see ``LiveState``."""
+        """The progress for the live page, see ``LiveState``."""
         return self._live_state.progress(self._timeline.snapshot([]), self._stall)
 
     def ranks(self) -> Document:
-        """For a page: what every rank is doing, its figures so far."""
+        """The activity and the figures so far of every rank, for the live page."""
         snapshot = self._timeline.snapshot()
         return self._live_state.ranks(snapshot, self._failures.rank_states(snapshot))
 
     def report_so_far(self) -> Document:
-        """The report, as complete as the run is now."""
+        """The report of the run until now."""
         return self._run_end.report(self._usage, self._restarts.done)
 
     def _status(self) -> Status:

@@ -1,4 +1,4 @@
-"""What becomes of a failure: the end of the run, a restart by the ranks' launcher, or an early end."""
+"""Decides what follows a failure: the end of the run, a restart by the ranks' launcher, or an early end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Failures:
         self._run_end = run_end
 
     def fail(self, failure: RunFailure) -> None:
-        """Something has failed."""
+        """Handles a failure: what follows depends on whether a launcher may start the ranks again."""
         if self._run_end.stopped is not None:
             return  # ranks end in the midst of their work
         if self._restarts.failed and isinstance(failure, Deadlock | Mismatch):
@@ -56,25 +56,27 @@ class Failures:
         self.end(failure)
 
     def end(self, failure: RunFailure) -> None:
-        """Nothing else follows but the end of the run."""
+        """Ends the run with this failure; nothing else follows."""
         self._run_end.fail(failure, self.rank_states(), self._connections.pids)
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """A RunFailure within is given to ``fail``."""
+        """A context in which a RunFailure is caught and given to ``fail``."""
         try:
             yield
         except RunFailure as failure:
             self.fail(failure)
 
     def unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An unexpected exception in a callback ends the run: part of the callback's work was not done."""
+        """Ends the run after an unexpected exception in a callback of the loop: part of the callback's work was not
+        done.
+        """
         error = context.get("exception")
         text = "".join(traceback.format_exception(error)) if error is not None else ""
         self.fail(InternalError(f"internal error: {context['message']}", details=text.rstrip()))
 
     def rank_states(self, snapshot: Snapshot | None = None) -> list[RankState]:
-        """What every rank is doing now. `snapshot`: of all ranks, if there is one already."""
+        """The current activity of every rank. `snapshot`: one of all ranks, if the caller already has it."""
         ranks = [host.rank for host in self._timeline.hosts]
         sleeping = {rank for rank in ranks if self._blocked_ranks.sleeps(rank)}
         stopped = {rank for rank in ranks if self._blocked_ranks.stopped(rank)}

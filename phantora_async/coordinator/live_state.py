@@ -1,4 +1,4 @@
-"""What a page shows of a run while it lasts: progress, and what every rank is doing."""
+"""Provides the live page's data while a run lasts: its progress, and the activity of every rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Snapshot, Timeline
 
 MOST_GROUPS = 32
-"""Groups of ranks in the same state that are described."""
+"""The most groups of ranks in the same state that are described."""
 STARTING, RUNNING, WAITING, FINISHED = "srwf"
 
 
@@ -27,17 +27,19 @@ class LiveState:
         self._started_s = time.monotonic()
 
     def look(self) -> None:
-        """To be called about twice a second, whether anybody looks at the page or not."""
+        """Updates the estimate of the remaining time. To be called about twice a second, whether anybody looks at the
+        page or not.
+        """
         share = self._share() or logged_steps(self._spec.run_dir / "rank0.log")
         self._remaining.look(share, time.monotonic())
 
     @property
     def elapsed_s(self) -> float:
-        """Real time since the run's start."""
+        """Real seconds since the run's start."""
         return time.monotonic() - self._started_s
 
     def whole(self) -> Document | None:
-        """How much of the run is done, and what is left; None if nobody says how much there is."""
+        """Says how much of the run is done, and what is left; None if the whole is not known."""
         return self._remaining.document(time.monotonic())
 
     def _share(self) -> Share | None:
@@ -49,7 +51,9 @@ class LiveState:
         return None
 
     def progress(self, snapshot: Snapshot, stall: str) -> Document:
-        """What costs little. `snapshot`: of no ranks; `stall`: see ``Status``. Figures of the report have its names."""
+        """The figures that are cheap to compute while the run goes on. `snapshot` need not contain ranks; `stall`: see
+        ``Status``. Figures of the report have the report's names.
+        """
         progress = Progress.of(snapshot, self._fact_builder)
         return {
             "live": {
@@ -74,14 +78,16 @@ class LiveState:
         }
 
     def ranks(self, snapshot: Snapshot, states: Sequence[RankState]) -> Document:
-        """`snapshot`, `states`: of all ranks."""
+        """The figures and states of all ranks. `snapshot` and `states` contain all ranks."""
         return {
             "live": {"states": self._states(states)},
             "simulated": {"ranks": ranks_document(self._spec, snapshot, self._fact_builder)},
         }
 
     def _states(self, states: Sequence[RankState]) -> Document:
-        """``each``: a letter for each rank; ``groups``: ranks that do the same, the largest first."""
+        """The states of ranks: ``each`` has a letter for each rank; ``groups`` has the ranks that do the same, the
+        largest group first.
+        """
         groups: dict[str, list[int]] = {}
         for state in states:
             groups.setdefault(state.doing, []).append(state.rank)

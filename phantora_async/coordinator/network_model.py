@@ -32,11 +32,11 @@ _SIZED_BY_MEMBERS = (
 
 NCCLS_OWN = NcclSettings()
 MOST_KINDS = 10_000
-"""The shortest durations of so many kinds of collectives are remembered."""
+"""The most kinds of collectives whose shortest durations are remembered."""
 
 
 def network_of(spec: RunSpec, cluster: Cluster, since_ns: int = 0) -> NetsimNetworkModel:
-    """The network between the run's servers, if they stand in this cluster. Its time begins at this instant."""
+    """The network between the run's servers, as if they stood in this cluster. Its time begins at `since_ns`."""
     rules = spec.nccl.traffic_rules(netsim.build(cluster.network).server.nics)
     topology = netsim.build(cluster.network, cluster.network_servers(len(spec.servers)), rules)
     params = netsim.collectives.load_params(cluster.nccl)
@@ -45,9 +45,10 @@ def network_of(spec: RunSpec, cluster: Cluster, since_ns: int = 0) -> NetsimNetw
 
 
 class NetsimNetworkModel:
-    """``virtual_time.NetworkModel`` over a netsim network.
+    """Implements ``virtual_time.NetworkModel`` with a netsim network.
 
-    ``servers``: GPUs in use on each server, by rank. ``servers_per_domain`` of them are one server of the topology.
+    ``servers``: the number of GPUs in use on each server; the first server has the first ranks. ``servers_per_domain``
+    of them are one server of the topology.
     """
 
     def __init__(
@@ -70,19 +71,19 @@ class NetsimNetworkModel:
             for server, gpus in enumerate(servers)
             for _ in range(gpus)
         ]
-        """By rank: the server of the topology, and the number there of the first GPU of the rank's own server."""
+        """By rank: its server in the topology, and the number there of the first GPU of the rank's own server."""
         self._gpu_of = [gpu for gpus in servers for gpu in range(gpus)]
-        """By rank: its GPU's number on its own server."""
+        """By rank: the number of its GPU on its own server."""
         places = [(server, first + gpu) for (server, first), gpu in zip(self._place_of, self._gpu_of, strict=True)]
         self.alike = AlikeCollectives(places, self.plan, self._ends, topology)
         self._members: dict[tuple[int, int], tuple[int, ...]] = {}
-        """By communicator and offset: endpoints."""
+        """The endpoints of members, by communicator and offset."""
         self._flows: dict[Collective, dict[int, int | None]] = {}
-        """A collective's flows, and when each completes; None if that is not known."""
+        """The flows of each collective, and when each completes; None if that is not known."""
         self._collective_of: dict[int, Collective] = {}
-        """The collective that a flow belongs to."""
+        """The collective that each flow belongs to."""
         self._done: dict[Collective, int] = {}
-        """Instants at which collectives complete, as far as they are known."""
+        """The instants at which collectives complete, as far as they are known."""
         self._unreported: list[tuple[int, Collective]] = []
         """Heap of known completions that ``complete`` has not returned; an entry is valid while ``_done`` agrees."""
         self._reported: dict[Collective, int] = {}
@@ -92,12 +93,12 @@ class NetsimNetworkModel:
         of the collectives that run at the same instants, in the order of their flows."""
         self._traffic = LinkTraffic(parts_for(sum(servers)))
         self._moving = 0
-        """How many collectives have no known completion."""
+        """The number of collectives that have no known completion."""
         self._committed_ns = 0
         self._shortest_ns: dict[tuple[object, ...], int] = {}
         self._faults = faults
         self._stuck = False
-        """What moves now never ends, whatever faults still change."""
+        """True if the data that moves now never arrives, whatever faults still change."""
 
     def shortest_ns(self, collective: Collective) -> int:
         """See ``virtual_time.NetworkModel``: no flow is faster than its protocol's limit."""
@@ -115,7 +116,7 @@ class NetsimNetworkModel:
         return shortest_ns
 
     def plan(self, collective: Collective, offset: int = 0) -> Plan:
-        """How the network carries the collective, or that of ranks whose numbers are larger by `offset`."""
+        """The plan by which the network carries the collective, or the one whose ranks are larger by `offset`."""
         if collective.op == NcclKind.SEND:
             members = self._ends(collective, offset)
             if members[0] == members[1]:
@@ -186,7 +187,7 @@ class NetsimNetworkModel:
         return self._note(moved) if moved else ()
 
     def _plans(self, collective: Collective) -> Iterator[tuple[Plan, Plan]]:
-        """Of what moves data: how it moves, and what its links carry."""
+        """Yields two plans for each group of flows of the collective: how its data moves, and what its links carry."""
         own = self.plan(collective)
         if len(collective.offsets) == 1:
             yield own, own
@@ -199,7 +200,7 @@ class NetsimNetworkModel:
             yield plan, plan if offset else self.alike.carrying(collective, plan)
 
     def _start_ns(self, collective: Collective, plan: Plan, at_ns: int) -> int:
-        """When the data begins to move. Raises ClockEnded."""
+        """The instant at which the data begins to move. Raises ClockEnded."""
         latency_ns = plan.latency_ns
         if not latency_ns and collective.ranks[0] != collective.ranks[-1]:
             latency_ns = 1
@@ -212,7 +213,9 @@ class NetsimNetworkModel:
         return start_ns
 
     def _in_one_server(self, collective: Collective) -> bool:
-        """Between servers the NICs are the bottleneck, whatever the GPUs do."""
+        """Returns true if all members are on one server. Between servers the NICs are the bottleneck, whatever the GPUs
+        do.
+        """
         servers = {self._place_of[rank][0] for rank in collective.ranks}
         return len(servers) == 1
 
@@ -230,7 +233,7 @@ class NetsimNetworkModel:
         return self._note(moved) if moved else ()
 
     def _note(self, moved: Sequence[netsim.Moved]) -> Sequence[Revised]:
-        """Flows complete at other times than before: so may their collectives."""
+        """Records new completion times of flows, and returns the collectives whose completion changes with them."""
         changed: dict[Collective, None] = {}
         for change in moved:
             collective = self._collective_of.get(change.flow)
@@ -263,8 +266,8 @@ class NetsimNetworkModel:
         return flow_ns if known_ns is None else min(flow_ns, known_ns)
 
     def _next_completion(self) -> tuple[int, int] | None:
-        """The network is told what faults change before its next completion, and no more. Links that flap for ever end
-        nothing if they have not done so in two turns.
+        """The network's next completion. The network is told only the changes by faults before it. Links that flap for
+        ever are taken to end nothing if nothing has completed in two turns.
         """
         flow, faults = self._network.next_completion(), self._faults
         stalled_ns = -1
@@ -286,7 +289,7 @@ class NetsimNetworkModel:
         self._network.set_capacity(change.link, change.at_ns, change.gbps)
 
     def _next_unreported_ns(self) -> int | None:
-        """The earliest valid entry of ``_unreported``; those before it are dropped."""
+        """The earliest valid entry of ``_unreported``; invalid ones before it are dropped."""
         heap = self._unreported
         while heap:
             done_ns, collective = heap[0]
@@ -333,7 +336,7 @@ class NetsimNetworkModel:
             self._committed_ns = horizon_ns
 
     def _compare(self, collective: Collective, begun: Sequence[tuple[Plan, int]]) -> None:
-        """When collectives that run at the same instants were complete."""
+        """Compares the completion times of collectives that were simulated as one."""
         instants_ns = iter(self._flows[collective].values())
         done_ns = [max(at_ns or 0 for at_ns in islice(instants_ns, len(plan.groups))) for plan, _ in begun]
         self.alike.note(done_ns)
@@ -342,7 +345,7 @@ class NetsimNetworkModel:
         return [self._topology.links[number] for number in numbers]
 
     def traffic(self) -> Traffic:
-        """What links have carried for all collectives that are complete."""
+        """The bytes that links have carried for all collectives that are complete."""
         done = self._reported.items()
         more = [
             Carried(plan, start_ns, at_ns)
@@ -353,12 +356,12 @@ class NetsimNetworkModel:
 
 
 def _operation(collective: Collective) -> str:
-    """As netsim calls it."""
+    """The name of the operation in netsim."""
     return "send_recv" if collective.op == NcclKind.SEND else NcclKind(collective.op).name.lower()
 
 
 def _shortest_ns(group: netsim.Group) -> int:
-    """The group's duration alone in the network, less 1 ns, because netsim's rates are rounded."""
+    """The group's duration alone in the network in ns, less 1 ns because netsim's rates are rounded."""
     moving_ns = int(8 * group.nbytes / group.cap_gbps) - 1 if group.cap_gbps else 0
     return group.latency_ns + max(moving_ns, 0)
 

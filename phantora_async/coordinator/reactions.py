@@ -1,4 +1,4 @@
-"""What ranks do when something has died and nothing else can happen: NCCL's watchdogs end them, in virtual time.
+"""Lets ranks react when something has died and nothing else can happen: NCCL's watchdogs end them, in virtual time.
 
 Virtual time has come to an end: every rank waits for work that is never done. Each is told so, and its watchdogs go on
 alone (``emu/hook/streams/watchdog_clock.c``): what they do then is PyTorch's own. The rank whose watchdog was the first
@@ -20,7 +20,9 @@ from phantora_async.virtual_time import Timeline
 from phantora_async.wording import named, seconds
 
 PATIENCE_S = 90.0
-"""How long, in real time, watchdogs may do nothing. PyTorch's wait up to 60 s for a Flight Recorder to be written."""
+"""The real seconds for which watchdogs may do nothing. PyTorch's wait up to 60 s for a Flight Recorder to be
+written.
+"""
 
 
 class Reactions:
@@ -50,7 +52,9 @@ class Reactions:
         return self._why is not None
 
     def begin(self, why: Deadlock) -> bool:
-        """Nothing can happen any more. False: nothing that has died explains it, so the run ends."""
+        """Starts the reactions because nothing can happen any more. Returns false if nothing that has died explains it:
+        then the run ends.
+        """
         if self.going_on:
             return True
         now_ns = self._timeline.now_ns
@@ -69,22 +73,24 @@ class Reactions:
         return True
 
     def clock(self, rank: int, at_ns: int) -> None:
-        """A watchdog of the rank has waited until then."""
+        """Records that a watchdog of the rank has waited until this instant."""
         self._clocks[rank] = max(at_ns, self._clocks.get(rank, 0))
         self._news_s = monotonic()
 
     def failed(self, rank: int, untold: bool) -> bool:
-        """The rank has ended. Says whether others are still to be awaited. `untold`: its launcher does not know."""
+        """Records that the rank has ended. Returns true if others are still to be awaited. `untold`: its launcher does
+        not know.
+        """
         self._failed[rank] = untold
         self._news_s = monotonic()
         return not self.over()
 
     def over(self) -> bool:
-        """Have all ranks ended that were told, or has nothing happened for long?"""
+        """Returns true if all ranks that were told have ended, or nothing has happened for long."""
         return not self._told.difference(self._failed) or monotonic() - self._news_s > self._patience_s
 
     def text(self) -> str:
-        """What has happened, for the message."""
+        """Says which ranks NCCL's watchdogs ended, and when, for the message; "" if they ended none."""
         ended = [rank for rank in self._failed if rank in self._clocks]
         if not ended:
             return ""
@@ -92,8 +98,8 @@ class Reactions:
         return f"NCCL's watchdogs ended {named(sorted(ended))}, the first at {first} of virtual time"
 
     def end(self) -> tuple[dict[int, bool], Deadlock]:
-        """The launcher decides what follows, or the run ends. Returns the ranks that have ended, the first in virtual
-        time first, each with whether its launcher does not know; and why they could not go on.
+        """Ends the reactions: the launcher decides what follows, or the run ends. Returns the ranks that have ended, in
+        the order of virtual time, each with whether its launcher does not know; and why they could not go on.
         """
         assert self._why is not None, "nothing goes on"
         why, self._why = self._why, None
@@ -104,6 +110,6 @@ class Reactions:
         return failed, why
 
     def take_ended_ns(self) -> int:
-        """When the first of them ended, in virtual time; 0: no watchdog ended any."""
+        """Returns once the instant of virtual time at which the first of them ended; 0: no watchdog ended any."""
         ended_ns, self._ended_ns = self._ended_ns, 0
         return ended_ns

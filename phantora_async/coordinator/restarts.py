@@ -1,4 +1,4 @@
-"""Ranks that a launcher started: one that fails does not end the run if the launcher starts the job again.
+"""Handles ranks that a launcher started: one that fails does not end the run if the launcher starts the job again.
 
 The launcher decides, in real time, as on a cluster: torchrun's agent ends the other ranks and starts all of them again,
 as often as `--max-restarts` says. It is *told* of the end of a process when virtual time has come to the instant at
@@ -26,32 +26,34 @@ from phantora_async.liveness.patience import limit_s
 from phantora_async.virtual_time import Timeline, UnseenFact
 
 PATIENCE_S = 60.0
-"""How long a launcher may do nothing after a rank has failed. torchrun waits 30 s for ranks that ignore SIGTERM."""
+"""The real seconds for which a launcher may do nothing after a rank has failed. torchrun waits 30 s for ranks that
+ignore SIGTERM.
+"""
 
 
 TOGETHER_S = 0.5
-"""Ranks of a job that follows another one start at one instant of virtual time if they come this close together."""
+"""The real seconds within which ranks of a following job must come to start at one instant of virtual time."""
 
 
 class Restart(NamedTuple):
-    """The ranks were started again."""
+    """One restart of all ranks by the launcher."""
 
     rank: int
-    """The one that failed first."""
+    """The rank that failed first."""
     exit_code: int
-    """Of that rank: 128 + S if signal S ended it."""
+    """The exit code of ``rank``: 128 + S if signal S ended it."""
     at_ns: int
-    """When the ranks started again."""
+    """The instant at which the ranks started again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A process that says it is a rank whose former process has failed."""
+    """A process that says it is a rank whose former process has ended."""
 
     channel: Channel
     hello: records.Hello
     arrived: list[tuple[list[Any], int]]
-    """Its records, and their size on the wire."""
+    """The records that it has sent, each with its size on the wire."""
 
 
 class Restarts:
@@ -64,7 +66,7 @@ class Restarts:
         delay_ns: int,
         stall_timeout_s: float | None = None,
     ) -> None:
-        """`exits`: how processes of ranks have ended; `delay_ns`: how long after it the launcher notices an end;
+        """`exits`: how processes of ranks have ended; `delay_ns`: how long after an end the launcher notices it;
         `stall_timeout_s`: see ``limit_s``.
         """
         self._patience_s = limit_s(stall_timeout_s, PATIENCE_S)
@@ -96,7 +98,9 @@ class Restarts:
     # ---- a rank fails ----------------------------------------------------------------------------------------------
 
     def fail(self, rank: int, untold: bool) -> None:
-        """The rank's process has failed, or was ended by the launcher. `untold`: the launcher does not know."""
+        """Records that the rank's process has failed, or was ended by the launcher. `untold`: the launcher does not
+        know.
+        """
         self.failed[rank] = None
         self.news()
         if untold:
@@ -107,7 +111,7 @@ class Restarts:
         self._hold_time(rank)
 
     def _hold_time(self, rank: int) -> None:
-        """Once all that the process has sent is here: virtual time stops where its launcher would notice the end."""
+        """Stops virtual time where the launcher would notice the end, once all that the process has sent is here."""
         if not self._connections.connected(rank) and rank not in self._time_held:
             self._time_held.add(rank)
             self._timeline.feed(rank, [UnseenFact.of(self._delay_ns)])
@@ -126,7 +130,9 @@ class Restarts:
         return None
 
     def tell(self) -> None:
-        """The launcher is to know of all ends. The rank at whose end virtual time stands has failed first."""
+        """Says that the launcher is to be told of all ends. The rank at whose end virtual time stands has failed
+        first.
+        """
         stands_at = self.stands_at_end_of()
         if not self.told and stands_at is not None:
             self.failed = {stands_at: None} | self.failed
@@ -136,15 +142,15 @@ class Restarts:
         self._untold.clear()
 
     def news(self) -> None:
-        """Something has happened, in real time."""
+        """Records that something has happened, in real time."""
         self._news_s = monotonic()
 
     def idle_s(self) -> float:
-        """For how long, in real time, nothing has happened."""
+        """The real seconds since something has happened."""
         return monotonic() - self._news_s
 
     def nobody_starts(self, rank: int, blocked_ranks: BlockedRanks, patience_s: float) -> bool:
-        """Has no process become this rank, while all others have waited for so long?"""
+        """Returns true if no process has become this rank, while all others have waited for `patience_s`."""
         started = self._connections.pids
         if rank in started or not started or self.idle_s() < patience_s:
             return False
@@ -154,13 +160,15 @@ class Restarts:
         return waiting
 
     def given_up(self) -> bool:
-        """A rank has failed, and its launcher does nothing."""
+        """Returns true if a rank has failed and its launcher does nothing."""
         return bool(self.failed) and monotonic() - self._news_s > self._patience_s
 
     # ---- ranks start again -----------------------------------------------------------------------------------------
 
     def hold(self, channel: Channel, hello: records.Hello) -> bool:
-        """A process has connected. True: it is held, because the rank's former process has ended."""
+        """Handles a new connection. Returns true if the process is held, because the rank's former process has
+        ended.
+        """
         rank = hello.rank
         if self.failed:
             if self._connections.connected(rank) and not self._has_ended(rank):
@@ -173,7 +181,7 @@ class Restarts:
         return True
 
     def keep(self, channel: Channel, arrived: list[Any], nbytes: int) -> bool:
-        """Records have come. True: they are kept, because the process is held."""
+        """Handles new records. Returns true if they are kept, because the process is held."""
         held = self._held.get(channel.rank)
         if held is None or held.channel is not channel:
             return False
@@ -181,7 +189,7 @@ class Restarts:
         return True
 
     def closed(self, channel: Channel) -> bool:
-        """The connection of a process has closed. Says whether the process was held."""
+        """Handles the end of a connection. Returns true if the process was held."""
         rank = channel.rank
         held = self._held.get(rank)
         if held is None or held.channel is not channel:
@@ -191,7 +199,7 @@ class Restarts:
         return True
 
     def former_closed(self, rank: int) -> None:
-        """The connection of a process that is not held has closed."""
+        """Handles the end of the connection of a process that is not held."""
         if rank in self.failed:
             self._hold_time(rank)
 
@@ -206,12 +214,12 @@ class Restarts:
 
     @property
     def next_ones(self) -> bool:
-        """Are processes held of ranks whose former process has ended well?"""
+        """Returns true if processes are held whose ranks' former processes have ended well."""
         return bool(self._held) and not self.failed
 
     def begin_again(self) -> list[Held]:
-        """Virtual time stands still. Returns processes that go on at this instant, and are to be connected: all that
-        are held, once no other has come for TOGETHER_S and the work of the former ones is done.
+        """Returns the processes that go on at the instant at which virtual time stands, and are to be connected: all
+        that are held, once no other has come for TOGETHER_S and the work of the former ones is done.
         """
         ready = monotonic() - self._held_s > TOGETHER_S and all(
             not self._connections.connected(rank) and self._timeline.has_ended(rank) for rank in self._held
@@ -230,15 +238,16 @@ class Restarts:
     # ---- all ranks start again -------------------------------------------------------------------------------------
 
     def complete(self) -> bool:
-        """Has each rank that had a process a new one, and have all former ones gone?"""
+        """Returns true if each rank that had a process has a new one, and all former ones have gone."""
         return bool(self.failed and self._held) and all(
             rank in self._held and self._has_ended(rank) and not self._connections.connected(rank)
             for rank in self._connections.pids
         )
 
     def restart(self, exit_code: int, ended_ns: int = 0) -> list[Held]:
-        """All ranks go on. Returns their processes, which are to be connected. `exit_code`: of the rank that failed;
-        `ended_ns`: when it did, if later than what it has told. Raises RunFailure if the ranks cannot continue.
+        """Lets all ranks go on. Returns their processes, which are to be connected. `exit_code`: of the rank that
+        failed; `ended_ns`: when it did, if later than its last record says. Raises RunFailure if the ranks cannot
+        continue.
         """
         first = self.first
         assert first is not None, "no rank has failed"

@@ -28,29 +28,29 @@ from phantora_async.virtual_time import Timeline
 from phantora_async.wording import short, size
 
 SETTLE_S = 0.5
-"""After a failure: how long a rank may take to end with an exit code of its own, which then is the run's."""
+"""The seconds that a rank may take after a failure to end with an exit code of its own, which then is the run's."""
 STACKS_S = 5.0
-"""How long ranks may take to write their stacks: hundreds of them share this machine's processors."""
+"""The seconds that ranks may take to write their stacks: hundreds of them share this machine's processors."""
 STACKS_EVERY_S = 0.05
 ENDED_BY_EMULATION = {int(code): code.meaning for code in (ExitCode.INTERNAL, ExitCode.DISCONNECTED)}
-"""Exit codes of a rank that the emulation ended, not its script."""
+"""The exit codes of a rank that the emulation ended, not its script, with their meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the run ended. The report is as complete as the run was."""
+    """The result of the run: its failure, and the report of what was done."""
 
     failure: RunFailure | None
-    """None if the run ended well."""
+    """The failure; None if the run ended well."""
     report: Document
     unwritten: str = ""
-    """Why the trace is incomplete."""
+    """The reason why the trace is incomplete; "" if it is complete."""
     unrecorded: str = ""
-    """Why there is no recording, if there was to be one."""
+    """The reason why there is no recording although there was to be one; "" otherwise."""
 
 
 class Exit(NamedTuple):
-    """How a process ended: one of the two is 0."""
+    """The end of a process: at least one of the two is 0."""
 
     code: int
     signal: int
@@ -74,8 +74,8 @@ class RunEnd:
         witnesses: Witnesses | None = None,
         mirrored_ranks: MirroredRanks | None = None,
     ) -> None:
-        """`last_steps`: what the report tells reasons by; None: it tells none. `witnesses`, `mirrored_ranks`: of a
-        folded run.
+        """`last_steps`: the steps from which the report explains reasons; None: it explains none. `witnesses`,
+        `mirrored_ranks`: those of a folded run.
         """
         self._witnesses = witnesses
         self._mirrored_ranks = mirrored_ranks
@@ -87,25 +87,26 @@ class RunEnd:
         self._memory_kills = MemoryKills()
         self._network = network
         self._states: Sequence[RankState] = ()
-        """What each rank was doing when the first failure was found."""
+        """The activity of each rank when the first failure was found."""
         self.failure: RunFailure | None = None
         self.reaction = ""
-        """How ranks have ended that waited for something dead."""
+        """Says how ranks ended that waited for something dead."""
         self.stopped: Document | None = None
-        """Which option has ended the run before its script, if one has."""
+        """Names the option that has ended the run before its script; None if none has."""
         self.exits: dict[int, Exit] = {}
         self.over = asyncio.Event()
-        """The run has ended, or has failed."""
+        """Set when the run has ended or failed."""
 
     def stop(self, why: Document) -> None:
-        """The run ends before its script, without a failure. `why`: see ``stopped``."""
+        """Ends the run before its script, without a failure. `why`: see ``stopped``."""
         self.stopped = why
         self.over.set()
 
     def fail(self, failure: RunFailure, states: Sequence[RankState], pids: Mapping[int, int]) -> None:
-        """The run cannot continue. The first failure counts, unless a rank's own end follows: that is its cause.
+        """Records that the run cannot continue. The first failure counts, unless a rank's own end follows: that is its
+        cause.
 
-        `states`: what each rank is doing; `pids`: of the ranks that can be asked for their stacks.
+        `states`: the activity of each rank; `pids`: the processes of the ranks that can be asked for their stacks.
         """
         if self.failure is None:
             self.failure = failure
@@ -120,7 +121,7 @@ class RunEnd:
         self.over.set()
 
     async def settle(self) -> None:
-        """Waits for what else there is to know: a failed rank's exit code, the stacks that ranks write."""
+        """Waits until the failed rank's exit code and the stacks of ranks are known."""
         if isinstance(self.failure, RankDied):
             certain = self.failure.rank in self.exits
         else:
@@ -157,7 +158,7 @@ class RunEnd:
         failure: Document | None = None,
         reasons: Document | None = None,
     ) -> Document:
-        """As complete as the run is now."""
+        """Builds the report of the run until now."""
         return whole_report(
             self._spec,
             self._timeline,
@@ -203,7 +204,9 @@ class RunEnd:
         return RankDied(rank, self._last_words(rank, exit), 128 + exit.signal if exit.signal else exit.code)
 
     def _last_words(self, rank: int, exit: Exit) -> str:
-        """``rank 3 (server 0) ended with exit code 1: ValueError: no such luck (train.py:17); its log is ...``"""
+        """The sentence on the rank's end: ``rank 3 (server 0) ended with exit code 1: ValueError: no such luck
+        (train.py:17); its log is ...``
+        """
         rank_info, log = self._fact_builder.rank_info[rank], self._spec.run_dir / f"rank{rank}.log"
         text = f"rank {rank} (server {self._spec.server_of[rank]}) "
         words = rank_info.last_words

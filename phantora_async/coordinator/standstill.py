@@ -18,22 +18,28 @@ from phantora_async.virtual_time import Timeline
 from phantora_async.wording import named
 
 MOST_PIDS = 8
-"""Processes that a message names."""
+"""The most processes that a message names."""
 PATIENCE_S = 30.0
-"""All asleep for so long, with nothing to simulate: a deadlock. A shorter sleep may be a slow download or disk."""
+"""The real seconds for which all ranks may sleep with nothing to simulate before it is a deadlock. A shorter sleep may
+be a slow download or disk.
+"""
 READER_S = 600.0
-"""All asleep for so long, while ranks ask for the time and less virtual time than that has passed: a rank may get on,
-slowly, since each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
+"""The same limit while ranks ask for the time and less virtual time than that has passed: a rank may get on, slowly,
+since each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
 """
 
 SHORT_S = 1.0
-"""Ranks have slept for longer: processes beside them are looked at. If none works, the ranks are told."""
+"""After ranks have slept for so many seconds, the processes beside them are looked at. If none works, the ranks are
+told.
+"""
 FLUSH_S = 0.01
-"""Ranks have been asked for the work that nothing follows: when to look again, if not all have answered by then."""
+"""The seconds until the next look after ranks were asked for the work that nothing follows, if not all answer
+earlier.
+"""
 IDLE_LOOK_S = 5.0
-"""How often a run that stands still is asked whether a program of it waits for somebody to connect."""
+"""The seconds between two checks whether a program of a run that stands still waits for somebody to connect."""
 LOOK_EVERY_S = 1.0
-"""Where no look is needed, there is one so often: it finds deadlocks."""
+"""The seconds between two looks where none is needed otherwise: these find deadlocks."""
 
 
 class Standstill:
@@ -58,25 +64,29 @@ class Standstill:
         self._connections = connections
         self._blocked_ranks = blocked_ranks
         self._asleep: list[int] = []
-        """Ranks that were passed over last."""
+        """The ranks that were passed over last."""
         self._since = 0, 0
-        """When they were: how many answers had left, and how often ranks had spoken."""
+        """How many answers had been sent, and how often ranks had spoken, when these were passed over."""
         self._flushing: list[int] | None = None
-        """Ranks to pass over when all have told that there is no such work."""
+        """The ranks to pass over when all have said that there is no work that nothing follows."""
         self._passed: tuple[int, int] | None = None
         self._rested: tuple[int, int] | None = None
-        """As `_since`: when ranks were last passed over; and last told that nothing is left to simulate."""
+        """The counts of ``_since`` when ranks were last passed over, and when they were last told that nothing is left
+        to simulate.
+        """
         self._looked_s = 0.0
-        """When ranks were last looked at, by the real clock."""
+        """The real time of the last look at ranks."""
         self.passed_over = 0
-        """How often virtual time continued without ranks that slept where no record tells of it."""
+        """The number of times that virtual time continued without ranks which slept where no record tells of it."""
 
     def first_look_s(self) -> float:
-        """How long after virtual time came to a standstill to look for the first time."""
+        """The seconds after a standstill of virtual time at which ranks are looked at first."""
         return self._blocked_ranks.first_look_s()
 
     def look(self) -> float | None:
-        """None if virtual time can now continue, else in how many seconds to look again. Raises Deadlock."""
+        """Looks at the ranks. Returns None if virtual time can now continue, else the seconds until the next look.
+        Raises Deadlock.
+        """
         self._flushing = None
         self._looked_s = monotonic()
         verdict = self._blocked_ranks.look()
@@ -91,8 +101,9 @@ class Standstill:
         return None
 
     def flushed(self) -> bool:
-        """A process has told that there is no work that nothing follows. Says whether virtual time can now continue:
-        all have told, and have slept since the last look, for nobody was told anything and nobody has spoken.
+        """Records that a process has said that it has no work that nothing follows. Returns true if virtual time can
+        now continue: all have said so, and have slept since the last look, for nobody was told anything and nobody has
+        spoken.
         """
         if self._flushing is None or self._connections.flushing:
             return False
@@ -145,8 +156,8 @@ class Standstill:
         return READER_S if reads and self._given_s is None else self._patience_s
 
     def told(self, answers: Answers) -> None:
-        """Processes have been told something, which may wake others. That work is complete is progress: PyTorch lets go
-        of much memory by questions alone.
+        """Records that processes have been told something, which may wake others. News that work is complete is
+        progress: PyTorch lets go of much memory by questions alone.
         """
         self._asleep = []
         self._blocked_ranks.told()
@@ -159,8 +170,8 @@ class Standstill:
                 break
 
     def goes_on(self) -> bool:
-        """Virtual time has come to a standstill again. It goes on without a look if something was answered since the
-        last time, and ranks are known to sleep: those that slept before, if only ranks without processes have been
+        """Returns true if a new standstill of virtual time needs no look. This is so if something was answered since
+        the last time and ranks are known to sleep: those that slept before, if only ranks without processes have been
         answered since, and those that wait for another one's call, if all others wait for answers.
         """
         answers, spoken = self._since

@@ -1,4 +1,4 @@
-"""What the user sees during a run: the status line, and which rank the others wait for."""
+"""The status of a run that the user sees: the status line, and the rank that the others wait for."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from phantora_async.virtual_time import Timeline
 
 class Status(NamedTuple):
     line: str
-    """For a line that is shown in place of the previous one."""
+    """The status line, shown in place of the previous one."""
     notice: str
-    """For a log: ranks have waited long, and for whom; "" most of the time."""
+    """A line for a log that ranks have waited long, and for whom; "" most of the time."""
     stall: str
-    """What the line says of ranks that others wait for, and of loops that do not end."""
+    """The part of the line on ranks that others wait for, and on loops that do not end."""
 
 
 class StatusView:
@@ -35,7 +35,7 @@ class StatusView:
         live_state: LiveState,
         compiling: Callable[[], Sequence[int]],
     ) -> None:
-        """`compiling`: ranks that compile now."""
+        """`compiling`: returns the ranks that compile now."""
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._stall_watch = stall_watch
@@ -45,8 +45,8 @@ class StatusView:
         self._compiling = compiling
 
     def look(self, *, stalls: bool = True) -> Status:
-        """The status now. `stalls`: look for ranks that others wait for, and for loops that do not end; raises Stalled
-        and WaitsForValue when these have taken too long.
+        """The current status. `stalls`: also look for ranks that others wait for, and for loops that do not end; raises
+        Stalled and WaitsForValue when these have taken too long.
         """
         loop = self._loop_watch.look() if stalls else None
         if loop is not None and loop.limit:

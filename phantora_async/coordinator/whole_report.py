@@ -1,4 +1,4 @@
-"""Looks at virtual time and the network at one instant, and has the report made of what is seen."""
+"""Takes snapshots of virtual time and the network at one instant, and has the report made of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def whole_report(
     reasons: Document | None = None,
     folding: Document | None = None,
 ) -> Document:
-    """As complete as the run is now. `failure`, `stopped`: see ``report.build``; `reasons`, `folding`: see
+    """Builds the report of the run until now. `failure`, `stopped`: see ``report.build``; `reasons`, `folding`: see
     ``report.Seen``.
     """
     traffic = network.traffic()

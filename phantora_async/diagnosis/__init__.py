@@ -1,4 +1,4 @@
-"""What ranks are doing and why a run failed, in words.
+"""Says in words what ranks are doing and why a run failed.
 
 Lives here: each rank's state and for whom it waits (rank_states), the status line (progress), the details of a failure
 (failure_report).

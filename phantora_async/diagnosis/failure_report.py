@@ -1,4 +1,4 @@
-"""What a failed run says at its end: details for the message, and an entry of the report for programs."""
+"""The last message of a failed run: details for the user, and an entry of the report for programs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class FailureReport:
 
     failure: RunFailure
     states: Sequence[RankState]
-    """What each rank was doing when it happened."""
+    """The activity of each rank when the failure happened."""
     seen_at: Mapping[int, Site]
-    """Where ranks were when they wrote their stacks."""
+    """The sites at which ranks were when they wrote their stacks."""
     stacks: Mapping[int, Path]
     """Files with the stacks of all threads, by rank."""
 
     def details(self, fact_builder: FactBuilder, run_dir: Path) -> str:
-        """Who called what and where, then what the ranks were doing, if that helps."""
+        """Says who called what and where, then what the ranks were doing, if that helps."""
         parts = [self.failure.details]
         if self.failure.sides:
             parts.append(describe_sides(self.failure.sides, fact_builder, run_dir))
@@ -47,7 +47,7 @@ class FailureReport:
         return list(self.states) if self.failure.shows_ranks else []
 
     def document(self, fact_builder: FactBuilder, run_dir: Path) -> dict[str, Any]:
-        """The report's entry ``failure``. The failure has its details already."""
+        """The entry ``failure`` of the report. The failure has its details already."""
         failure = self.failure
         return {
             "kind": failure.kind,
@@ -73,5 +73,7 @@ class FailureReport:
 
 
 def needs_stacks(failure: RunFailure) -> bool:
-    """Are ranks to be asked for their stacks? These explain nothing if a rank died or the simulator failed."""
+    """Returns true if ranks are to be asked for their stacks. These explain nothing if a rank died or the simulator
+    failed.
+    """
     return failure.shows_ranks or isinstance(failure, Mismatch)

@@ -17,21 +17,23 @@ from phantora_async.wording import named
 class Progress:
     virtual_ns: int
     ahead_ns: int
-    """How far the furthest rank has been simulated, assuming that slower ranks send nothing that matters to it."""
+    """The instant to which the furthest rank has been simulated, assuming that slower ranks send nothing that matters
+    to it.
+    """
     running: int
-    """Ranks that run in real time."""
+    """The number of ranks that run in real time."""
     waiting: int
-    """Ranks that wait for an answer."""
+    """The number of ranks that wait for an answer."""
     finished: int
     starting: int
     steps: int
-    """Steps that every rank has done."""
+    """The number of steps that every rank has done."""
     behind: RankState | None
     """A waiting rank, as an example of what ranks wait for."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, fact_builder: FactBuilder) -> Self:
-        """As it is now. `snapshot` shows at least the ranks that ``examples`` names."""
+        """The current progress. `snapshot` shows at least the ranks that ``examples`` names."""
         counts = Counter(map(_doing, fact_builder.rank_info))
         shown = examples(fact_builder)
         behind = next((state for state in states(snapshot, fact_builder) if state.rank in shown), None)
@@ -48,7 +50,7 @@ class Progress:
 
 
 def _doing(rank_info: RankInfo) -> str:
-    """Which of the counts the rank is in. One that has ended may have left questions: its watchdog's."""
+    """The count that the rank belongs to. A rank that has ended may have left questions: its watchdog's."""
     if rank_info.bye is not None:
         return "finished"
     if rank_info.hello is None:
@@ -57,7 +59,9 @@ def _doing(rank_info: RankInfo) -> str:
 
 
 def examples(fact_builder: FactBuilder) -> list[int]:
-    """If every rank waits for an answer or has ended: the first that waits. The status line says what for."""
+    """The first rank that waits, if every rank waits for an answer or has ended. The status line says what it waits
+    for.
+    """
     ranks = fact_builder.rank_info
     if not all(rank_info.questions or rank_info.bye is not None for rank_info in ranks):
         return []
@@ -65,8 +69,8 @@ def examples(fact_builder: FactBuilder) -> list[int]:
 
 
 def phase(progress: Progress, compiling: Sequence[int] = (), whole: Mapping[str, Any] | None = None) -> str:
-    """What the run as a whole is at: ``starting ranks (3 of 8)``, ``step 5 of 10, about 12 s left``. `compiling`: ranks
-    that compile; `whole`: how much there is, as ``Remaining`` tells it.
+    """Names the phase of the run: ``starting ranks (3 of 8)``, ``step 5 of 10, about 12 s left``. `compiling`: the
+    ranks that compile; `whole`: how much there is to do, as ``Remaining`` reports it.
     """
     ranks = progress.starting + progress.running + progress.waiting + progress.finished
     if progress.starting == ranks:
@@ -88,7 +92,7 @@ def phase(progress: Progress, compiling: Sequence[int] = (), whole: Mapping[str,
 
 
 def clock(for_s: float) -> str:
-    """Real time: ``12 s``, ``2:05``, ``1:02:05``."""
+    """A real duration: ``12 s``, ``2:05``, ``1:02:05``."""
     whole = round(for_s)
     if whole < 60:
         return f"{whole} s"
@@ -97,7 +101,7 @@ def clock(for_s: float) -> str:
 
 
 def line(progress: Progress, stall: str = "") -> str:
-    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | 4 steps``; `stall` says who is waited for."""
+    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | 4 steps``; `stall` says whom ranks wait for."""
     counts = [
         f"{count} {word}"
         for count, word in (

@@ -1,4 +1,6 @@
-"""What each rank is doing and what it waits for, in words: for the status line and the message of a failed run."""
+"""Describes in words what each rank is doing and what it waits for: for the status line and the message of a failed
+run.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from phantora_async.virtual_time import (
 from phantora_async.wording import named, short
 
 MOST_GROUPS = 16
-"""How many groups of ranks a message lists."""
+"""The most groups of ranks that a message lists."""
 STOPPED = "stopped by a signal (SIGSTOP)"
 QUESTIONS = {
     records.CLOCK_READ: "for the time",
@@ -39,18 +41,18 @@ class RankState:
     rank: int
     clock_ns: int
     doing: str
-    """``running``, ``finished``, or what it waits for and where it called that."""
+    """``running``, ``finished``, or the thing that it waits for and where it called that."""
     waiting: bool
     steps: int
     site: Site | None
-    """Where it called what it waits in, else its last known call site."""
+    """The call site of the call in which it waits, else its last known call site."""
 
 
 def states(
     snapshot: Snapshot, fact_builder: FactBuilder, asleep: Container[int] = (), stopped: Container[int] = ()
 ) -> list[RankState]:
-    """One for each rank that the snapshot shows. ``asleep``: ranks that are known to sleep; ``stopped``: those that a
-    signal has stopped.
+    """A state for each rank that the snapshot shows. ``asleep``: ranks that are known to sleep; ``stopped``: ranks that
+    a signal has stopped.
     """
     incomplete = fact_builder.incomplete_collectives()
     found: list[RankState] = []
@@ -132,7 +134,7 @@ def _called_at(*sites: Site | None) -> str:
 
 
 class _Activity(NamedTuple):
-    """The fields of RankState of these names."""
+    """The fields of RankState with these names."""
 
     doing: str
     waiting: bool
@@ -173,7 +175,7 @@ def _waits(rank: RankSnapshot, wait: WaitSnapshot, site: Site | None, fact_build
 
 
 def _stream(stream: StreamSnapshot, rank: int, fact_builder: FactBuilder) -> str:
-    """``stream 7, which is in all_reduce #3 ...``"""
+    """Describes a stream: ``stream 7, which is in all_reduce #3 ...``."""
     text = f"stream {stream.id}"
     if stream.cause_id != stream.id:
         text += f" behind stream {stream.cause_id}"
@@ -183,7 +185,7 @@ def _stream(stream: StreamSnapshot, rank: int, fact_builder: FactBuilder) -> str
 
 
 def _collectives(collectives: Sequence[CollectiveSnapshot], rank: int, fact_builder: FactBuilder) -> str:
-    """``all_reduce #3 ..., called at a.py:4``, and who is missing."""
+    """Describes collectives: ``all_reduce #3 ..., called at a.py:4``, and who is missing."""
     return " and ".join(
         f"{collective.description}{_called_at(*_sites(collective, {rank}, fact_builder))}"
         f"{_absent(collective, collective.missing, fact_builder)}"
@@ -192,7 +194,9 @@ def _collectives(collectives: Sequence[CollectiveSnapshot], rank: int, fact_buil
 
 
 def _incomplete(collective: Collective, rank: int, fact_builder: FactBuilder) -> str:
-    """``, has called all_reduce #3 at a.py:4; rank 2 has not called it``: it may wait for the result unseen."""
+    """Names a collective that the rank has called and others have not, for whose result it may wait unseen: ``, has
+    called all_reduce #3 at a.py:4; rank 2 has not called it``.
+    """
     joined = set(collective.joined)
     missing = [other for other in collective.callers if other not in joined]
     at = texts(_sites(collective, {rank}, fact_builder))
@@ -202,7 +206,9 @@ def _incomplete(collective: Collective, rank: int, fact_builder: FactBuilder) ->
 
 
 def _absent(collective: Called, missing: Sequence[int], fact_builder: FactBuilder) -> str:
-    """``; rank 2 has not called it; rank 3 has called it at a.py:4, but its stream has not reached it``"""
+    """Names the missing ranks: ``; rank 2 has not called it; rank 3 has called it at a.py:4, but its stream has not
+    reached it``.
+    """
     joined = set(collective.joined)
     never = [rank for rank in missing if rank not in joined]
     behind = joined.intersection(missing)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 READ_NBYTES = 1 << 14
-"""The end of a log."""
+"""The bytes that are read from the end of a log."""
 _WORD = r"\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[ :=\[(]{1,12}"
 _BEFORE = rf"(?:{_WORD}|\| ?|(?<!\S)[(\[] ?|^ *)"
 _LOGGED = re.compile(rf"{_BEFORE}(\d{{1,9}}) ?/ {{0,8}}(\d{{1,9}})\b", re.IGNORECASE | re.MULTILINE)
 _BAR_LABEL = re.compile(r"(.*\S): +\d+%\|")
-"""tqdm's: ``Loading weights:  46%|####      | 18/39``."""
+"""Matches the label of a bar of tqdm: ``Loading weights:  46%|####      | 18/39``."""
 _OF_STEPS = re.compile(r"step|iter|epoch|batch|train|loss", re.IGNORECASE)
 
 
@@ -27,11 +27,11 @@ class Share:
     done: float
     whole: float
     source: str
-    """Where the whole is known from."""
+    """Names the source from which the whole is known."""
 
 
 class Remaining:
-    """``look`` now and then; ``document`` whenever it is wanted."""
+    """Estimates the remaining time: call ``look`` regularly, and ``document`` whenever the estimate is wanted."""
 
     def __init__(self) -> None:
         self._first: tuple[str, float, float] | None = None
@@ -44,7 +44,9 @@ class Remaining:
             self._first = share.source, share.done, now_s
 
     def document(self, now_s: float) -> dict[str, Any] | None:
-        """None if the whole is not known. ``remaining_s`` is None as long as there is nothing to go by."""
+        """The estimate; None if the whole is not known. ``remaining_s`` is None as long as nothing supports an
+        estimate.
+        """
         share = self._last
         if share is None:
             return None
@@ -62,7 +64,7 @@ class Remaining:
 
 
 def logged_steps(log: Path) -> Share | None:
-    """What the log says last about steps; None if it says nothing that is understood.
+    """The last count of steps in the log; None if it has none that is understood.
 
     A bar with a label that is not about steps counts something else: weights that are loaded, texts that are tokenized.
     """

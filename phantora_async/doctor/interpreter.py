@@ -1,4 +1,4 @@
-"""The interpreter that is to run ranks."""
+"""Asks the interpreter that is to run ranks whether it can."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from emu.contract import installed
 
 LIMIT_S = 300.0
-"""Longer than importing PyTorch takes on a slow machine."""
+"""The seconds that the interpreter may take: longer than importing PyTorch takes on a slow machine."""
 
 
 def ask(python: Path) -> dict[str, Any]:
-    """What `emu/start/doctor.py` says; `failure` and `hint` if no rank can run."""
+    """The findings of `emu/start/doctor.py` in that interpreter; `failure` and `hint` if no rank can run."""
     command = [str(python), "-c", installed.program("start.doctor"), str(installed.EMU)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
@@ -36,7 +36,7 @@ def _failed(python: Path, why: str) -> dict[str, Any]:
 
 
 def why_not_isolated() -> str:
-    """Why emulated servers would share this machine's network and processes; "" if they would not."""
+    """The reason why emulated servers would share this machine's network and processes; "" if they would not."""
     command = [sys.executable, "-c", installed.program("servers.probe"), str(installed.EMU)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or (done.stderr.strip().splitlines()[-1:] or [""])[0]

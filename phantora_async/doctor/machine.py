@@ -1,4 +1,4 @@
-"""What a run needs of this machine, and what it may need."""
+"""Checks what a run needs of this machine: processors, memory, disk, limits and packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phantora_async.wording import short
 
 OK, NOTE, FAILS = "ok", "note", "fails"
 RANK_NBYTES = 150 << 20
-"""Memory of a rank of a small script, with what all ranks share divided among a few."""
+"""The memory of one rank of a small script in bytes, with its part of what all ranks share among a few."""
 LEAST_NBYTES = 2 << 30
 LEAST_DISK_NBYTES = 256 << 20
 OPTIONAL = {
@@ -34,7 +34,7 @@ OPTIONAL = {
     "ray": "runs on a Ray cluster (run --on ray)",
     "cryptography": "runs over several machines (join, --listen)",
 }
-"""Packages, and what needs them."""
+"""Optional packages, each with what needs it."""
 _LIMITS = {
     "open files": resource.RLIMIT_NOFILE,
     "processes": resource.RLIMIT_NPROC,
@@ -46,7 +46,7 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line: what was looked at, what was found, and if that is good enough for a run."""
+    """One line of the output: what was checked, what was found, and if that is good enough for a run."""
 
     name: str
     found: str
@@ -55,7 +55,7 @@ class Check:
 
 
 def checks(ranks: int) -> list[Check]:
-    """All of this machine, for a run of so many ranks. Nothing is changed."""
+    """All checks of this machine for a run of so many ranks. Nothing is changed."""
     return [
         Check("phantora-async", _version("phantora-async") or "not installed as a package"),
         _platform(),
@@ -112,7 +112,7 @@ def _temporary() -> Check:
 
 
 def _folder(name: str, folder: Path, advice: str) -> Check:
-    """`folder` is made by a run that needs it."""
+    """Checks the folder, which a run that needs it makes."""
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return Check(name, f"{short(there)} cannot be written to", NOTE, advice)
@@ -181,7 +181,7 @@ def _version(package: str) -> str | None:
 
 
 def of_isolation(reason: str) -> list[Check]:
-    """`reason`: why servers cannot be isolated, "" if they can."""
+    """The check of isolation. `reason`: why servers cannot be isolated, "" if they can."""
     if not reason:
         return [Check("isolation", "full: user, mount, uts, pid, ipc and net namespaces")]
     advice = "emulated servers share this machine's network, processes and /tmp; docs/servers.md says what is needed"
@@ -192,7 +192,7 @@ BUILD_EXTENSION = "build it, without nvcc: sh examples/build_transformer_engine.
 
 
 def of_ranks(found: dict[str, Any]) -> list[Check]:
-    """`found`: what the ranks' interpreter says."""
+    """The checks of the ranks' interpreter. `found`: its answer."""
     if "failure" in found:
         return [Check("ranks", str(found["failure"]), FAILS, str(found["hint"]))]
     compiler = found["compiler"]

@@ -1,4 +1,4 @@
-"""What `phantora-async doctor` prints."""
+"""The output of `phantora-async doctor` as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINE = ("ok", "not in this version", "not installed")
 
 
 def lines(document: Mapping[str, Any], details: bool) -> Iterator[str]:
-    """`details`: all private names, not only those that are not as expected."""
+    """Yields the lines. `details`: show all private names, not only those that are not as expected."""
     for check in document["checks"]:
         yield f"{MARKS[check['state']]:<6}{check['name']:<19}{check['found']}"
         if check["advice"]:

@@ -1,4 +1,4 @@
-"""What goes wrong on the emulated machine, and when: `--fault` and `--faults`.
+"""The faults of the emulated machine and their instants: `--fault` and `--faults`.
 
 Lives here: a class for each kind of fault (`kinds`), the grammar of their texts (`grammar`), files of them (`files`),
 whether a run has what they name (`checking`), and what they do to GPUs, hosts and links (`effects`).

@@ -30,7 +30,7 @@ from profiles import Cluster
 def given_faults(
     texts: Sequence[str], file: Path | None, servers: Sequence[int], cluster: Cluster
 ) -> tuple[Fault, ...]:
-    """Those of the command line, then those of the file. Raises FaultError."""
+    """The faults of the command line, then those of the file. Raises FaultError."""
     faults = tuple(parse(text) for text in texts) + (() if file is None else tuple(read_faults(file)))
     if faults:
         check(faults, servers, netsim.build(cluster.network, cluster.network_servers(len(servers))))
@@ -38,7 +38,7 @@ def given_faults(
 
 
 def check_deaths(faults: Sequence[Fault], servers: Sequence[int], folding: Folding | None, launcher: bool) -> None:
-    """Who reacts to a death has a process of its own. Raises FaultError."""
+    """Checks that every rank which reacts to a death has a process of its own. Raises FaultError."""
     for fault in faults:
         match fault:
             case DeadGpu(rank=rank):
@@ -59,7 +59,9 @@ def check_deaths(faults: Sequence[Fault], servers: Sequence[int], folding: Foldi
 
 
 def check(faults: Sequence[Fault], servers: Sequence[int], topology: netsim.Topology) -> None:
-    """`servers`: GPUs in use on each. Raises FaultError."""
+    """Checks that the run has the things that the faults name. `servers`: the number of GPUs in use on each. Raises
+    FaultError.
+    """
     world_size = sum(servers)
     jittery = Counter(fault.server for fault in faults if isinstance(fault, JitteryHost))
     if twice := [server for server, count in jittery.items() if count > 1]:

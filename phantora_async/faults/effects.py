@@ -1,4 +1,4 @@
-"""What faults do: paces of GPUs and hosts, capacities of links."""
+"""Computes the effects of faults: paces of GPUs and hosts, capacities of links."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from phantora_async.faults.kinds import (
 from phantora_async.faults.pace import FULL_PACE, NEVER, NO_PACES, Pace, Paces, Parts, slowed
 
 Slow = tuple[int, int, int]
-"""From, until, share."""
+"""A period with less speed: from (ns), until (ns), the share of the full pace."""
 
 
 def paces_of(faults: Sequence[Fault], servers: Sequence[int]) -> Paces:
-    """Of GPUs and hosts. `servers`: GPUs in use on each."""
+    """The paces of GPUs and hosts with these faults. `servers`: the number of GPUs in use on each server."""
     gpus: dict[int, list[Slow]] = {}
     hosts: dict[int, list[Slow]] = {}
     jitters: dict[int, JitteryHost] = {}
@@ -64,14 +64,16 @@ def paces_of(faults: Sequence[Fault], servers: Sequence[int]) -> Paces:
 
 
 def dead_gpus(faults: Sequence[Fault]) -> tuple[tuple[int, int, int], ...]:
-    """As the ranks are told of them: rank, from, until."""
+    """The deaths of GPUs, as ranks are told of them: rank, from (ns), until (ns)."""
     return tuple(
         (fault.rank, fault.period.from_ns, fault.period.until_ns) for fault in faults if isinstance(fault, DeadGpu)
     )
 
 
 def slow_loaders(faults: Sequence[Fault]) -> tuple[tuple[int, int, int], ...]:
-    """As the ranks are told of them: rank, nanoseconds, number of batches."""
+    """The delays of data loaders, as ranks are told of them: rank, nanoseconds, number of batches between two
+    delays.
+    """
     return tuple((fault.rank, fault.more_ns, fault.every) for fault in faults if isinstance(fault, SlowLoader))
 
 

@@ -41,7 +41,7 @@ FORMS = (
 )
 """PERIOD is `from TIME`, `until TIME`, `for TIME` after a `from`, or both ends; without it a fault lasts always."""
 MOST_NS = 1 << 50
-"""Some 13 days: as far as the network's clock reaches."""
+"""The latest instant in ns: about 13 days, as far as the network's clock reaches."""
 MOST_NUMBER = 1 << 31
 MOST_JITTER = FULL_PACE // 2
 _DECIMAL = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
@@ -49,7 +49,7 @@ _UNITS = "|".join(UNITS_NS)
 
 
 class _Words:
-    """What is left of a text."""
+    """The words of a fault's text that are still to be read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -71,7 +71,7 @@ class _Words:
         return bool(self._left) and self._left[0] == word
 
     def choose(self, *choices: str) -> str:
-        """The next word, which is one of these."""
+        """Reads the next word, which must be one of these."""
         if self._left and self._left[0] in choices:
             return self.take()
         found = self._left[0] if self._left else ""
@@ -84,7 +84,7 @@ class _Words:
         return True
 
     def matching(self, pattern: str, expected: str, meant: Callable[[str], str] = lambda found: "") -> re.Match[str]:
-        """`meant`: what a wrong word probably means, or an empty text."""
+        """Reads a word that the pattern matches. `meant` returns what a wrong word probably means, or an empty text."""
         found = self._left[0] if self._left else ""
         match = re.fullmatch(pattern, found)
         if match is None:
@@ -100,7 +100,7 @@ class _Words:
         return value
 
     def time(self, sign: str = "", least_ns: int = 0) -> int:
-        """In nanoseconds."""
+        """Reads a time, in nanoseconds."""
         expected = f"{sign}a time such as {sign}500ms, {sign}10s or {sign}2m"
         match = self.matching(rf"{re.escape(sign)}({_DECIMAL})({_UNITS})", expected, _time_meant)
         at_ns = _scaled(match[1], UNITS_NS[match[2]])
@@ -111,7 +111,7 @@ class _Words:
         return at_ns
 
     def share(self) -> int:
-        """Millionths."""
+        """Reads a share, in millionths."""
         match = self.matching(rf"({_DECIMAL})x", "a share of the speed such as 0.7x", _share_meant)
         share = _scaled(match[1], FULL_PACE)
         if share is None or not 0 < share <= FULL_PACE:
@@ -138,7 +138,7 @@ class _Words:
 
 
 def parse(text: str) -> Fault:
-    """Raises FaultError."""
+    """Reads the text of a fault. Raises FaultError."""
     words = _Words(text)
     if not text.strip():
         raise FaultError("fault: the text is empty", _forms())
@@ -245,7 +245,7 @@ def _forms() -> str:
 
 
 def _did_you_mean(found: str, words: Sequence[str]) -> str:
-    """The word with the same letters, or a similar one; empty if there is none."""
+    """Names the word with the same letters, or a similar one; empty if there is none."""
     alike = [word for word in words if sorted(word) == sorted(found.lower())]
     alike = alike or difflib.get_close_matches(found.lower(), words, 1)
     return f"did you mean {alike[0]}?" if alike else ""

@@ -24,18 +24,18 @@ class Period:
     until_ns: int = NEVER
 
     def __str__(self) -> str:
-        """As the end of a fault's text, with a blank in front."""
+        """The period as the end of a fault's text, with a blank in front."""
         text = f" from {duration(self.from_ns)}" if self.from_ns else ""
         return text if self.until_ns == NEVER else f"{text} until {duration(self.until_ns)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SlowGpu:
-    """Its kernels and copies do this share of their work; links keep their speed."""
+    """A GPU whose kernels and copies do only this share of their work per time; links keep their speed."""
 
     rank: int
     share: int
-    """Millionths."""
+    """The share in millionths."""
     period: Period
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class SlowGpu:
 
 @dataclass(frozen=True, slots=True)
 class EccRetry:
-    """The GPU's kernels and copies stand still."""
+    """A GPU whose kernels and copies stand still for some time."""
 
     rank: int
     for_ns: int
@@ -56,8 +56,8 @@ class EccRetry:
 
 @dataclass(frozen=True, slots=True)
 class DeadGpu:
-    """Its work never ends, its links carry nothing, and CUDA calls of processes that use it fail. A process that starts
-    after the period finds it well.
+    """A GPU that has failed: its work never ends, its links carry nothing, and CUDA calls of processes that use it
+    fail. A process that starts after the period finds it well.
     """
 
     rank: int
@@ -69,7 +69,7 @@ class DeadGpu:
 
 @dataclass(frozen=True, slots=True)
 class DeadNode:
-    """Hosts, GPUs and links of the server stop, and never go on."""
+    """A server that has failed: its hosts, GPUs and links stop, and never go on."""
 
     server: int
     period: Period
@@ -80,7 +80,7 @@ class DeadNode:
 
 @dataclass(frozen=True, slots=True)
 class DeadNic:
-    """Its port carries nothing."""
+    """A network card that has failed: its port carries nothing."""
 
     nic: str
     """The port's name in the network."""
@@ -92,7 +92,9 @@ class DeadNic:
 
 @dataclass(frozen=True, slots=True)
 class SlowLink:
-    """The link, in both directions if its name has two ends, offers this share of its capacity; 0: it is down."""
+    """A link that offers only this share of its capacity, in both directions if its name has two ends; 0: it is
+    down.
+    """
 
     link: str
     share: int
@@ -104,7 +106,7 @@ class SlowLink:
 
 @dataclass(frozen=True, slots=True)
 class FlappingLink:
-    """At ``period.from_ns`` and every ``every_ns`` after it the link goes down, each time for ``down_ns``."""
+    """A link that goes down at ``period.from_ns`` and every ``every_ns`` after it, each time for ``down_ns``."""
 
     link: str
     every_ns: int
@@ -117,7 +119,9 @@ class FlappingLink:
 
 @dataclass(frozen=True, slots=True)
 class SlowHost:
-    """The CPUs of the server do this share of their work. Sleeps and data loaders' workers take what they took."""
+    """A server whose CPUs do only this share of their work per time. Sleeps and data loaders' workers are not
+    slowed.
+    """
 
     server: int
     share: int
@@ -129,13 +133,13 @@ class SlowHost:
 
 @dataclass(frozen=True, slots=True)
 class JitteryHost:
-    """In every part of so much time each rank of the server finds a speed of its own, drawn evenly from 1 - ``jitter``
-    to 1 + ``jitter``. Equal seeds give equal speeds.
+    """A server whose ranks change speed: in each interval of ``every_ns`` each rank draws a speed evenly from 1 -
+    ``jitter`` to 1 + ``jitter``. Equal seeds give equal speeds.
     """
 
     server: int
     jitter: int
-    """Millionths."""
+    """The deviation in millionths."""
     every_ns: int
     seed: int
 
@@ -146,7 +150,7 @@ class JitteryHost:
 
 @dataclass(frozen=True, slots=True)
 class SlowLoader:
-    """Every so many batches of a data loader, one comes so much later."""
+    """A data loader that delivers one of every ``every`` batches later by ``more_ns``."""
 
     rank: int
     more_ns: int
@@ -157,12 +161,12 @@ class SlowLoader:
 
 
 Death = DeadGpu | DeadNode | DeadNic
-"""The program itself reacts to these."""
+"""The kinds of faults to which the program itself reacts."""
 Fault = SlowGpu | EccRetry | SlowLink | FlappingLink | SlowHost | JitteryHost | SlowLoader | Death
 
 
 def begin_ns(fault: Fault) -> int:
-    """The instant of its first effect; 0 for what has one from the start."""
+    """The instant of its first effect; 0 for a fault that has one from the start."""
     match fault:
         case EccRetry(at_ns=at_ns):
             return at_ns
@@ -177,7 +181,7 @@ def _dead(period: Period) -> str:
 
 
 def share_text(share: int) -> str:
-    """``0.7x``"""
+    """The share as a fault's text has it: ``0.7x``."""
     return f"{_decimal(share, 6)}x"
 
 

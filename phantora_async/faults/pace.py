@@ -1,7 +1,7 @@
-"""How fast a GPU or a host goes on: a function of virtual time that is known before anything happens.
+"""The speed of a GPU or a host as a function of virtual time that is known before anything happens.
 
-Because it is fixed, no event tells of a change and no rollback takes one back: what is done between two instants, and
-when so much is done, follow from the instants alone.
+Because it is fixed, no event announces a change and no rollback takes one back: the work done between two instants, and
+the instant at which so much work is done, follow from the instants alone.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 FULL_PACE = 10**6
-"""Of what is as fast as described. Work is counted in nanoseconds at full pace x FULL_PACE."""
+"""The pace of a GPU or host that is as fast as described. Work is counted in nanoseconds at full pace x FULL_PACE."""
 NEVER = 1 << 62
 PARTS = 256
-"""Of an endless pace, so many are found at once."""
+"""The number of parts of an endless pace that are computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A pace that never stops changing: in the part of time of each number it is ``pace(number)``."""
+    """A pace that never stops changing: in the interval of length ``every_ns`` with this number it is
+    ``pace(number)``.
+    """
 
     every_ns: int
     pace: Callable[[int], int]
 
 
 class Pace:
-    """``changes``: (instant, pace from then on), in order; before the first one it is FULL_PACE. ``parts`` multiplies
-    that. Whoever asks counts instants from ``origin_ns`` on. ``dead``: from when until when it is not slow, but broken;
-    its pace is 0 then.
+    """A pace: ``changes`` lists (instant, pace from then on), in order; before the first one it is FULL_PACE. ``parts``
+    multiplies that. Callers count instants from ``origin_ns`` on. ``dead``: from when until when it is not slow, but
+    broken; its pace is 0 then.
     """
 
     __slots__ = ("_changes", "_dead", "_origin_ns", "_parts", "done_until", "known_ns", "paces", "starts")
@@ -47,13 +49,13 @@ class Pace:
         assert self._changes == sorted(self._changes, key=lambda change: change[0]), "changes are in order"
         self._parts = parts
         self.known_ns = NEVER if parts is None else 0
-        """What follows is not in the lists yet."""
+        """The instant up to which the lists below are complete."""
         self.starts: list[int] = []
-        """Instants at which the pace may change; the first is 0."""
+        """The instants at which the pace may change; the first is 0."""
         self.paces: list[int] = []
-        """From each of them on."""
+        """The pace from each of these instants on."""
         self.done_until: list[int] = []
-        """The work that is done until each of them."""
+        """The work that is done until each of these instants."""
         if parts is None:
             for at_ns, pace in self._changes:
                 self._append(at_ns, pace)
@@ -82,23 +84,23 @@ class Pace:
         self.known_ns = until_ns
 
     def know(self, at_ns: int) -> None:
-        """The lists reach beyond this instant."""
+        """Extends the lists beyond this instant."""
         while self.known_ns <= at_ns:
             self._extend()
 
     def since(self, origin_ns: int) -> Pace:
-        """This pace, for one who counts instants from there on."""
+        """This pace for callers that count instants from `origin_ns` on."""
         return Pace(self._changes[1:], self._parts, origin_ns, self._dead)
 
     @property
     def dies_ns(self) -> int:
-        """From this instant on it is broken; NEVER: it never is."""
+        """The instant from which it is broken; NEVER: it never is."""
         from_ns, _ = self._dead
         return NEVER if from_ns == NEVER else from_ns - self._origin_ns
 
     @property
     def frame(self) -> tuple[int, int, int]:
-        """For who reads ``starts`` and ``paces``: where instants begin; from when until when it is broken."""
+        """For readers of ``starts`` and ``paces``: where instants begin, and from when until when it is broken."""
         return self._origin_ns, *self._dead
 
     def is_dead(self, at_ns: int) -> bool:
@@ -112,13 +114,13 @@ class Pace:
         return self.paces[bisect_right(self.starts, at_ns) - 1]
 
     def _done(self, at_ns: int) -> int:
-        """Until an instant of the lists."""
+        """The work that is done until an instant of the lists."""
         self.know(at_ns)
         place = bisect_right(self.starts, at_ns) - 1
         return self.done_until[place] + self.paces[place] * (at_ns - self.starts[place])
 
     def done(self, from_ns: int, to_ns: int) -> int:
-        """Work between two instants."""
+        """The work that is done between two instants."""
         return self._done(to_ns + self._origin_ns) - self._done(from_ns + self._origin_ns)
 
     def end(self, from_ns: int, work: int) -> int:
@@ -135,11 +137,11 @@ class Pace:
         return self.starts[place] - (-(target - self.done_until[place]) // pace) - self._origin_ns
 
     def lasts(self, from_ns: int, for_ns: int) -> int:
-        """When that is done which takes `for_ns` at full pace; NEVER if it never is."""
+        """The instant at which work is done that takes `for_ns` at full pace; NEVER if it never is."""
         return self.end(from_ns, for_ns * FULL_PACE)
 
     def changes_within(self, from_ns: int, to_ns: int) -> list[tuple[int, int]]:
-        """(instant, pace from then on), after the first instant and before the last."""
+        """The changes (instant, pace from then on) after the first instant and before the last."""
         origin_ns = self._origin_ns
         self.know(to_ns + origin_ns)
         first, last = bisect_right(self.starts, from_ns + origin_ns), bisect_left(self.starts, to_ns + origin_ns)
@@ -149,7 +151,7 @@ class Pace:
 def slowed(
     periods: Sequence[tuple[int, int, int]], parts: Parts | None = None, dead: tuple[int, int] = (NEVER, NEVER)
 ) -> Pace:
-    """From (from_ns, until_ns, share in FULL_PACE parts). Shares of periods that overlap are multiplied."""
+    """A pace from periods (from_ns, until_ns, share in millionths). Shares of periods that overlap are multiplied."""
     if dead[0] != NEVER:
         periods = (*periods, (*dead, 0))
     instants = sorted({at_ns for from_ns, until_ns, _ in periods for at_ns in (from_ns, until_ns) if at_ns < NEVER})
@@ -162,20 +164,20 @@ def slowed(
 
 @dataclass(frozen=True, slots=True)
 class Paces:
-    """Of what is not as fast as described."""
+    """The paces of GPUs and hosts that are not as fast as described."""
 
     hosts: Mapping[int, Pace] = field(default_factory=dict)
-    """By rank."""
+    """The paces of hosts, by rank."""
     devices: Mapping[tuple[int, int], Pace] = field(default_factory=dict)
-    """By rank and the number of a device that it sees."""
+    """The paces of devices, by rank and the number of a device that it sees."""
 
     @property
     def ranks(self) -> frozenset[int]:
-        """That have any."""
+        """The ranks that have any pace."""
         return frozenset(self.hosts) | {rank for rank, _ in self.devices}
 
     def since(self, origin_ns: int) -> Paces:
-        """These paces, for one who counts instants from there on."""
+        """These paces for callers that count instants from `origin_ns` on."""
         return Paces(
             {rank: pace.since(origin_ns) for rank, pace in self.hosts.items()},
             {device: pace.since(origin_ns) for device, pace in self.devices.items()},

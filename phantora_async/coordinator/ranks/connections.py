@@ -19,11 +19,11 @@ from phantora_async.recording import Recorder
 from phantora_async.virtual_time import Timeline
 
 ANY = -1
-"""In place of a process's number."""
+"""The process number of an answer that goes to the rank's latest process, since no process asked for it."""
 
 
 class Connections:
-    """Feeds the timeline what ranks send, sends ranks what they are answered, and pauses those that are far ahead."""
+    """Feeds the timeline what ranks send, sends the ranks their answers, and pauses those that are far ahead."""
 
     def __init__(
         self,
@@ -35,8 +35,9 @@ class Connections:
         mirrored_ranks: MirroredRanks | None = None,
         witnesses: Witnesses | None = None,
     ) -> None:
-        """`last_steps`: keeps facts; `recorder`: all of them, and answers; None: nobody does. `mirrored_ranks`: those
-        that have no processes; None: all have. `witnesses`: of folding; None: there are none.
+        """`last_steps` and `recorder` keep facts, the recorder all of them and the answers; None: they are not kept.
+        `mirrored_ranks`: the ranks that have no processes; None: all have. `witnesses`: of a folded run; None: it has
+        none.
         """
         self._witnesses = witnesses
         self._mirrored_ranks = mirrored_ranks
@@ -47,20 +48,21 @@ class Connections:
         self._world_size = world_size
         self._backpressure = Backpressure(timeline, world_size)
         self._channels: dict[int, Channel] = {}
-        """Of each rank's latest process that is connected; the last one, if all have gone."""
+        """The channel of each rank's latest connected process, or of its last one if all have gone."""
         self._processes: dict[int, list[Channel]] = {}
-        """By rank: all that have connected. A rank has several if it executes another program, or if a child of it uses
-        its GPU."""
+        """All channels that have connected, by rank. A rank has several if it executes another program, or if a child
+        of it uses its GPU.
+        """
         self._ended: set[int] = set()
-        """Ranks whose process has ended with an error."""
+        """The ranks whose process has ended with an error."""
         self._asked_to_flush: set[Channel] = set()
         self._flushed: set[Channel] = set()
-        """Processes that have said FLUSHED and nothing since."""
+        """The processes that have sent FLUSHED and nothing since."""
         self.pids: dict[int, int] = {}
-        """Process ids, as this process sees them, of the ranks that have connected."""
+        """The process ids, as this process sees them, of the ranks that have connected."""
 
     def connect(self, channel: Channel, hello: records.Hello) -> None:
-        """Raises ProtocolError if there is no such rank, or it has connected before."""
+        """Adds the process. Raises ProtocolError if there is no such rank, or it has connected before."""
         if not 0 <= hello.rank < self._world_size:
             raise ProtocolError(hello.rank, f"there are {self._world_size} ranks")
         if hello.world_size != self._world_size:
@@ -76,8 +78,8 @@ class Connections:
         self.pids[hello.rank] = channel.pid
 
     def flush(self, ranks: Iterable[int]) -> bool:
-        """Asks processes of sleeping ranks for the work that nothing follows, unless they have told. Says whether there
-        are any that have not answered yet.
+        """Asks processes of sleeping ranks for the work that nothing follows, unless they have reported it. Returns
+        true if some have not answered yet.
         """
         of_ranks = (channel for rank in ranks for channel in self._processes.get(rank, ()))
         unflushed = {channel for channel in of_ranks if channel.open and not channel.said_bye} - self._flushed
@@ -95,11 +97,11 @@ class Connections:
 
     @property
     def flushing(self) -> bool:
-        """Are there processes that were asked so, and have not answered yet?"""
+        """True if processes that were asked for such work have not answered yet."""
         return any(channel.open for channel in self._asked_to_flush)
 
     def flushed(self, channel: Channel, arrived: list[Any]) -> tuple[list[Any], bool]:
-        """Records of a process without FLUSHED, and whether nothing followed that."""
+        """The records of a process without FLUSHED, and whether nothing followed that."""
         self._flushed.discard(channel)
         if channel not in self._asked_to_flush or all(record.kind != records.FLUSHED for record in arrived):
             return arrived, False
@@ -110,22 +112,22 @@ class Connections:
         return [record for record in arrived if record.kind != records.FLUSHED], last
 
     def disconnected(self, rank: int) -> None:
-        """One of the rank's processes has gone: an older one goes on, if there is one."""
+        """Handles the end of one of the rank's processes: an older one goes on, if there is one."""
         left = [channel for channel in self._processes.get(rank, ()) if channel.open]
         if left and not self._channels[rank].open:
             self._channels[rank] = left[-1]
             self.pids[rank] = left[-1].pid
 
     def connected(self, rank: int) -> bool:
-        """Has the rank a process that is connected?"""
+        """Returns true if the rank has a process that is connected."""
         return any(channel.open for channel in self._processes.get(rank, ()))
 
     def is_latest(self, channel: Channel) -> bool:
-        """Has no other process of its rank connected after it?"""
+        """Returns true if no other process of its rank has connected after it."""
         return self._channels.get(channel.rank) is channel
 
     def take(self, rank: int, arrived: list[Any]) -> None:
-        """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
+        """Handles records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
         info = self._fact_builder.rank_info[rank]
         goes_on = info.bye is None
         with self._witnessed(rank, arrived):
@@ -140,7 +142,9 @@ class Connections:
 
     @contextmanager
     def _witnessed(self, rank: int, arrived: list[Any]) -> Iterator[None]:
-        """That ranks of a role differ is the reason of what fails then, too."""
+        """A context that compares witnesses with their role. If ranks of a role differ, that is raised, also in place
+        of a failure within: it is the cause of that.
+        """
         if self._witnesses is None:
             yield
             return
@@ -153,7 +157,7 @@ class Connections:
         self._witnesses.check()
 
     def _take_in(self, rank: int, arrived: list[Any]) -> int:
-        """Returns how many facts these records are."""
+        """Gives the records to virtual time. Returns how many facts they are."""
         facts = self._fact_builder.take(rank, arrived)
         self._timeline.feed(rank, facts)
         if self._last_steps is not None:
@@ -163,7 +167,7 @@ class Connections:
         return len(facts)
 
     def note_waits(self) -> None:
-        """Of ranks that virtual time has passed over."""
+        """Passes on the waits outside of virtual time that ranks have had while they were passed over."""
         for wait in self._timeline.take_outside_waits():
             if self._last_steps is not None:
                 self._last_steps.waited(wait)
@@ -171,7 +175,7 @@ class Connections:
                 self._recorder.waited(wait)
 
     def take_answers(self) -> Answers:
-        """What virtual time has answered since the last call."""
+        """The answers that virtual time has given since the last call."""
         answers = self._timeline.take_answers()
         if self._recorder is not None:
             self._recorder.answered(answers)
@@ -182,7 +186,9 @@ class Connections:
         return answers
 
     def rank_ended(self, rank: int) -> None:
-        """The rank ended with exit code 0. If it sent no BYE, it is as if it had. Raises Deadlock if others wait."""
+        """Handles the end of a rank with exit code 0: if it sent no BYE, this counts as one. Raises Deadlock if others
+        wait.
+        """
         if self._fact_builder.rank_info[rank].bye is None:
             for ended in (rank, *(self._mirrored_ranks.of(rank) if self._mirrored_ranks is not None else ())):
                 facts = self._fact_builder.rank_ended(ended)
@@ -192,18 +198,22 @@ class Connections:
             self._release_ended()
 
     def _release_ended(self) -> None:
-        """A rank has said BYE. When all have, none has to wait any longer for bytes that it has promised to others."""
+        """Handles a BYE. When all ranks have sent one, none has to wait any longer for bytes that it has promised to
+        others.
+        """
         if all(info.bye is not None and not info.bye.exit_code for info in self._fact_builder.own_info):
             self.stop_all()
 
     def drain(self, rank: int) -> None:
-        """The rank's process has ended: all that it has sent is read, however far ahead of virtual time it is."""
+        """Reads all that the rank, whose process has ended, has sent, however far ahead of virtual time it is."""
         for channel in self._processes.get(rank, ()):
             channel.resume()
         self._ended.add(rank)
 
     def restart(self, dropped: int) -> None:
-        """All processes have ended; so many facts of theirs will not be executed. Ranks may connect again."""
+        """Prepares a restart, after all processes have ended: `dropped` facts of theirs will not be executed, and ranks
+        may connect again.
+        """
         for known in (self._channels, self._processes, self._ended, self.pids, self._asked_to_flush, self._flushed):
             known.clear()
         self._backpressure.restart(dropped)
@@ -213,12 +223,12 @@ class Connections:
             self._recorder.give_up("ranks were started again")
 
     def begin_again(self, rank: int) -> None:
-        """Another process of the rank goes on in place of one that has ended well."""
+        """Records that another process of the rank goes on in place of one that has ended well."""
         if self._recorder is not None:
             self._recorder.give_up(f"rank {rank} went on with another process")
 
     def send(self, answers: Answers) -> None:
-        """One write for each process."""
+        """Sends the answers, with one write for each process."""
         parts: dict[tuple[int, int], list[bytes]] = {}
         for rank, encoded in answers:
             process = records.process_asking(encoded) if len(self._processes.get(rank, ())) > 1 else ANY
@@ -228,7 +238,9 @@ class Connections:
                 self._channel(rank, process).send(b"".join(encoded_parts))
 
     def _channel(self, rank: int, process: int) -> Channel:
-        """Of the process that has asked; of the latest one, for what was not asked for."""
+        """The channel of the process that has asked, or of the rank's latest process for an answer that none asked
+        for.
+        """
         for channel in self._processes[rank] if process != ANY else ():
             if channel.process == process:
                 return channel
@@ -244,14 +256,15 @@ class Connections:
                     channel.send(records.Stop.encode(0))
 
     def resume(self) -> None:
-        """Reads again from paused ranks that virtual time has nearly caught up with."""
+        """Reads again from paused ranks with which virtual time has nearly caught up."""
         for rank in self._backpressure.may_resume():
             self._channels[rank].resume()
 
     def resume_all(self) -> bool:
-        """Reads again from all paused ranks, which may then run further ahead than before. Says whether there were any.
+        """Reads again from all paused ranks, which may then run further ahead than before. Returns true if there were
+        any.
 
-        For a rank that sleeps: it may be waiting for a message that a paused rank would send.
+        This is for a rank that sleeps: it may be waiting for a message that a paused rank would send.
         """
         resumed = self._backpressure.double()
         for rank in resumed:
