@@ -13,7 +13,8 @@ from typing import Any
 
 
 def install() -> None:
-    """In the forker, once."""
+    """Makes `torch.distributed.barrier` wait, in real time, until every rank has called it. Called once, in the
+    forker."""
     import torch.distributed
 
     if not torch.distributed.is_available():

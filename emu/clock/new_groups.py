@@ -18,7 +18,7 @@ MEMBERS_FUNCTIONS, CODE_UNITS = 84, 47
 
 
 class HostTime(Protocol):
-    """Of the hook library."""
+    """The functions of the hook library that count host time."""
 
     def measures_host(self) -> bool: ...
     def host_clock_ns(self) -> int: ...
@@ -27,7 +27,11 @@ class HostTime(Protocol):
 
 
 def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] | None) -> None:
-    """In the forker, once. `leaves_out`: groups that nobody makes; None: all are made."""
+    """Replaces `new_group`, so that each call takes the same host time on every rank. Called once, in the forker.
+
+    `leaves_out`: says of a group's ranks (None: all ranks) whether no process makes that group; None if all groups are
+    made.
+    """
     import torch.distributed
 
     if not torch.distributed.is_available():
@@ -36,7 +40,7 @@ def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] |
 
     real: Any = distributed_c10d.new_group
     taken_ns = 0
-    """By the latest call that was not left out."""
+    """Host time, in ns, of the latest call whose group was made."""
 
     @functools.wraps(real)
     def new_group(*arguments: Any, **options: Any) -> Any:
@@ -62,5 +66,5 @@ def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] |
 
 
 def aside(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Its Python functions take no host time (``frame_counter``)."""
+    """Calls `function`, whose Python functions take no host time (``frame_counter``)."""
     return function(*arguments, **options)

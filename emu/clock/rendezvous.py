@@ -16,7 +16,7 @@ from ..private.changes import changes
 
 
 def install() -> None:
-    """In the forker, once."""
+    """Numbers the stores of process groups, so that each rendezvous has keys of its own. Called once, in the forker."""
     import torch.distributed
 
     if not torch.distributed.is_available():

@@ -12,7 +12,7 @@ from typing import Any
 from ..private.changes import Names, changes
 
 _ADDED_S = 20 * 86_400.0
-"""The agent counts milliseconds in an int: at most 24.8 days."""
+"""What is added to a timeout, in seconds: the agent counts milliseconds in an int, so at most 24.8 days."""
 _LONGEST_S = 4 * 86_400.0
 _POSITIONS = {
     "api._all_gather": 2,
@@ -22,11 +22,11 @@ _POSITIONS = {
     "api._invoke_remote_torchscript": 2,
     "PyRRef.to_here": 1,
 }
-"""Of the timeout among the arguments of what takes one."""
+"""For each function that takes a timeout: the timeout's position among its arguments."""
 
 
 def install() -> None:
-    """In the forker, once."""
+    """Lengthens the timeouts of torch.distributed.rpc. Called once, in the forker."""
     import torch.distributed.rpc
 
     if torch.distributed.rpc.is_available():
@@ -50,7 +50,7 @@ class _OwnTimeout:
         self._get = get
         self._put = put
         self._given = (0.0, 0.0)
-        """What C++ has, which is less exact, and what was given."""
+        """The timeout as C++ returns it, which is less exact, and the timeout that the script gave."""
 
     def put(self, seconds: float) -> None:
         self._put(_lengthened(seconds))
@@ -71,7 +71,7 @@ class _OwnTimeout:
 
 
 def _lengthened(seconds: Any) -> Any:
-    """A timeout as C++ gets it; other values as they are."""
+    """Returns a timeout as C++ gets it; other values are returned as they are."""
     if isinstance(seconds, (int, float)) and 0 < seconds < _LONGEST_S:
         return seconds + _ADDED_S
     return seconds

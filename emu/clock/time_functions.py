@@ -31,9 +31,8 @@ _SINCE_BOOT = frozenset(
 
 
 def install(clock: VirtualClock) -> None:
-    """In the forker, once: replaces the functions, wherever they are bound already. `clock` says in every process which
-    time they tell.
-    """
+    """Replaces the time functions wherever they are bound already. Called once, in the forker. `clock` decides in every
+    process which time they return."""
     replacements: dict[Any, Any] = {}
     for name in ("time", "perf_counter", "monotonic"):
         base_ns = (lambda: clock.epoch_ns) if name == "time" else (lambda: PERF_COUNTER_BASE_NS)
@@ -143,7 +142,7 @@ def _datetime_utcnow(clock: VirtualClock, real: Any) -> Callable[..., datetime.d
 
 
 def _datetime_at(cls: type[datetime.datetime], at_ns: int, tz: datetime.tzinfo | None) -> datetime.datetime:
-    """As `cls.fromtimestamp`, without a float's rounding."""
+    """Returns `cls.fromtimestamp(at_ns / 1e9, tz)` without a float's rounding."""
     return cls.fromtimestamp(at_ns // 10**9, tz).replace(microsecond=at_ns % 10**9 // 1000)
 
 
@@ -157,7 +156,8 @@ def _sleeper(clock: VirtualClock) -> Callable[[float], None]:
 
 
 def _waiter(clock: VirtualClock, real: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a method `wait(timeout)` that returns something empty or false when its timeout has ended it."""
+    """Wraps a method `wait(timeout)` that returns something empty or false when its timeout has ended it: then virtual
+    time passes as well, if the script made the wait itself on its main thread."""
 
     @functools.wraps(real)
     def wait(waiting: Any, timeout: float | None = None) -> Any:

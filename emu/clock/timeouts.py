@@ -20,7 +20,7 @@ from typing import Any
 from ..private.changes import Names, changes
 
 _ADDED = timedelta(days=20)
-"""A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
+"""What is added to a timeout. A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
 _LONGEST = timedelta(days=4)
 """Longer timeouts are left as they are: read back, they could not be told from lengthened ones."""
 _SHORTEST = timedelta(milliseconds=1)
@@ -30,11 +30,11 @@ _STORE_DEFAULT = timedelta(seconds=300)
 _exact: list[str] = []
 """Names of classes, or their beginnings, whose timeouts are not lengthened."""
 _TCP_STORE_TIMEOUT_POSITION = 4
-"""Of TCPStore's argument `timeout`."""
+"""The position of the argument `timeout` of TCPStore."""
 
 
 def install() -> None:
-    """In the forker, once: lengthens timeouts on their way into torch's C++ code."""
+    """Lengthens timeouts on their way into torch's C++ code. Called once, in the forker."""
     import torch.distributed
 
     if torch.distributed.is_available():
@@ -44,7 +44,8 @@ def install() -> None:
 
 
 def _lengthen_all(names: Names) -> None:
-    """Of c10d's classes. Which of their functions take timeouts, their documentation says."""
+    """Lengthens the timeouts that c10d's classes take. Their documentation says which of their functions take
+    timeouts."""
     from torch._C import _distributed_c10d as c10d
 
     real_wait = names.get("Work.wait")
@@ -57,7 +58,8 @@ def _lengthen_all(names: Names) -> None:
 
 
 def exact_for_nccl() -> None:
-    """In the rank: process groups of NCCL get the timeouts that they are given. Their watchdogs count virtual time."""
+    """Lets process groups of NCCL get the timeouts that they are given: their watchdogs count virtual time. Called in
+    the rank."""
     _exact.append("ProcessGroupNCCL")
 
 
@@ -66,21 +68,22 @@ def _is_exact(owner: Any) -> bool:
 
 
 def _lengthened(value: Any) -> Any:
-    """A timeout as C++ gets it; other values as they are. Zero and below mean "none" or "not set" in C++."""
+    """Returns a timeout as C++ gets it; other values are returned as they are. Zero and below mean "none" or "not set"
+    in C++."""
     if isinstance(value, timedelta) and timedelta() < value < _LONGEST:
         return value + _ADDED
     return value
 
 
 def _as_given(value: Any) -> Any:
-    """The reverse of `_lengthened`."""
+    """Returns the timeout that was given, from the one that C++ has: the reverse of `_lengthened`."""
     if isinstance(value, timedelta) and _ADDED < value < _ADDED + _LONGEST:
         return value - _ADDED
     return value
 
 
 def _classes_in(owner: Any) -> Iterator[type]:
-    """Classes of a module, and the classes in them."""
+    """Yields the classes of a module, and the classes in them."""
     for member in list(vars(owner).values()):
         if inspect.isclass(member) and member.__module__.startswith("torch."):
             yield member
@@ -88,7 +91,8 @@ def _classes_in(owner: Any) -> Iterator[type]:
 
 
 def _lengthen_arguments(owner: type) -> None:
-    """Of every method and property of a C++ class whose signature, as pybind11 writes it, names a timedelta."""
+    """Lengthens the arguments of every method and property of a C++ class whose signature, as pybind11 writes it, names
+    a timedelta."""
     for name, member in list(vars(owner).items()):
         if isinstance(member, property):
             if member.fget is not None and "datetime.timedelta" in (member.fget.__doc__ or ""):

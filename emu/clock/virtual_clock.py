@@ -62,7 +62,7 @@ class HookClock(Protocol):
 
 
 class ClockState(enum.Enum):
-    """See the module's description."""
+    """The states of a clock, which the module's description lists."""
 
     REAL = enum.auto()
     VIRTUAL = enum.auto()
@@ -85,22 +85,24 @@ class VirtualClock:
         self._passed = 0  # how often time was passed here, by a sleep for example
         self._idle_reads = 0
         self.slept_ns = 0
-        """What this process has slept, by its own wish: in virtual time, or really where it has none."""
+        """Time, in ns, that this process has slept by its own wish: in virtual time, or in real time where it has no
+        virtual time."""
         self._daemon = threading.local()  # slept_until_ns: the end of this daemon thread's last sleep
 
     # ---- life of the process ----------------------------------------------------------------------------------------
     def follow_forks(self) -> None:
-        """In the forker, once: child processes of a rank will stop the clock."""
+        """Makes child processes of a rank stop the clock when they are forked. Called once, in the forker."""
         os.register_at_fork(after_in_child=self.stop)
 
     def start(self, epoch_s: int) -> None:
-        """In the rank, on its main thread: time is virtual from now on. `epoch_s`: `time.time()` at virtual time 0."""
+        """Makes time virtual from now on. Called in the rank, on its main thread. `epoch_s`: `time.time()` at virtual
+        time 0."""
         self._epoch_ns = epoch_s * 10**9
         self._main_thread = threading.get_ident()
         self._state = ClockState.VIRTUAL
 
     def stop(self) -> None:
-        """Nobody answers questions any more: time continues at real pace."""
+        """Lets time continue at real pace, as nobody answers questions any more."""
         if self._state is ClockState.VIRTUAL:
             self._continued_ns = self._last_known_ns - real_time.monotonic_ns()
             self._state = ClockState.CONTINUED
@@ -112,11 +114,11 @@ class VirtualClock:
         return self._epoch_ns
 
     def keep_up(self) -> None:
-        """The rank goes on when virtual time has come to where it is."""
+        """Returns when virtual time has come to where this rank's host is."""
         self._hook.clock_ns()
 
     def read_ns(self, caller: types.FrameType) -> int | None:
-        """The time that the code of this frame gets; None: it gets real time."""
+        """Returns the time, in ns, that the code of this frame gets; None if it gets real time."""
         if self._state is ClockState.REAL:
             return None
         source = self._source_of(caller)
@@ -143,11 +145,12 @@ class VirtualClock:
         return source
 
     def _daemon_thread_ns(self) -> int:
-        """Daemon threads ask nobody: they get the last known time, or the end of their own last sleep."""
+        """Returns the time of a daemon thread, which asks nobody: the last known time, or the end of the thread's own
+        last sleep."""
         return max(self._last_known_ns, getattr(self._daemon, "slept_until_ns", 0))
 
     def _ask(self) -> int:
-        """Virtual time of this rank's host, when no other rank can change it any more."""
+        """Returns the virtual time of this rank's host, as soon as no other rank can change it any more."""
         activity = self._hook.activity() + self._passed
         if activity == self._activity_at_read:
             # The rank has called nothing since its last read: maybe a loop that waits for time to pass. Let it pass,

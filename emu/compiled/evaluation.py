@@ -18,20 +18,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_ELEMENTS = 1 << 18
-"""Of the largest value, over all instances."""
+"""Most elements of a single value, over all instances of a launch."""
 _MOST_ELEMENTS = 1 << 21
-"""Of all values of a launch."""
+"""Most elements of all values of a launch together."""
 _MOST_OPERATIONS = 4000
 _MOST_OF_SINGLE_INSTANCES = 500
-"""Operations, where instances take different ways. (torchtitan's kernel for permutations would take longer than a rank
-needs for the rest of its step, and steers nothing.)
-"""
+"""Most operations of a launch whose instances take different ways. (torchtitan's kernel for permutations would take
+longer than a rank needs for the rest of its step, and steers nothing.)"""
 _EVALUATED = ("tt.get_program_id", "tt.get_num_programs", "tt.load", "tt.reduce", "tt.scan", "scf.yield", "tt.assert")
 
 
 class Store(NamedTuple):
     addresses: Tensor
-    """int64, of the elements that are stored."""
+    """The addresses (int64) of the elements that are stored."""
     values: Tensor
 
 
@@ -58,7 +57,7 @@ class _Budget:
         self._operations, self._elements = operations, elements
 
     def take(self, elements: int) -> None:
-        """For one operation. Raises TooLong."""
+        """Counts one operation on so many elements. Raises TooLong if the launch has used up what it may take."""
         self._operations -= 1
         self._elements -= elements
         if self._operations < 0 or self._elements < 0 or elements > MAX_ELEMENTS:
@@ -66,11 +65,11 @@ class _Budget:
 
 
 class _Diverges(Exception):
-    """Instances take different ways."""
+    """Raised when instances take different ways."""
 
 
 class Evaluator:
-    """Follows programs."""
+    """Follows programs and computes what they store."""
 
     def __init__(self, memory: MemoryReader) -> None:
         self._memory = memory
@@ -78,7 +77,8 @@ class Evaluator:
         self.evaluated = frozenset(self._table) | frozenset(_EVALUATED)
 
     def stores(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> list[Store]:
-        """What a launch stores, as far as it is known. `values`: of the parameters. Raises NotEvaluated."""
+        """Returns the stores of a launch, as far as they are known. `values`: the arguments, one for each parameter.
+        Raises NotEvaluated."""
         import torch
 
         parameters = {}

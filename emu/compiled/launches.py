@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STORES_INTEGERS = re.compile(r"tt\.store [^|]*!tt\.ptr<i\d+>")
 """Most programs need not be read."""
 _MOST_STRETCHES = 4096
-"""Of memory, that a load or a store may touch."""
+"""Most stretches of memory that a load or a store may touch."""
 
 
 class CompiledKernels:
@@ -34,12 +34,12 @@ class CompiledKernels:
         self._programs: dict[str, int] = {}
         self._numbered: list[Program] = []
         self._too_long: set[tuple[int, tuple[int, int, int]]] = set()
-        """Programs and grids."""
+        """Programs, each with a grid, whose evaluation took too long: they are not evaluated again."""
         self._waiting = threading.local()
         hook.compute_programs(self._before, self._after)
 
     def number(self, text: str) -> int:
-        """Of a program that is evaluated at its launches; 0 if there is nothing to compute."""
+        """Returns the number of a program that is evaluated at its launches; 0 if there is nothing to compute."""
         if text not in self._programs:
             self._programs[text] = 0
             if not _STORES_INTEGERS.search(text):
@@ -129,7 +129,7 @@ class CompiledKernels:
 
 
 class _Stretch(NamedTuple):
-    """Of memory."""
+    """A stretch of device memory."""
 
     address: int
     nbytes: int
@@ -140,7 +140,7 @@ def _inside(places: Tensor, base: Tensor) -> bool:
 
 
 def _stretches(addresses: Tensor, item: int) -> list[_Stretch] | None:
-    """None if there are many."""
+    """Returns the stretches of memory that these addresses form; None if there are too many."""
     import torch
 
     places = torch.unique(addresses)

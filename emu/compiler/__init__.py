@@ -1,4 +1,4 @@
-"""What is changed in torch.compile and Triton: compiling takes no virtual time, and one rank compiles for all.
+"""Changes to torch.compile and Triton: compiling takes no virtual time, and one rank compiles for all.
 
 Lives here: `compile_time`, which keeps compiling and autotuning out of virtual time and lets the cost model choose
 among candidates; `graph_cache`, the cache of Inductor's graphs that ranks and runs share, with `any_device`, which

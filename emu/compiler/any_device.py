@@ -15,7 +15,7 @@ from typing import Any
 from ..private.changes import Names
 
 OWN = "own"
-"""In keys, in place of the number of the process's own GPU."""
+"""Stands in keys in place of the number of the process's own GPU."""
 _DEVICE = re.compile(r"""device\(type='cuda', index=(\d+)\)|(['"])cuda:(\d+)\2""")
 """A device in the code of an FX graph, as Python prints it or as a string."""
 _IN_WRAPPERS = (
@@ -24,7 +24,7 @@ _IN_WRAPPERS = (
     ("'cuda:", "'"),
     ('"cuda:', '"'),
 )
-"""What stands before and after the GPU's number in Inductor's wrapper code."""
+"""The text before and after the GPU's number in Inductor's wrapper code."""
 _AUTOGRAD_GRAPH = "_reduce_graph_module_for_cache_key"
 _COMPILED_FOR = "phantora_device"
 """Attribute of a cached graph."""
@@ -52,7 +52,8 @@ def renumber(code: str, compiled_for: int, own: int) -> str:
 
 
 def install_keys(names: Names, own_device: Callable[[], int]) -> None:
-    """In the class that makes the keys of Inductor's and AOTAutograd's caches."""
+    """Changes the class that makes the keys of Inductor's and AOTAutograd's caches, so that they name no GPU's
+    number."""
     names.change(
         "FxGraphCachePickler.__init__", functools.partial(_naming_own, names.get("BoxedDeviceIndex"), own_device)
     )
@@ -60,13 +61,14 @@ def install_keys(names: Names, own_device: Callable[[], int]) -> None:
 
 
 def install_autograd_keys(names: Names, own_device: Callable[[], int]) -> None:
-    """In AOTAutograd's class, which since torch 2.15 describes graphs in a way of its own."""
+    """Does the same in AOTAutograd's class, which since torch 2.15 describes graphs in a way of its own."""
     if names.get(_AUTOGRAD_GRAPH) is not None:
         names.change(_AUTOGRAD_GRAPH, functools.partial(_reducing_for_autograd, own_device))
 
 
 def load_on_own_device(names: Names, own_device: Callable[[], int], devices: Callable[[], int]) -> None:
-    """In the class of a kernel of Inductor's, which loads its code on the GPU for which it was compiled."""
+    """Changes the class of Inductor's kernels, which loads their code on the GPU for which it was compiled: here it is
+    loaded on the process's own GPU."""
     names.change("CachingAutotuner._make_launchers", functools.partial(_loading, own_device, devices))
 
 
@@ -83,7 +85,7 @@ def _loading(own_device: Callable[[], int], devices: Callable[[], int], make_lau
 
 
 def _move_kernel(kernel: Any, own: int) -> None:
-    """An autotuner of torch's, whose code was compiled for another GPU."""
+    """Moves a kernel (an autotuner of torch's), whose code was compiled for another GPU, to the GPU `own`."""
     kernel.device_props = kernel.device_props._replace(index=own)
     kernel.triton_meta = {**kernel.triton_meta, "device": own}
     for result in kernel.compile_results:
@@ -135,17 +137,17 @@ def _reducing_for_autograd(own_device: Callable[[], int], reduce_graph: Any) -> 
 
 
 def _naming(graph: dict[str, Any], own: int) -> dict[str, Any]:
-    """What a graph's module consists of."""
+    """Returns the attributes of a graph's module, with code in which the GPU `own` has no number."""
     return graph | {"_code": name_own_device(graph["_code"], own)}
 
 
 def remember_device(graph: Any, own: int) -> None:
-    """Before a compiled graph is stored."""
+    """Notes in a compiled graph, before it is stored, for which GPU it was compiled."""
     setattr(graph, _COMPILED_FOR, own)
 
 
 def for_own_device(graph: Any, own: int, code_hash: Callable[[str], str]) -> Any:
-    """A compiled graph as it was stored, made to run on the GPU `own`. `code_hash`: torch's."""
+    """Returns a compiled graph as it was stored, made to run on the GPU `own`. `code_hash`: torch's function."""
     compiled_for = getattr(graph, _COMPILED_FOR, own)
     if compiled_for == own:
         return graph

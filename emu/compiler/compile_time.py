@@ -74,7 +74,8 @@ class Uncounted:
 
 
 def install(hook: Hook, peaks: PeakMemory) -> None:
-    """In the forker, once."""
+    """Keeps compilation, autotuning and benchmarks of torch and Triton out of virtual time. Called once, in the
+    forker."""
     uncounted = Uncounted(hook, peaks)
     for key, change in (
         ("compilation", _compilation),

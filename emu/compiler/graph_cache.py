@@ -31,7 +31,8 @@ _WAIT_S = 1800.0
 
 
 def install(torch_version: str) -> None:
-    """In the forker, or a process that a launcher starts, once, before torch is imported."""
+    """Gives the cache a folder for this version of torch and lets ranks share it. Called once, before torch is
+    imported, in the forker or in a process that a launcher starts."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return
@@ -87,7 +88,7 @@ def _own_device() -> int:
 
 
 def _release_at_the_end(locks: GraphLocks, names: Names) -> None:
-    """Of a compilation, whether it stored what it compiled or not."""
+    """Gives up this thread's locks when a compilation ends, whether it stored what it compiled or not."""
 
     def make(install_callbacks: Any) -> Any:
         @functools.wraps(install_callbacks)
@@ -214,9 +215,8 @@ def _is_compiled_autograd_on() -> bool:
 def write_atomic(
     path_: str | os.PathLike[str], content: str | bytes, make_dirs: bool = False, encode_utf_8: bool = False
 ) -> None:
-    """In place of torch's function, which names its temporary file by process and thread: on emulated servers both
-    numbers repeat.
-    """
+    """Writes a file under a temporary name that no other process uses, then renames it. torch's own function, which
+    this replaces, names its temporary file by process and thread: on emulated servers both numbers repeat."""
     path = Path(path_)
     if make_dirs:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,13 +26,13 @@ from . import graph_cache
 
 _MOST_NBYTES = 512 << 20
 _USED = "used"
-"""Folder of notes: for each script one, of links to the folders of entries."""
+"""Folder of notes: one folder for each script, with links to the folders of the entries that it used."""
 _LAST = "last"
 """Folder of the notes that the forker has read."""
 
 
 class HeldEntries:
-    """What the forker has read."""
+    """The entries that the forker has read."""
 
     def __init__(self, notes: Path) -> None:
         self._notes = notes
@@ -42,7 +42,8 @@ class HeldEntries:
         """By key: how often this process has asked."""
 
     def read(self) -> None:
-        """In the forker, before it forks. This run notes again what it uses."""
+        """Reads the entries that earlier runs noted. Called in the forker, before it forks. This run notes again what
+        it uses."""
         contents: dict[Path, bytes] = {}
         for note in self._last_notes():
             with contextlib.suppress(OSError):
@@ -70,7 +71,7 @@ class HeldEntries:
         return _files(last)
 
     def change(self, candidates: Any) -> Any:
-        """The method by which one of torch's caches reads the entries of a key, one after the other."""
+        """Wraps the method by which one of torch's caches reads the entries of a key, one after the other."""
 
         @functools.wraps(candidates)
         def iterate_over_candidates(local: bool, remote_cache: Any, key: str) -> Generator[tuple[Any, ...]]:
@@ -88,7 +89,8 @@ class HeldEntries:
         return iterate_over_candidates
 
     def _note(self, folder: Path, key: str, more: int) -> None:
-        """`more`: what torch yields besides the entry itself, which depends on its version."""
+        """Notes that this run used an entry. `more`: how many values torch yields besides the entry, which depends on
+        its version."""
         number = self._asked[key]
         self._asked[key] += 1
         with contextlib.suppress(OSError):  # noted already; or a full disk: the next run's ranks read the entry
@@ -97,7 +99,8 @@ class HeldEntries:
 
 
 def install(torch_version: str, scripts: Sequence[str]) -> HeldEntries | None:
-    """In the forker, once, before `graph_cache`. `scripts`: of the run."""
+    """Lets torch's caches take entries that the forker has read; returns them, or None without a cache or a script.
+    Called once in the forker, before `graph_cache.install`. `scripts`: the run's scripts."""
     folder = os.environ.get(graph_cache.FOLDER)
     if not folder or not scripts:
         return None
@@ -110,7 +113,7 @@ def install(torch_version: str, scripts: Sequence[str]) -> HeldEntries | None:
 
 
 def _files(folder: Path) -> list[str]:
-    """Their names, but not those of files that are being written."""
+    """Returns the names of a folder's files, but not of those that are being written."""
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError:
@@ -118,7 +121,8 @@ def _files(folder: Path) -> list[str]:
 
 
 def _own_bytes(path: Path) -> bytes:
-    """Raises OSError also if others can write the file or its folder: reading it executes what they have written."""
+    """Returns a file's content. Raises OSError also if others can write the file or its folder: reading an entry
+    executes what they have written."""
     with path.open("rb") as file:
         for found in (os.fstat(file.fileno()), path.parent.stat()):
             if who := ownership.others_writing(found):
@@ -136,7 +140,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _unpickled(content: bytes) -> Any:
-    """None if it cannot be read here: then a rank reads it, which says what is wrong."""
+    """Returns the entry, or None if it cannot be read here: then a rank reads it, which says what is wrong."""
     try:
         return _Unpickler(io.BytesIO(content)).load()
     except Exception:

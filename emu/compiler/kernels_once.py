@@ -14,7 +14,7 @@ from ..private.changes import Names, changes
 
 
 def install() -> None:
-    """In the forker, once, before torch compiles."""
+    """Makes a process have each of Inductor's kernels once. Called once, in the forker, before torch compiles."""
     changes.when_imported("kernels of several graphs", _change)
 
 

@@ -36,7 +36,8 @@ _KEYS = (
 
 
 def install() -> None:
-    """In the forker, once, after `graph_cache` and before Triton is imported."""
+    """Keeps the keys of both compilers' caches in the cache's folder. Called once, in the forker, after
+    `graph_cache.install` and before Triton is imported."""
     changes.when_imported("Triton's driver module", lambda names: names.change("_get_cache_manager", _any_run))
     folder = os.environ.get(graph_cache.FOLDER)
     if folder:
@@ -45,7 +46,8 @@ def install() -> None:
 
 
 def compute(capability: int) -> None:
-    """In the forker, once, if the script is likely to compile. `capability`: of the described GPU, 90 for 9.0."""
+    """Computes the keys for all ranks. Called once, in the forker, if the script is likely to compile. `capability`:
+    the described GPU's compute capability, 90 for 9.0."""
     for purpose, module, name in _KEYS:
         if changes.usable(purpose) is not None:
             getattr(importlib.import_module(module), name)()  # remembers what it returns, as all here do
@@ -81,7 +83,7 @@ def kept(folder: Path, name: str, compute_key: Callable[[], Any]) -> Callable[[]
 
 
 def _state(folder: Path) -> str:
-    """Of the sources in this folder: a hash of their names, sizes and times."""
+    """Returns a hash of the names, sizes and times of the sources in this folder."""
     found = hashlib.sha256()
     for at, folders, files in os.walk(folder):
         folders[:] = sorted(set(folders).difference(_OTHERS))

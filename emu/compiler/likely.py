@@ -40,7 +40,7 @@ COMPILER_MODULES = (
     "torch.fx.experimental.validator",
     "triton.tools.tensor_descriptor",
 )
-"""What a rank imports when it first compiles."""
+"""The modules that a rank imports when it first compiles."""
 _SIGN = re.compile(r"torch[._]compile|flex_attention|\.compile\(\s*\)|from torch import .*\bcompile\b")
 _SETTINGS = (".json", ".toml", ".yaml", ".yml")
 _IN_SETTINGS = re.compile(r"(?m)^[^#\n]*compile")
@@ -57,7 +57,7 @@ def compiles(files: Iterable[str], arguments: Sequence[str]) -> bool:
 
 
 def _text(file: str) -> str:
-    """Empty if it cannot be read."""
+    """Returns a file's text; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         path = Path(file)
         if path.stat().st_size <= _MOST_NBYTES:
@@ -66,7 +66,7 @@ def _text(file: str) -> str:
 
 
 class PastRuns:
-    """Of a script, with the same files and arguments."""
+    """The note on earlier runs of a script with the same files and arguments: whether a rank compiled in them."""
 
     def __init__(self, note: Path) -> None:
         self._note = note
@@ -74,7 +74,7 @@ class PastRuns:
         self._compiled = False
 
     def never_compiled(self) -> bool:
-        """False if there were none. This run is noted."""
+        """Tells whether there were runs in which no rank compiled. From now on, this run is noted too."""
         with contextlib.suppress(OSError):  # a full disk, say: the next run guesses again
             if self._note.exists():
                 return self._note.stat().st_size == 0
@@ -83,7 +83,7 @@ class PastRuns:
         return False
 
     def note_compilation(self, install_callbacks: Any) -> Any:
-        """The method that torch calls when it begins to compile."""
+        """Wraps the method that torch calls when it begins to compile: then the note says that this run compiles."""
 
         @functools.wraps(install_callbacks)
         @contextlib.contextmanager
@@ -99,7 +99,8 @@ class PastRuns:
 
 
 def past_runs(torch_version: str, files: Iterable[str], arguments: Sequence[str]) -> PastRuns | None:
-    """In the forker, before torch is imported. None without a compile cache."""
+    """Returns the note on earlier runs; None without a compile cache. Called in the forker, before torch is
+    imported."""
     folder = os.environ.get(graph_cache.FOLDER)
     if not folder:
         return None
@@ -112,7 +113,7 @@ def past_runs(torch_version: str, files: Iterable[str], arguments: Sequence[str]
 
 
 def _state(file: str) -> str:
-    """Differs if the file does."""
+    """Returns a text that differs if the file does."""
     with contextlib.suppress(OSError):
         found = os.stat(file)
         return f"{os.path.realpath(file)} {found.st_size} {found.st_mtime_ns}"

@@ -20,7 +20,7 @@ _WORD = 1 << 32
 
 
 def install() -> None:
-    """In the forker, once, before torch compiles."""
+    """Makes torch read the code of compiled graphs as bytecode. Called once, in the forker, before torch compiles."""
     changes.when_imported("code of compiled graphs", lambda names: names.change("_reload_python_module", _as_bytecode))
 
 
@@ -55,7 +55,7 @@ class _Loader(SourceFileLoader):
         return code
 
     def _keep(self, code: CodeType) -> None:
-        """In the form of PEP 552, as Python itself would."""
+        """Writes the bytecode in the form of PEP 552, as Python itself would."""
         stats = self.path_stats(self.path)
         words = (0, int(stats["mtime"]), int(stats["size"]))
         header = importlib.util.MAGIC_NUMBER + b"".join((word % _WORD).to_bytes(4, "little") for word in words)

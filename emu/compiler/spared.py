@@ -18,7 +18,7 @@ from ..private.changes import Names, changes
 
 
 def install() -> None:
-    """In the forker, once, before torch compiles."""
+    """Leaves out work of torch's compilers that no result needs. Called once, in the forker, before torch compiles."""
     changes.when_imported("times of guards", lambda names: names.change("profile_guard_manager", _unmeasured))
     changes.when_imported("copies of split graphs", lambda names: names.change("deepcopy_to_fake_tensor", _if_called))
     changes.when_imported("Triton's libraries", _libraries)
@@ -51,7 +51,7 @@ class CopyIfCalled:
         self._copy = functools.partial(copy, module, fake_mode)
         self._is_tuple = [isinstance(node.args[0], tuple) for node in module.graph.nodes if node.op == "output"]
         self.graph = module.graph
-        """For logs."""
+        """The graph, which logs read."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         returned = self._copy()(*arguments, **named)
@@ -77,7 +77,7 @@ def _once(keys: dict[tuple[tuple[str, str, int, int], ...], str], hash_libraries
 
 
 def _state(path: str) -> tuple[int, int]:
-    """Differs if the file does; (0, 0) if there is none."""
+    """Returns a file's time and size, which differ if the file does; (0, 0) if there is none."""
     try:
         found = os.stat(path)
     except OSError:

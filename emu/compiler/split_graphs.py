@@ -17,7 +17,7 @@ from ..private.changes import Names, changes
 _RETURNS = "phantora_returns"
 """Attribute of a cache entry."""
 _WRAP = "wrap_post_compile"
-"""Of the class of cache entries, which torch 2.9 has in another module."""
+"""A method of the class of cache entries, which torch 2.9 has in another module."""
 
 
 class Returned(NamedTuple):
@@ -30,7 +30,8 @@ class Returned(NamedTuple):
 
 
 def install() -> None:
-    """In the forker, once, before torch compiles. Has no effect on versions of torch that work in another way."""
+    """Makes AOTAutograd cache the graphs that DistributedDataParallel splits. Called once, in the forker, before torch
+    compiles. Has no effect on versions of torch that work in another way."""
     returned = _ByKey()
     changes.when_imported("what split graphs return", functools.partial(_note_returned, returned))
     changes.when_imported("split graphs", functools.partial(_save_returned, returned))
@@ -38,11 +39,11 @@ def install() -> None:
 
 
 _ByKey = dict[str, "list[Returned | int | None]"]
-"""What a graph returns, by its key in AOTAutograd's cache, until its entry is saved."""
+"""For each graph, by its key in AOTAutograd's cache: what it returns, until the graph's entry is saved."""
 
 
 def describe(values: Sequence[Any], own_device: int) -> list[Returned | int | None] | None:
-    """None if a size is not a number: such a graph fits several sizes."""
+    """Describes what a graph returns; None if a size is not a number: such a graph fits several sizes."""
     import torch
 
     found: list[Returned | int | None] = []
@@ -148,7 +149,7 @@ def _returning_fakes(wrap_post_compile: Any) -> Any:
 
 
 def _fakes(values: list[Returned | int | None], fake_mode: Any) -> list[Any]:
-    """Without the operator that makes a tensor in this mode, which takes several times as long."""
+    """Makes fake tensors without the operator that makes a tensor in this mode, which takes several times as long."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
