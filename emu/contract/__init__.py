@@ -1,4 +1,4 @@
-"""What the processes of a run agree on: each contract is defined once, in this package.
+"""The contracts on which the processes of a run agree: each is defined once, in this package.
 
 Lives here: the records between a rank and the coordinator (`records.def`, read by `records_definition` and built into
 classes by `records`), the cost signature (`signature.def`, compiled by the hook library and read by

@@ -42,7 +42,7 @@ class CannotBePlayed(SystemExit):
 
     @classmethod
     def told(cls, words: str) -> bool:
-        """Are these such words?"""
+        """Tells whether a rank's words are the message of this exception."""
         return words.startswith(cls._BEGINS)
 
 
@@ -59,7 +59,8 @@ class NeedsParts(SystemExit):
 
     @classmethod
     def told(cls, words: str) -> tuple[str, str]:
-        """The reason, and the mesh as `--fold` takes it; both empty if these are not such words."""
+        """Returns the reason, and the mesh as `--fold` takes it; both are empty if a rank's words are not this
+        exception's message."""
         reason, _, mesh = words.rpartition(f": {cls._FOLD}")
         return (reason, mesh) if reason else ("", "")
 
@@ -72,10 +73,11 @@ class Axis:
     size: int
     folded: bool
     parts: tuple[int, ...] = ()
-    """Of a folded axis: how many coordinates each part has, in order. Empty: all are alike."""
+    """How many coordinates each part of a folded axis has, in order. Empty: the whole axis is one part."""
     turns: tuple[int, ...] = ()
-    """Of a folded axis: parts that repeat after as many coordinates as they have together. ``3, 1, 4``: of each eight
-    coordinates the first three are alike, the next one stands for itself, and so on. Empty: all are alike."""
+    """How many coordinates each turn of a folded axis has: parts that repeat after as many coordinates as they have
+    together. ``3, 1, 4``: of each eight coordinates the first three are alike, the next one stands for itself, and so
+    on. Empty: all are alike."""
 
     def __str__(self) -> str:
         """``dp*=2048``, ``dp*=1024+1024``, ``dp*=2048:3+1+4``, ``tp=8``."""
@@ -84,7 +86,7 @@ class Axis:
 
     @cached_property
     def first_alike(self) -> Sequence[int]:
-        """By coordinate: the first one of its part and turn."""
+        """For each coordinate: the first one of its part and turn."""
         if not self.folded:
             return range(self.size)
         parts = _numbered(self.parts or (self.size,))
@@ -94,11 +96,12 @@ class Axis:
 
     @property
     def kinds(self) -> int:
-        """How many coordinates differ in role from all others before them."""
+        """The number of coordinates that differ in role from all others before them."""
         return sum(here == first for here, first in enumerate(self.first_alike))
 
     def told_apart(self, kinds: Sequence[Any]) -> Axis:
-        """With parts or turns such that coordinates of different kinds are not alike. `kinds`: by coordinate."""
+        """Returns this axis with parts or turns such that coordinates of different kinds are not alike. `kinds`: by
+        coordinate."""
         if not self.folded or all(kind == kinds[0] for kind in kinds):
             return self
         period = _period(kinds)
@@ -107,13 +110,13 @@ class Axis:
         return self.with_parts({here for here in range(1, self.size) if kinds[here - 1] != kinds[here]})
 
     def with_parts(self, begins: Collection[int]) -> Axis:
-        """With parts that begin at these coordinates as well."""
+        """Returns this axis with parts that begin at these coordinates as well."""
         starts = sorted({0, *accumulate(self.parts[:-1]), *begins})
         parts = _lengths(starts, self.size)
         return replace(self, parts=parts if len(parts) > 1 else ())
 
     def _with_turns(self, begins: Collection[int], period: int) -> Axis:
-        """With turns that begin at these coordinates of each `period`, as well."""
+        """Returns this axis with turns that begin at these coordinates of each `period`, as well."""
         both = lcm(period, sum(self.turns) or 1)
         mine = {0, *accumulate(self.turns[:-1])}
         starts = sorted(
@@ -126,9 +129,8 @@ class Axis:
 
 
 def _period(kinds: Sequence[Any]) -> int:
-    """After how many the sequence repeats, its last repetition perhaps not to its end. (The failure function of Knuth,
-    Morris and Pratt: the time grows with the length alone.)
-    """
+    """Returns after how many elements the sequence repeats; its last repetition may be incomplete. (The failure
+    function of Knuth, Morris and Pratt: the time grows with the length alone.)"""
     border = [0] * len(kinds)
     for at in range(1, len(kinds)):
         length = border[at - 1]
@@ -139,12 +141,12 @@ def _period(kinds: Sequence[Any]) -> int:
 
 
 def _numbered(lengths: Sequence[int]) -> list[int]:
-    """By coordinate: in which of the ranges of these lengths it is."""
+    """Returns for each coordinate the index of the range that holds it, among consecutive ranges of these lengths."""
     return [number for number, length in enumerate(lengths) for _ in range(length)]
 
 
 def _lengths(starts: Sequence[int], end: int) -> tuple[int, ...]:
-    """Of the ranges that begin there, the last of which ends at `end`."""
+    """Returns the lengths of consecutive ranges that begin at `starts`, the last of which ends at `end`."""
     return tuple(after - first for first, after in pairwise((*starts, end)))
 
 
@@ -157,7 +159,7 @@ class Mesh:
     axes: tuple[Axis, ...]
 
     def __str__(self) -> str:
-        """As `--fold` takes it."""
+        """Returns the mesh in the form that `--fold` takes."""
         return ",".join(map(str, self.axes))
 
     @property
@@ -166,7 +168,7 @@ class Mesh:
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
-        """By axis: how far apart in rank two neighbours are."""
+        """For each axis: how far apart two neighbours are in rank."""
         return tuple(prod(axis.size for axis in self.axes[at + 1 :]) for at in range(len(self.axes)))
 
     def coordinate(self, rank: int, axis: int) -> int:
@@ -177,7 +179,8 @@ class Mesh:
         return sum(axis.first_alike[self.coordinate(rank, at)] * self.strides[at] for at, axis in enumerate(self.axes))
 
     def role_name(self, rank: int) -> str:
-        """``pp 3, tp 0``; "" if all axes are folded, and none has parts: of these ``dp 10-12``, ``dp 3, 11``."""
+        """Returns the role's name: ``pp 3, tp 0``. It is "" if all axes are folded and none has parts; axes that have
+        parts are named by the role's coordinates: ``dp 10-12``, ``dp 3, 11``."""
         names = []
         for at, axis in enumerate(self.axes):
             here = self.coordinate(rank, at)
@@ -190,13 +193,12 @@ class Mesh:
 
     @cached_property
     def folded_axes(self) -> tuple[int, ...]:
-        """Their numbers."""
+        """The indices of the folded axes."""
         return tuple(at for at, axis in enumerate(self.axes) if axis.folded)
 
     def constant_axes(self, members: Collection[int]) -> list[int]:
-        """Folded axes along which the members of a communicator have one coordinate. Raises CannotFold if they have
-        some coordinates of a folded axis, but not all.
-        """
+        """Returns the folded axes along which the members of a communicator have one coordinate. Raises CannotFold if
+        they have some coordinates of a folded axis, but not all."""
         constant = []
         for at in self.folded_axes:
             axis, seen = self.axes[at], {self.coordinate(rank, at) for rank in members}
@@ -210,16 +212,16 @@ class Mesh:
         return constant
 
     def with_parts(self, boundaries: Mapping[int, Collection[int]]) -> Mesh:
-        """With parts that begin at these coordinates as well. `boundaries`: by number of a folded axis."""
+        """Returns this mesh with parts that begin at these coordinates as well. `boundaries`: by the index of a folded
+        axis."""
         axes = list(self.axes)
         for at, begins in boundaries.items():
             axes[at] = axes[at].with_parts(begins)
         return Mesh(tuple(axes))
 
     def told_apart(self, kinds: Sequence[Any]) -> Mesh:
-        """With parts and turns such that ranks of different kinds differ in role. `kinds`: by rank. Ranks that differ
-        along axes that are not folded do so already.
-        """
+        """Returns this mesh with parts and turns such that ranks of different kinds differ in role. `kinds`: by rank.
+        Ranks that differ along axes that are not folded do so already."""
         axes = list(self.axes)
         for at in self.folded_axes:
             along: list[list[Any]] = [[] for _ in range(axes[at].size)]
@@ -229,7 +231,8 @@ class Mesh:
         return Mesh(tuple(axes))
 
     def with_root_apart(self, members: Sequence[int], root: int) -> Mesh:
-        """With parts such that the root of a gather or scatter, one of these members, has no member's role."""
+        """Returns this mesh with parts such that the root of a gather or scatter, one of these members, has no member's
+        role."""
         spanned = [at for at in self.folded_axes if len({self.coordinate(rank, at) for rank in members}) > 1]
         here = [self.coordinate(root, at) for at in spanned]
         kinds = [[self.coordinate(rank, at) for at in spanned] == here for rank in range(self.world_size)]
@@ -237,13 +240,13 @@ class Mesh:
 
     @property
     def roles(self) -> int:
-        """How many there are."""
+        """The number of roles."""
         return prod(axis.kinds for axis in self.axes)
 
     def boundaries(self, members: Sequence[int], kinds: Sequence[Any]) -> dict[int, set[int]]:
-        """Where members of a communicator that are of several kinds are parted. By number of a folded axis along which
-        they differ: coordinates from which on they are not as at the one before. `kinds`: by member.
-        """
+        """Returns where the members of a communicator must be divided into parts because they are of several kinds. For
+        each folded axis along which they differ, by its index: the coordinates at which the kind is not that of the
+        coordinate before. `kinds`: by member."""
         found: dict[int, set[int]] = {}
         for at in self.folded_axes:
             at_each: dict[int, list[Any]] = {}
@@ -255,11 +258,12 @@ class Mesh:
         return found
 
     def shift(self, axes: Sequence[int], rank: int, to: int) -> int:
-        """By how much a rank's number grows when its coordinates on these axes change from `rank`'s to `to`'s."""
+        """Returns by how much a rank's number grows when its coordinates on these axes change from `rank`'s to
+        `to`'s."""
         return sum((self.coordinate(to, at) - self.coordinate(rank, at)) * self.strides[at] for at in axes)
 
     def moved(self, peer: int, rank: int, to: int) -> int:
-        """Where `to` finds the rank that is to it what `peer` is to `rank`. Folded axes are rings."""
+        """Returns the rank that is to `to` what `peer` is to `rank`. Folded axes are rings."""
         for at in self.folded_axes:
             here, size = self.coordinate(peer, at), self.axes[at].size
             there = (here + self.coordinate(to, at) - self.coordinate(rank, at)) % size
@@ -268,7 +272,7 @@ class Mesh:
 
 
 def _ranges(numbers: Sequence[int], most: int = 3) -> str:
-    """``3-5, 11-13, 19-21, ...``"""
+    """Writes numbers as ranges, at most `most` of them: ``3-5, 11-13, 19-21, ...``"""
     begins = [one for one in numbers if one - 1 not in {*numbers}]
     ends = [one for one in numbers if one + 1 not in {*numbers}]
     texts = [f"{first}-{last}" if last > first else f"{first}" for first, last in zip(begins, ends, strict=True)]
@@ -276,7 +280,7 @@ def _ranges(numbers: Sequence[int], most: int = 3) -> str:
 
 
 def root_is_alone(mesh: Mesh, members: Sequence[int], root: int) -> CannotFold:
-    """What to raise where the root of a gather or scatter has the role of another member."""
+    """Returns the exception to raise where the root of a gather or scatter has the role of another member."""
     return CannotFold(
         f"rank {root} is the root of a gather or scatter among {len(members)} ranks, so it does what no other rank of "
         "its role does",
@@ -291,14 +295,14 @@ class Folding:
     mesh: Mesh
     apart: frozenset[int] = frozenset()
     witnesses: frozenset[int] = frozenset()
-    """Those that are apart in order to be compared with the representative of their role."""
+    """The ranks that are apart in order to be compared with the representative of their role."""
     similar: bool = False
-    """Ranks of a role need only make the same calls: the work between them may differ, and is played as the
-    representative's."""
+    """True if ranks of a role need only make the same calls: the work between the calls may differ, and is played as
+    the representative's."""
 
     @cached_property
     def _representatives(self) -> Mapping[int, int]:
-        """By role. A role whose ranks are all apart has none."""
+        """The representative of each role. A role whose ranks are all apart has none."""
         found: dict[int, int] = {}
         for rank in range(self.mesh.world_size):
             if rank not in self.apart:
@@ -307,12 +311,13 @@ class Folding:
 
     @cached_property
     def live(self) -> tuple[int, ...]:
-        """Ranks that have processes, in order."""
+        """The ranks that have processes, in ascending order."""
         return tuple(sorted({*self.apart, *self._representatives.values()}))
 
     @cached_property
     def mirrored(self) -> Mapping[int, tuple[int, ...]]:
-        """By rank that has a process: the others that it plays, in order. Empty for ranks that are apart."""
+        """For each rank that has a process: the other ranks that it plays, in ascending order. Empty for ranks that are
+        apart."""
         found: dict[int, list[int]] = {rank: [] for rank in self.live}
         for rank in range(self.mesh.world_size):
             if rank not in found:
@@ -320,17 +325,16 @@ class Folding:
         return {rank: tuple(others) for rank, others in found.items()}
 
     def representative(self, rank: int) -> int:
-        """The rank whose process does this rank's work: its own number if it has one itself."""
+        """Returns the rank whose process does this rank's work: the rank itself if it has a process."""
         return rank if rank in self.apart else self._representatives[self.mesh.role(rank)]
 
     def witnessed(self, rank: int) -> int | None:
-        """The representative of the role of a rank that is apart; None if all its ranks are apart."""
+        """Returns the representative of the role of a rank that is apart; None if all ranks of that role are apart."""
         return self._representatives.get(self.mesh.role(rank))
 
     def image(self, members: tuple[int, ...], rank: int, to: int) -> tuple[int, ...]:
-        """The members of the communicator that `to` has in the place of this one of `rank`, in the same order. Raises
-        CannotFold if there is none.
-        """
+        """Returns the members of the communicator that `to` has in the place of this one of `rank`, in the same order.
+        Raises CannotFold if there is none."""
         shift = self.mesh.shift(self.mesh.constant_axes(members), rank, to)
         image = tuple(member + shift for member in members) if shift else members
         if to not in image:
@@ -338,9 +342,8 @@ class Folding:
         return image
 
     def check_root(self, members: tuple[int, ...], place: int, rank: int, to: int) -> None:
-        """The member at this place is the root of a gather or scatter in which `rank` takes part, and so is that of its
-        image for `to`. Raises CannotFold if one of the two is the root and the other is not.
-        """
+        """Checks a gather or scatter in which `rank` takes part, whose root is the member at this place, and its image
+        for `to`. Raises CannotFold if one of the two ranks is the root and the other is not."""
         root = members[place]
         if (root == rank) != (self.image(members, rank, to)[place] == to):
             raise root_is_alone(self.mesh, members, root)

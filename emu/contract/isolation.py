@@ -1,4 +1,5 @@
-"""What emulated servers share with each other and with this machine: levels, names and addresses."""
+"""Levels of isolation, and the names and addresses of servers: how far emulated servers are apart from each other and
+from this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ processes that share this machine's. auto: full where the kernel permits it, els
 NETWORKS = ("private", "host")
 """private: a server has its own network, and reaches the other servers of its run only. host: this machine's."""
 PRIVATE = ("/tmp", "/dev/shm")
-"""Of these folders an isolated server has its own. What the run needs of /tmp is shared, see `emu.servers`."""
+"""The folders of which an isolated server has its own. The part of /tmp that the run needs is shared, see
+`emu.servers`."""
 CACHES = (".cache", ".triton", ".nv", ".keras")
 """Folders of a home folder that hold only what can be made again; among them is phantora-async's own cache. They, and
 what CACHE_VARIABLES name, stay writable for isolated servers, which only read the rest of the home folder.
@@ -45,7 +47,7 @@ INTERFACE = "eth0"
 """A server's network interface."""
 PREFIX_LENGTH = 16
 MAX_SERVERS = 65_000
-"""As many as the run's subnet has addresses for."""
+"""The most servers of a run: its subnet has no more addresses."""
 LOOPBACK = "127.0.0.1"
 
 
@@ -55,12 +57,12 @@ def host_name(server: int) -> str:
 
 
 def ranks_folder(runtime_dir: str) -> str:
-    """What ranks of all servers write. Everything else in the runtime folder they only read."""
+    """Returns the folder in the runtime folder that ranks of all servers may write. They only read the rest of it."""
     return os.path.join(runtime_dir, "ranks")
 
 
 def server_folder(runtime_dir: str, server: int) -> str:
-    """In the runtime folder: what only this server writes."""
+    """Returns the folder in the runtime folder that only this server writes."""
     return os.path.join(runtime_dir, f"server{server}")
 
 
@@ -89,12 +91,12 @@ def hosts_file(servers: int, network: str) -> str:
 
 
 def paths(texts: Iterable[str]) -> list[str]:
-    """`/a` of `/a` and of `--option=/a`."""
+    """Yields the paths that texts consist of or end with: `/a` of `/a` and of `--option=/a`."""
     return [path for text in texts if (path := text.rpartition("=")[2]).startswith("/")]
 
 
 def entry_of_tmp(path: str) -> str | None:
-    """The entry of /tmp that holds `path`; None if `path` is elsewhere, or there is no such entry."""
+    """Returns the entry of /tmp that holds `path`; None if `path` is elsewhere, or there is no such entry."""
     real, tmp = os.path.realpath(path), os.path.realpath(PRIVATE[0])
     if real == tmp or not is_below(real, tmp):
         return None
@@ -103,14 +105,14 @@ def entry_of_tmp(path: str) -> str | None:
 
 
 def private_paths(arguments: Iterable[str]) -> list[str]:
-    """Paths that arguments of a command name, where files would be private to each server."""
+    """Returns paths that arguments of a command name, where files would be private to each server."""
     private = [os.path.realpath(folder) for folder in PRIVATE]
     found = [os.path.realpath(path) for path in paths(arguments)]
     return [path for path in found if any(is_below(path, folder) for folder in private) and entry_of_tmp(path) is None]
 
 
 def homes(environment: Mapping[str, str]) -> list[str]:
-    """Real paths of the user's home folder: that of $HOME, and that of the system's list of users."""
+    """Returns the real paths of the user's home folder: that of $HOME, and that of the system's list of users."""
     named = [environment.get("HOME", "")]
     with contextlib.suppress(KeyError):  # a user of a container that has no name
         named.append(pwd.getpwuid(os.getuid()).pw_dir)
@@ -119,12 +121,12 @@ def homes(environment: Mapping[str, str]) -> list[str]:
 
 
 def named_caches(environment: Mapping[str, str]) -> list[str]:
-    """Caches that variables name."""
+    """Returns the caches that environment variables name."""
     return [environment[name] for name in CACHE_VARIABLES if environment.get(name, "").startswith("/")]
 
 
 def caches(environment: Mapping[str, str]) -> list[str]:
-    """Real paths of caches below home folders that exist."""
+    """Returns the real paths of caches below home folders that exist."""
     named = named_caches(environment) + [os.path.join(home, name) for home in homes(environment) for name in CACHES]
     return [path for path in map(os.path.realpath, named) if os.path.isdir(path)]
 

@@ -19,29 +19,32 @@ class Job:
     runtime_dir: str
     """Folder of sockets, removed after the run."""
     hook: str
-    """The hook library."""
+    """The path of the hook library."""
     device_file: str
     """File of key=value lines that describe the GPU and the host to the hook library."""
     socket: str
     """The socket where the coordinator listens."""
     cost_table: str
     servers: tuple[int, ...]
-    """GPUs of each server, in order."""
+    """The number of GPUs of each server, in order."""
     folding: Mapping[str, Any] | None
-    """Which ranks have processes, see ``Folding.to_json``; None: all."""
+    """The ranks that have processes, see ``Folding.to_json``; None: all ranks."""
     simulated: tuple[int, ...] | None
-    """Of a folded run: ranks that are simulated, if others share their timelines. Process groups without any of them
-    are not made. None: all are."""
+    """The ranks that a folded run simulates, if others share their timelines. Process groups without any of them are
+    not made. None: all ranks."""
     cpus: int
-    """Logical CPUs of each described server."""
+    """The number of logical CPUs of each described server."""
     loaders: str
-    """What `--loaders` says, see loading_policy."""
+    """The policy of `--loaders`, see loading_policy."""
     slow_loaders: tuple[tuple[int, int, int], ...]
-    """Rank, nanoseconds and number of batches of each fault of a data loader, see loading_policy."""
+    """For each fault of a data loader, see loading_policy: the rank, the delay in nanoseconds and how many batches
+    apart it comes."""
     dead_gpus: tuple[tuple[int, int, int], ...]
-    """Rank, and the instants of virtual time from which and until which its GPU cannot be used."""
+    """For each GPU that dies: its rank, and the instants of virtual time from which and until which it cannot be
+    used."""
     mortal: bool
-    """Something dies: where ranks wait for their GPUs, they go on when virtual time is there, and timeouts run out."""
+    """True if something dies during the run: where ranks wait for their GPUs, they go on when virtual time is there,
+    and timeouts run out."""
     host_scale: float
     """CPU time of the described host for what takes one second here."""
     hosted: tuple[int, ...]
@@ -54,33 +57,35 @@ class Job:
     """`script` and `arguments` are a command that starts the ranks of a server."""
     preload: tuple[str, ...]
     auto_preload: bool
-    """What the script will import of installed packages is imported once for all ranks."""
+    """True if the installed packages that the script will import are imported once for all ranks."""
     preload_cache: str
-    """Folder for what is known about that from earlier runs; "": there is none."""
+    """Folder for what earlier runs have shown about these packages; "": there is none."""
     master_addr: str
     master_port: int
     epoch_s: int
-    """What time.time() returns at virtual time 0."""
+    """The value of `time.time()` at virtual time 0."""
     share_weights: bool
-    """Ranks that initialise equal CPU tensors share their memory."""
+    """True if ranks that initialise equal CPU tensors share their memory."""
     isolation: str
-    """What is asked for: one of `isolation.LEVELS`. The forker replaces auto by what is possible."""
+    """The isolation that the user asks for: one of `isolation.LEVELS`. The forker replaces `auto` by what is
+    possible."""
     network: str
     """One of `isolation.NETWORKS`."""
     writable: tuple[str, ...]
     """Paths that isolated servers may write although they are below a folder that they only read."""
     float_limit_count: int
-    """Floating-point tensors of more elements are not computed."""
+    """The most elements of a floating-point tensor that is computed."""
     routing: str
     """The policy of `--moe`, see routing_policy."""
     data_shapes: str
     """The policy of `--data-shapes`, see shape_policy."""
     steps: int
-    """After so many steps a rank's script is held; 0: no limit."""
+    """The number of steps after which a rank's script is held; 0: no limit."""
     values: tuple[str, ...]
-    """What `--value` says, see stated_values. Each names a file."""
+    """The values that `--value` states, see stated_values. Each names a file."""
     loop_turns: int
-    """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
+    """The number of turns after which a loop that waits for a value that nobody computed ends the run; 0: no number
+    does."""
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
 
@@ -89,7 +94,7 @@ class Job:
         return sum(self.servers)
 
     def ranks_of(self, server: int) -> list[int]:
-        """Those of the server's ranks that have processes."""
+        """Returns the server's ranks that have processes."""
         first = self.first_rank(server)
         ranks = range(first, first + self.servers[server])
         if self.folding is None:
@@ -101,13 +106,13 @@ class Job:
 
     @classmethod
     def read(cls, file: str) -> Job:
-        """From the JSON file that the launcher has written."""
+        """Reads the JSON file that the launcher has written."""
         with open(file, encoding="utf-8") as text:
             return cls.parse(json.load(text))
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Job:
-        """Raises ValueError if the fields are not those of this version."""
+        """Makes a job of a message's fields. Raises ValueError if they are not those of this version."""
         expected, given = {field.name for field in fields(cls)}, set(message)
         if expected != given:
             raise ValueError(f"the launcher and the forker disagree on {sorted(expected ^ given)}")
@@ -125,7 +130,8 @@ class Seat:
 
 
 def torchrun_environment(job: Job, seat: Seat) -> dict[str, str]:
-    """What torchrun's elastic agent sets for a worker (one role, static rendezvous, rank 0 hosts the store)."""
+    """Returns the environment variables that torchrun's elastic agent sets for a worker (one role, static rendezvous,
+    rank 0 hosts the store)."""
     world_size, rank = str(job.world_size), str(seat.rank)
     return {
         "RANK": rank,

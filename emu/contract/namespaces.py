@@ -18,27 +18,27 @@ READY = b"ready"
 """Follows descriptors on a socket; also the answer of the process that joins the servers' networks."""
 _MORE = b"more"
 _DESCRIPTORS_A_MESSAGE = 200
-"""Linux permits 253."""
+"""Most descriptors in a message; Linux permits 253."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(kinds: int, what: str) -> None:
-    """unshare(2). `what` is for the message of the OSError."""
+    """Calls unshare(2). `what` is for the message of the OSError."""
     _check(_libc.unshare(kinds), f"cannot make {what}")
 
 
 def join(descriptor: int, kind: int, what: str) -> None:
-    """setns(2). `what` is for the message of the OSError."""
+    """Calls setns(2). `what` is for the message of the OSError."""
     _check(_libc.setns(descriptor, kind), f"cannot join {what}")
 
 
 def own(kind: str) -> int:
-    """A descriptor of this process's namespace of the kind `user`, `net`, `pid` ..."""
+    """Returns a descriptor of this process's namespace of the kind `user`, `net`, `pid` ..."""
     return os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def send(end: socket.socket, namespaces: list[int]) -> None:
-    """Over a SOCK_SEQPACKET socket."""
+    """Sends descriptors of namespaces over a SOCK_SEQPACKET socket."""
     for first in range(0, len(namespaces), _DESCRIPTORS_A_MESSAGE):
         part = array.array("i", namespaces[first : first + _DESCRIPTORS_A_MESSAGE])
         end.sendmsg([_MORE], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, part)])
@@ -46,7 +46,8 @@ def send(end: socket.socket, namespaces: list[int]) -> None:
 
 
 def receive(end: socket.socket) -> tuple[str, list[int]]:
-    """What `send` has sent, after "". Else what was said in its place, `nothing` if the other side has ended."""
+    """Receives what `send` has sent: returns "" and the descriptors. If the other side said something else instead,
+    returns its words, or `nothing` if it has ended, and no descriptors."""
     received: list[int] = []
     while True:
         said, descriptors, _, _ = socket.recv_fds(end, 1 << 12, _DESCRIPTORS_A_MESSAGE, socket.MSG_CMSG_CLOEXEC)

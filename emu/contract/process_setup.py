@@ -1,4 +1,4 @@
-"""What a process asks of Linux before it has children: used by the command itself, by the forker and by servers."""
+"""Settings that a process asks of Linux before it has children: the command itself, the forker and servers use them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import ctypes
 import os
 
 NO_PROCESS = "Linux permits this user or control group no further process or thread"
-"""What EAGAIN of fork(2) and of clone(2) means."""
+"""The meaning of EAGAIN when fork(2) or clone(2) returns it."""
 NO_PROCESS_HINT = "look at `ulimit -u` and at pids.max of the control group; fewer ranks need fewer"
 PR_SET_PDEATHSIG = 1
-"""A signal for this process when the thread that forked it ends."""
+"""Option of prctl(2): send this process a signal when the thread that forked it ends."""
 _PR_SET_CHILD_SUBREAPER = 36
 _ADDR_NO_RANDOMIZE = 0x0040000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> None:
-    """prctl(2) with one argument. Raises OSError."""
+    """Calls prctl(2) with one argument. Raises OSError."""
     if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"prctl({option}): {os.strerror(error)}")
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent ends become children of this process."""
+    """Makes descendants whose parent ends children of this process."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def spare_file() -> int:
-    """A descriptor to close when a connection is to be refused and no other one can be opened."""
+    """Opens a descriptor to close when a connection is to be refused and no other one can be opened."""
     return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 

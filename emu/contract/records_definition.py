@@ -22,9 +22,8 @@ _PAYLOAD = {"PAYLOAD": True, "NO_PAYLOAD": False}
 
 
 class RecordError(ValueError):
-    """Bytes that are no record of this definition, or a definition that cannot be read. ``before``: the records in
-    front of the faulty bytes.
-    """
+    """Raised for bytes that are no record of this definition, or a definition that cannot be read. ``before``: the
+    records in front of the faulty bytes."""
 
     def __init__(self, message: str, before: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -37,11 +36,11 @@ class Entry:
 
     macro: str
     name: str
-    """For RECORD_VERSION the number."""
+    """The record's name; for RECORD_VERSION the number."""
     arguments: tuple[str, ...]
-    """What stands between the name and the fields."""
+    """The arguments between the name and the fields."""
     fields: tuple[tuple[str, str], ...]
-    """(type, name)"""
+    """The fields, each as (type, name)."""
 
     @property
     def is_record(self) -> bool:
@@ -49,24 +48,23 @@ class Entry:
 
     @property
     def number(self) -> int:
-        """Of a record: what its header calls ``kind``."""
+        """The number of a record, which its header has in ``kind``."""
         return int(self.arguments[0])
 
     @property
     def has_payload(self) -> bool:
-        """Of a record: may bytes follow its fields?"""
+        """True if bytes may follow the fields of this record."""
         return _PAYLOAD[self.arguments[1]]
 
     @property
     def reply(self) -> str:
-        """Of an ASK: the name of the DOWN record that answers it."""
+        """The name of the DOWN record that answers this ASK."""
         return self.arguments[2]
 
 
 def parse(text: str) -> list[Entry]:
-    """Entries in the definition's order. Raises RecordError for a malformed one and for a number given twice,
-    ListError for one that does not end.
-    """
+    """Returns the entries in the definition's order. Raises RecordError for a malformed one and for a number given
+    twice, ListError for one that does not end."""
     entries = []
     names: dict[int, str] = {}
     for macro, (name, *parts) in c_lists.entries(text, *_MACROS):
@@ -91,5 +89,5 @@ VERSION = next(int(entry.name) for entry in ENTRIES if entry.macro == "RECORD_VE
 
 
 def class_name(name: str) -> str:
-    """NCCL_LAUNCH -> NcclLaunch"""
+    """Returns the name of a record's class: NcclLaunch for NCCL_LAUNCH."""
     return "".join(part.capitalize() for part in name.split("_"))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from .records_definition import ENTRIES, Entry, class_name
 
 TYPES = {"f64": "float"}
-"""Of fields; the others are int."""
+"""Python types of fields' types that are not int."""
 
 
 def stub() -> Iterator[str]:
-    """Lines of records.pyi."""
+    """Yields the lines of records.pyi."""
     yield from ("# Printed by `python -m emu.contract.records_stub`; do not edit.", "# ruff: noqa", "# fmt: off")
     yield from ("from enum import IntEnum", "from typing import Any, Final, NamedTuple", "")
     yield from ("from .records_definition import RecordError as RecordError", "")

@@ -22,7 +22,7 @@ COUNTS = ("n", "step", "rank")
 """Names that an expression may use: reads at the line before this one, steps that have ended, and the rank."""
 MOST_CHARACTERS = 1000
 _MOST_BITS = 4096
-"""Of whole numbers that a power gives. Larger ones are computed as floating-point numbers."""
+"""Most bits of a whole number that a power gives. Larger numbers are computed as floating-point numbers."""
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _LINE = re.compile(r"(?:(?P<file>.+):)?(?P<line>[0-9]{1,9})", re.DOTALL)
 
@@ -78,23 +78,23 @@ class ValueProblem(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StatedValue:
-    """What one `--value` says."""
+    """The value that one `--value` states for a line."""
 
     text: str
-    """As the user gave it."""
+    """The option's value as the user wrote it."""
     file: str
     """The end of the file's path, in whole components; "" for the script, see ``for_script``."""
     line: int
     expression: str
-    """Or `module:function`."""
+    """An expression, or `module:function`."""
 
     def for_script(self, path: str) -> StatedValue:
-        """This value with the script's path where no file was given."""
+        """Returns this value with the script's path where no file was given."""
         return self if self.file else replace(self, file=path)
 
     @property
     def resolved(self) -> str:
-        """A text that ``parse`` makes the same of."""
+        """Returns a text of which ``parse`` makes the same value."""
         return f"{self.file}:{self.line}={self.expression}"
 
     @property
@@ -102,7 +102,7 @@ class StatedValue:
         return _FUNCTION.fullmatch(self.expression) is not None
 
     def evaluate(self, n: int, step: int, rank: int) -> Number:
-        """Raises ValueProblem. Not for functions."""
+        """Evaluates the expression. Raises ValueProblem. Not for functions."""
         try:
             value = _Evaluation({"n": n, "step": step, "rank": rank}, f"{self.file}:{self.line}:{n}").of(
                 _tree(self.expression)
@@ -116,7 +116,7 @@ class StatedValue:
 
 
 def parse(text: str) -> StatedValue:
-    """Raises ValueProblem."""
+    """Reads the option's value. Raises ValueProblem."""
     place, equals, expression = text.partition("=")
     found, expression = _LINE.fullmatch(place.strip()), expression.strip()
     if not equals or not expression or found is None:
@@ -131,14 +131,14 @@ def parse(text: str) -> StatedValue:
 
 
 def check_number(value: object) -> Number:
-    """Raises ValueProblem if it is no number."""
+    """Returns the value, a number. Raises ValueProblem if it is none."""
     if not isinstance(value, (bool, int, float)):
         raise ValueProblem(f"{value!r:.40} is not a number")
     return value
 
 
 def evaluate(expression: str, names: Mapping[str, Number]) -> Number:
-    """An expression with other names than those of a stated value. Raises ValueProblem."""
+    """Evaluates an expression with other names than those of a stated value. Raises ValueProblem."""
     tree = _tree(expression)
     _check(tree, names)
     try:
@@ -150,7 +150,7 @@ def evaluate(expression: str, names: Mapping[str, Number]) -> Number:
 
 
 def fits(stated_file: str, path: str) -> bool:
-    """Is the stated file this one? `path` is absolute."""
+    """Tells whether the stated file is this one. `path` is absolute."""
     stated = posixpath.normpath(stated_file)
     return path == stated or path.endswith(f"/{stated}")
 
@@ -199,7 +199,7 @@ def _check(node: ast.expr, names: Collection[str]) -> None:
 
 
 class _Evaluation:
-    """Of an expression that `_check` has accepted."""
+    """The evaluation of an expression that `_check` has accepted."""
 
     def __init__(self, names: Mapping[str, Number], seed: str) -> None:
         self._names = {**_CONSTANTS, **names}
@@ -241,7 +241,7 @@ class _Evaluation:
         raise AssertionError("an expression that was not checked")
 
     def _random(self) -> float:
-        """A number from 0 to 1 that the line and n decide, alike on all ranks."""
+        """Returns a number from 0 to 1 that the line and n decide, alike on all ranks."""
         digest = hashlib.blake2b(self._seed.encode(errors="replace"), digest_size=8).digest()
         return int.from_bytes(digest) / 2**64
 

@@ -15,12 +15,12 @@ class LoadingPolicy:
     text: str
     takes_time: bool
     stated_ns: int = 0
-    """CPU time of a batch on the described server; 0: what it takes on this machine counts."""
+    """CPU time of a batch on the described server, in ns; 0: the time that it takes on this machine counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowLoader:
-    """Of every so many batches of a rank's data loader, the last one comes so much later."""
+    """A fault of a rank's data loader: of every `every` batches, the last one comes `more_ns` later."""
 
     rank: int
     more_ns: int
@@ -28,7 +28,8 @@ class SlowLoader:
 
 
 def parse(text: str) -> LoadingPolicy:
-    """Raises ValueError for what is neither `free`, `modelled` nor a time greater than 0 such as 12ms."""
+    """Reads the option's text. Raises ValueError if it is neither `free`, `modelled` nor a time greater than 0 such as
+    12ms."""
     if text in (FREE, MODELLED):
         return LoadingPolicy(text, text == MODELLED)
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(us|ms|s)", text)

@@ -17,23 +17,21 @@ KINDS = BALANCED, ZIPF, RANDOM, TRACE = "balanced", "zipf", "random", "trace"
 
 @dataclass(frozen=True, slots=True)
 class RoutingPolicy:
-    """How tokens spread over experts."""
+    """The policy by which tokens spread over experts."""
 
     text: str
-    """As the user gave it."""
+    """The policy as the user wrote it."""
     kind: str
     exponent: float = 0.0
-    """Of ZIPF: the n-th most popular expert gets a share proportional to n ** -exponent."""
+    """The exponent of ZIPF: the n-th most popular expert gets a share proportional to n ** -exponent."""
     seed: int = 0
-    """Of RANDOM."""
+    """The seed of RANDOM."""
     layers: tuple[tuple[float, ...], ...] = ()
-    """Of TRACE: the experts' loads in each layer, in any unit."""
+    """The loads of TRACE: those of the experts in each layer, in any unit."""
 
     def weights(self, experts: int, layer: int) -> tuple[float, ...] | None:
-        """The experts' shares in a layer, in any unit; None if they are equal. RANDOM has equal shares, too.
-
-        Which experts are popular under ZIPF differs between layers, and is the same in every run.
-        """
+        """Returns the experts' shares in a layer, in any unit; None if they are equal. RANDOM has equal shares, too.
+        Which experts are popular under ZIPF differs between layers, and is the same in every run."""
         if self.kind == ZIPF and self.exponent > 0:
             shares = [(n + 1.0) ** -self.exponent for n in range(experts)]
             random.Random(f"{experts} experts, layer {layer}").shuffle(shares)
@@ -46,7 +44,7 @@ class RoutingPolicy:
 
 
 def parse(text: str) -> RoutingPolicy:
-    """Raises ValueError, which says what is wrong, and OSError if the trace cannot be read."""
+    """Reads the option's text. Raises ValueError, which says what is wrong, and OSError if the trace cannot be read."""
     kind, _, rest = text.partition(":")
     if kind == BALANCED and text == BALANCED:
         return RoutingPolicy(text, BALANCED)
@@ -72,7 +70,8 @@ def _number(text: str) -> float:
 
 
 def _read_trace(path: Path) -> tuple[tuple[float, ...], ...]:
-    """A line for each layer: the experts' loads, separated by blanks or commas. `#` begins a comment."""
+    """Reads a trace, which has a line for each layer: the experts' loads, separated by blanks or commas. `#` begins a
+    comment."""
     layers = []
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()

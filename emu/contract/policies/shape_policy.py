@@ -13,12 +13,12 @@ from pathlib import Path
 FORMS = "most, fraction:F (0 to 1) or trace:FILE"
 KINDS = MOST, FRACTION, TRACE = "most", "fraction", "trace"
 ANY = "*"
-"""The place in a trace that stands for all that it does not name."""
+"""The name in a trace that stands for all places that it does not name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """In a trace: a number, or a share of the most that there can be."""
+    """A size in a trace: a number of elements, or a share of the most elements that there can be."""
 
     count: int = 0
     share: float | None = None
@@ -29,21 +29,23 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class ShapePolicy:
-    """How large such tensors are."""
+    """The policy that decides how large such tensors are."""
 
     text: str
-    """As the user gave it."""
+    """The policy as the user wrote it."""
     fraction: float = 1.0
-    """Of the most that there can be, where the trace says nothing."""
+    """The size where the trace says nothing, as a share of the most that there can be."""
     halves: bool = True
-    """Where the trace says nothing and integers are compared with a number, the comparison holds for half of them."""
+    """True if, where the trace says nothing and integers are compared with a number, the comparison holds for half of
+    them."""
     sizes: tuple[tuple[str, tuple[Size, ...]], ...] = ()
-    """By place: `file.py:LINE`, the name of an operation, or ANY. The sizes of its calls, in turn, over and over."""
+    """The sizes of a place's calls, in turn, over and over. A place is `file.py:LINE`, the name of an operation, or
+    ANY."""
 
     def size(self, places: tuple[str, ...], operation: str, call: int, most: int, *, of_classes: bool = False) -> int:
-        """Of call number `call` (from 0). `places`: lines that call the operation, as path:LINE, the innermost first.
-        `of_classes`: integers are compared with a number, so that an element on one side is missing on the other one.
-        """
+        """Returns the size for call number `call` (from 0) of an operation, at most `most`. `places`: the lines that
+        call it, as path:LINE, the innermost first. `of_classes`: integers are compared with a number, so that an
+        element on one side is missing on the other one."""
         found = self._find(places, operation)
         if found is not None:
             return min(found[call % len(found)].of(most), most)
@@ -59,7 +61,7 @@ class ShapePolicy:
 
 
 def parse(text: str) -> ShapePolicy:
-    """Raises ValueError, which says what is wrong, and OSError if the trace cannot be read."""
+    """Reads the option's text. Raises ValueError, which says what is wrong, and OSError if the trace cannot be read."""
     kind, _, rest = text.partition(":")
     if text == MOST:
         return ShapePolicy(text)
@@ -94,7 +96,8 @@ def _size(word: str, where: str) -> Size:
 
 
 def _read_trace(path: Path) -> tuple[tuple[str, tuple[Size, ...]], ...]:
-    """A line for each place: where, then the sizes of its calls, in turn. `#` begins a comment."""
+    """Reads a trace, which has a line for each place: where, then the sizes of its calls, in turn. `#` begins a
+    comment."""
     found: dict[str, tuple[Size, ...]] = {}
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()
