@@ -13,7 +13,7 @@ from .overflow_checks import mark_check
 
 
 def install(control: ControlTensors) -> None:
-    """In the forker, once."""
+    """Makes the checks of distributions' arguments pass for values that nobody computed. Called once, in the forker."""
     from torch.distributions.constraints import Constraint
 
     for kind in set(_below(Constraint)):
@@ -22,7 +22,7 @@ def install(control: ControlTensors) -> None:
 
 
 def _below(kind: Any) -> Iterator[Any]:
-    """Classes; typed by what they have, which a plain `type` has not."""
+    """Yields the classes below a class; they are typed by their attributes, which a plain `type` has not."""
     for one in kind.__subclasses__():
         yield one
         yield from _below(one)

@@ -1,4 +1,4 @@
-"""What the launches of CUDA graphs compute: the operations that were captured, as on a GPU."""
+"""The work of CUDA graphs' launches: each launch computes the operations that were captured, as on a GPU."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ class CapturedOps:
         self._stream = _stream if names is None else names.get("_cuda_getCurrentRawStream")
 
     def capturing(self) -> bool:
-        """Is a stream of this process being captured?"""
+        """Tells whether a stream of this process is being captured."""
         return bool(self._captured_streams.value)
 
     def stream(self, device: int) -> int:
-        """The handle of the device's current stream."""
+        """Returns the handle of the device's current stream."""
         return int(self._stream(device))
 
     def take(self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> bool:
-        """True if the device's current stream is being captured. Then `work` is called at each launch of the graph."""
+        """Returns True if the device's current stream is being captured. Then `work` is called at each launch of the
+        graph."""
         if not self._captured_streams.value:
             return False
         self._operations.append(work)
@@ -46,7 +47,7 @@ class CapturedOps:
 
 
 def _stream(device: int) -> int:
-    """PyTorch's public way, which makes an object."""
+    """Returns the handle by PyTorch's public way, which makes an object."""
     import torch
 
     return int(torch.cuda.current_stream(device).cuda_stream)

@@ -26,21 +26,21 @@ Kernel = Callable[..., Any]
 """`kernel(keyset, *args, **kwargs)`, as the dispatcher calls it."""
 _NUMBERS = frozenset((int, float, bool, complex))
 _NUMBER = "_phantora_number"
-"""Attribute of a tensor that stands for a number and has fewer digits: the number."""
+"""Name of an attribute of tensors that stand for a number and have fewer digits: the number."""
 
 
 def number_of(value: Any) -> Any:
-    """The number that a tensor stands for, see NumberWrapper; other values as they are."""
+    """Returns the number that a tensor stands for, see NumberWrapper; other values as they are."""
     return getattr(value, _NUMBER, value)
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:
-    """The results of an operation that returns one value or several."""
+    """Returns the results of an operation that returns one value or several."""
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
 def flat(values: Iterable[Any]) -> list[Any]:
-    """The values, and those of lists among them."""
+    """Returns the values, and those of lists among them, in one list."""
     return [one for value in values for one in (flat(value) if isinstance(value, (list, tuple)) else [value])]
 
 
@@ -61,12 +61,13 @@ class ComputedOp:
             for i, argument in enumerate(arguments)
             if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in hidden
         }
-        """Arguments that it writes, and their places."""
+        """The arguments that the operation writes: name and position of each."""
         self._not_read = {a.name for a in arguments if a.name in self._written and a.kwarg_only}
         self._not_read.update(op_rules.NOT_READ.get(name, ()))
         self._not_read_places = {i for i, a in enumerate(arguments) if a.name in self._not_read}
         self._scales_self = any(a.name == "beta" for a in arguments) and arguments[0].name == "self"
-        """The first argument is multiplied by `beta`; if that is 0, it is not read (`mv` passes its empty result)."""
+        """True if the first argument is multiplied by `beta`; if that is 0, it is not read (`mv` passes its empty
+        result)."""
         self.reads_first = 0 not in self._not_read_places and not self._scales_self
         self.writes = bool(self._written)
         self._compares = name in ("aten::eq.Tensor", "aten::ne.Tensor")
@@ -77,7 +78,7 @@ class ComputedOp:
 
     # ---- arguments -------------------------------------------------------------------------------------------------
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments that a call reads."""
+        """Returns the arguments that a call reads."""
         first = 1 if self._scales_self and kwargs.get("beta", 1) == 0 else 0
         values = [value for i, value in enumerate(args[first:], first) if i not in self._not_read_places]
         if kwargs:
@@ -85,13 +86,13 @@ class ComputedOp:
         return values
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-        """The tensors that a call writes to."""
+        """Returns the tensors that a call writes to."""
         if not self._written:
             return []
         return self._control.all_tensors(self._written_values(args, kwargs))
 
     def _overwrite(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """What a call writes to becomes unknown."""
+        """Makes the tensors unknown that a call writes to."""
         self._control.overwrite(self.written(args, kwargs))
 
     def _written_values(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
@@ -240,7 +241,8 @@ class ComputedOp:
         return views
 
     def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any], state: int) -> list[Any] | None:
-        """What the operation writes and returns; None if it cannot be computed here. Raises `device_assert`."""
+        """Returns the values that the operation writes and returns; None if it cannot be computed here. Raises
+        `device_assert`."""
 
         def values() -> list[Any] | None:
             try:
@@ -253,7 +255,8 @@ class ComputedOp:
         return found
 
     def on_host(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any]) -> list[Any] | None:
-        """What the operation writes and returns, of known values on the CPU. None if it cannot be computed there."""
+        """Returns the values that the operation writes and returns, computed of known values on the CPU. None if it
+        cannot be computed there."""
         if "device" in cpu_kwargs:
             cpu_kwargs["device"] = "cpu"
         return self._compute(cpu_args, cpu_kwargs, KNOWN)
@@ -285,7 +288,8 @@ class ComputedOp:
         return flat([*written, *self._new(result)])
 
     def _assumed(self, value: Any) -> Any:
-        """Numbers that are unknown count as 0, and matrices that are factorised as the identity."""
+        """Returns what stands for the value: 0 for unknown numbers, the identity for an unknown matrix that is
+        factorised."""
         if isinstance(value, self._control.tensor_type):
             if self._control.state_of(Place(value)) in (KNOWN, ASSUMED):
                 return value
@@ -298,7 +302,7 @@ class ComputedOp:
         return value
 
     def _targets(self, args: Any, kwargs: dict[str, Any], result: Any) -> list[Any]:
-        """What the kernel has written and returned, in the order of `_compute`'s values."""
+        """Returns the tensors that the kernel has written and returned, in the order of `_compute`'s values."""
         return flat([*self._written_values(args, kwargs), *self._new(result)])
 
     def _views(self, targets: list[Any]) -> list[tuple[Tensor, Place] | None]:

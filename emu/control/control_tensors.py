@@ -1,4 +1,5 @@
-"""What all functions before torch's CUDA kernels share: which tensors are computed, and what is known of them.
+"""The state that all functions before torch's CUDA kernels share: which tensors are computed, and what is known of
+them.
 
 A tensor is small if its elements are at most `limit_numel` (integers and bools) or `float_limit_numel` (others). The
 hook library keeps for every byte of device memory one of these states:
@@ -41,14 +42,14 @@ class MemoryRange(Protocol):
 
 
 UNKNOWN, KNOWN, PENDING, ASSUMED, KEPT = range(5)
-"""As emu/hook/data/strided.c has them."""
+"""The states of bytes, with the numbers that they have in emu/hook/data/strided.c."""
 
 
 class _Alone(threading.local):
-    """Of a thread."""
+    """The state of a thread that calls a kernel for its time alone."""
 
     on = False
-    """Is a kernel being called for its time alone? What it reads decides nothing."""
+    """True while a kernel is called for its time alone: what it reads decides nothing."""
 
 
 class ControlTensors:
@@ -65,7 +66,7 @@ class ControlTensors:
         self._strided = torch.strided
         self.integers = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
         self.marks_checks = False
-        """Has any place been marked as a check for overflow?"""
+        """True once any place has been marked as a check for overflow."""
         self._views = HostViews(hook)
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
@@ -76,16 +77,17 @@ class ControlTensors:
         """Its `value` changes whenever bytes become known, assumed or a reference, now or later."""
         self._choices = False
         self.nested = False
-        """Is a kernel being called whose operation is computed later? Then operations that it calls are not."""
+        """True while a kernel is called whose operation is computed later: then operations that it calls are not
+        computed."""
         self.alone = _Alone()
         self.any_size: OrderedDict[int, None] = OrderedDict()
-        """By the address of their memory: tensors that count as small whatever their size."""
+        """Addresses of the memory of tensors that count as small whatever their size, in the order in which they were
+        added."""
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[bool], None]]] = {}
-        """By the address of their memory: indices that the routing policy chose; what to call when they are used, with
-        whether that is a comparison with labels.
-        """
+        """Indices that the routing policy chose and that nobody has used yet, by the address of their memory; each with
+        the function to call when they are used, which is told whether that is a comparison with labels."""
         self.at_read: Callable[[Tensor], None] = lambda tensor: None
-        """Is called before the program reads a number."""
+        """This function is called before the program reads a number."""
         names = changes.usable("op ranges")
         self._enable_record_function: Callable[[bool], object] = (
             (lambda on: None) if names is None else names.get("_enable_record_function")
@@ -166,7 +168,7 @@ class ControlTensors:
         return worst
 
     def peek(self, place: Place) -> int:
-        """What is known of the place's bytes, if nothing needs to be computed to say so; else KEPT."""
+        """Returns the state of the place's bytes if nothing needs to be computed to know it; else KEPT."""
         if place.dense:
             return self.hook.data_peek(place.address, place.nbytes)
         n, sizes, strides = _dimensions(place)
@@ -179,19 +181,20 @@ class ControlTensors:
         return self.hook.data_strided_state(place.address, place.item, n, sizes, strides)
 
     def known(self, tensors: Iterable[Tensor]) -> bool:
-        """Are the values of all tensors known?"""
+        """Tells whether the values of all tensors are known."""
         return self.state(map(Place, tensors)) == KNOWN
 
     def pending(self, tensors: Iterable[Tensor]) -> bool:
-        """Are the values of one of the tensors pending?"""
+        """Tells whether the values of one of the tensors are pending."""
         return self.state(map(Place, tensors)) == PENDING
 
     def in_use(self, places: Iterable[Place]) -> bool:
-        """Is an earlier operation that is deferred still to read or to write one of them?"""
+        """Tells whether an earlier operation that is deferred is still to read or to write one of the places."""
         return any(self.hook.data_in_use(place.address, place.nbytes) for place in places)
 
     def mark(self, place: Place, state: int) -> None:
-        """From now on the place is known, assumed or unknown. Takes effect at once: not ordered with pending writes."""
+        """Makes the place known, assumed or unknown from now on. Takes effect at once: it is not ordered with pending
+        writes."""
         if place.dense and state == KNOWN:
             self.hook.data_mark_known(place.address, place.nbytes)
             return
@@ -199,20 +202,20 @@ class ControlTensors:
         self.hook.data_strided_mark(_MARKS[state], place.address, place.item, n, sizes, strides)
 
     def is_hopeless(self, value: Any) -> bool:
-        """Is it a tensor on the device whose first byte has no value? A quick answer."""
+        """Tells, quickly, whether the value is a tensor on the device whose first byte has no value."""
         return isinstance(value, self.tensor_type) and value.is_cuda and not self.hook.data_begins(value.data_ptr())
 
     def mark_chosen(self, place: Place) -> None:
-        """It is known, and follows from a choice of the program's by the routing policy."""
+        """Marks the place as known, and as a choice that the program made by the routing policy."""
         self._choices = True
         self.hook.data_mark_chosen(place.address, place.nbytes)
 
     def chosen(self, places: Iterable[Place]) -> bool:
-        """Does one of them follow from such a choice?"""
+        """Tells whether one of the places follows from such a choice."""
         return self._choices and any(self.hook.data_chosen(place.address, place.nbytes) for place in places)
 
     def forget(self, place: Place) -> None:
-        """`mark` as unknown."""
+        """Marks the place as unknown."""
         self.mark(place, UNKNOWN)
 
     def forget_followed(self, tensor: Tensor, flags: Flags | None = None) -> None:
@@ -230,13 +233,14 @@ class ControlTensors:
             self.hook.data_strided_mark(_MARKS[UNKNOWN], first, 1, 1, size, step)
 
     def flags_of_unknown(self, tensor: Tensor) -> Flags | None:
-        """Which elements nobody computed; None: all, or none."""
+        """Returns which elements nobody computed; None: all of them, or none."""
         if tensor.layout is not self._strided or not tensor.numel():
             return None
         return flags_in(tensor, self.hook.data_unknown)
 
     def is_unknown(self, tensor: Tensor) -> bool:
-        """Is it a small floating-point tensor, on the device or of the host's, that nobody computed?"""
+        """Tells whether this is a small floating-point tensor, on the device or in the host's memory, that nobody
+        computed."""
         if tensor.numel() > self.float_limit_numel or not tensor.is_floating_point() or not tensor.numel():
             return False
         if not tensor.is_cuda:
@@ -268,9 +272,8 @@ class ControlTensors:
             self.hook.data_wait(place.address, place.nbytes)
 
     def values_to_come(self, tensor: Tensor) -> list[Any] | None:
-        """Of a small tensor on the GPU; None if they are not known. Waits for what has yet to arrive from other ranks,
-        so that what follows does not depend on when it does.
-        """
+        """Returns the elements of a small tensor on the GPU; None if they are not known. Waits for what has yet to
+        arrive from other ranks, so that what follows does not depend on when it does."""
         if not tensor.is_cuda or not self.small([tensor]) or self.capturing():
             return None
         self.wait([tensor])

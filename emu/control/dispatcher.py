@@ -56,7 +56,7 @@ _OWN: dict[str, Maker] = {
     **dict.fromkeys(distributions.IN_PLACE, fills.in_place),
 }
 INTEGER_LIMIT = 1 << 20
-"""Elements of the largest integer tensors that are computed."""
+"""The most elements of an integer tensor that is computed."""
 
 
 def _maker(name: str, operation: Any) -> Maker:
@@ -69,7 +69,7 @@ def _maker(name: str, operation: Any) -> Maker:
 
 
 def _operation(name: str) -> Any:
-    """None if it is not ATen's."""
+    """Returns the operation of this name; None if it is not ATen's."""
     import torch
 
     if not name.startswith("aten::"):
@@ -79,7 +79,7 @@ def _operation(name: str) -> Any:
 
 
 class Installed(NamedTuple):
-    """What `install` made."""
+    """The objects that `install` made."""
 
     library: Any
     """The functions stay registered as long as this object lives."""
@@ -97,7 +97,7 @@ def install(
     reads: UncomputedReads,
     libraries: extensions.Libraries,
 ) -> Installed:
-    """In the forker, once: registers the functions, also before operations of `libraries`.
+    """Registers the functions, also before operations of `libraries`. Called once, in the forker.
 
     Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`. `reads` is
     told of values that the program reads although nobody computed them.
@@ -136,12 +136,13 @@ def install(
 
 
 def libraries_from_now_on() -> extensions.Libraries:
-    """In the forker, before libraries are imported for all ranks."""
+    """Begins to note the operations that libraries bring. Called in the forker, before libraries are imported for all
+    ranks."""
     return extensions.Libraries(registered_for)
 
 
 def registered_for(key: str) -> list[str]:
-    """Names of operations that have a kernel of their own for a dispatch key."""
+    """Returns the names of operations that have a kernel of their own for a dispatch key."""
     names = changes.usable("control values")
     return [] if names is None else list(names.get("_dispatch_get_registrations_for_dispatch_key")(key))
 

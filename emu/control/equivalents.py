@@ -57,7 +57,7 @@ def _softmax(name: str) -> Callable[..., Any]:
 
 
 def _wide(*values: Any) -> list[Any]:
-    """Tensors of less than single precision in single precision; the rest as it is."""
+    """Returns tensors of less than single precision in single precision; other values as they are."""
     import torch
 
     narrow = (torch.float16, torch.bfloat16)
@@ -65,7 +65,7 @@ def _wide(*values: Any) -> list[Any]:
 
 
 def _layer_norm(x: Tensor, *args: Any) -> Any:
-    """The GPU's kernel keeps mean and deviation in single precision."""
+    """Normalises a layer; like the GPU's kernel it keeps mean and deviation in single precision."""
     out, mean, rstd = _aten().native_layer_norm(*_wide(x, *args))
     return out.to(x.dtype), mean, rstd
 
@@ -76,7 +76,7 @@ def _layer_norm_backward(grad: Tensor, x: Tensor, shape: Any, mean: Any, rstd: A
 
 
 def _lstm_cell(inputs: Tensor, hidden: Tensor, cell: Tensor, bias: Any = None, hidden_bias: Any = None) -> Any:
-    """What it keeps for the backward pass are the four gates."""
+    """Computes one step of an LSTM. The third result, which is kept for the backward pass, is the four gates."""
     import torch
 
     gates = inputs + hidden + (0 if bias is None else bias + hidden_bias)
@@ -108,7 +108,8 @@ def _svd(x: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, dri
 
 
 def _bags(name: str) -> Callable[..., Any]:
-    """Of `EmbeddingBag`. The GPU's kernel always tells each index's bag and each bag's size, for the backward pass."""
+    """Returns the function for an operation of `EmbeddingBag`. Like the GPU's kernel it always returns each index's bag
+    and each bag's size, for the backward pass."""
 
     def bags(
         weight: Tensor,
@@ -135,7 +136,7 @@ def _bags(name: str) -> Callable[..., Any]:
 
 
 def _with_dtype(name: str) -> Callable[..., Any]:
-    """A product of small floats with a larger output."""
+    """Returns the function for a product of small floats with a larger output."""
 
     def product(*args: Any, **kwargs: Any) -> Any:
         import torch
@@ -153,7 +154,7 @@ def _with_dtype(name: str) -> Callable[..., Any]:
 def _scores(
     q: Tensor, k: Tensor, bias: Tensor | None, causal: bool, scale: float | None
 ) -> tuple[Tensor, Tensor, float]:
-    """Attention scores with and without the softmax, in single precision or higher."""
+    """Returns attention scores with and without the softmax, in single precision or higher."""
     import torch
 
     factor = 1.0 / math.sqrt(q.size(-1)) if scale is None else scale
@@ -288,7 +289,7 @@ def _fused_rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: A
 
 
 def _histc(values: Tensor, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Tensor:
-    """The CPU's takes floats alone."""
+    """Computes a histogram of integers as well, of which the CPU's operation takes floats alone."""
     import torch
 
     counts = torch.histc(values.double(), *args, **kwargs).to(values.dtype)
@@ -324,4 +325,4 @@ EQUIVALENTS: dict[str, Callable[..., Any]] = {
     "aten::_scaled_dot_product_cudnn_attention": _cudnn,
     "aten::_fused_rms_norm_backward": _fused_rms_norm_backward,
 }
-"""By the operation's name."""
+"""For each operation, by its name: its function."""

@@ -29,7 +29,7 @@ _CHOOSING = (
 )
 DECIDING = frozenset((*_COMPARING, *_CHOOSING))
 OVERWRITING = frozenset(("copy_", "fill_", "zero_", "set_"))
-"""What was there before does not matter."""
+"""Names of operations that overwrite a tensor: what was there before does not matter."""
 _ARITHMETIC = (
     *("abs", "acos", "add", "addcdiv", "addcmul", "addmm", "addmv", "aminmax", "amax", "amin", "asin", "atan", "atan2"),
     *("baddbmm", "bmm", "cat", "ceil", "clamp", "clamp_max", "clamp_min", "cos", "cosh", "cummax", "cummin", "cumprod"),
@@ -63,15 +63,16 @@ _ARITHMETIC = (
     ),
 )
 _HIDING = frozenset(("nan_to_num", "nanmedian", "nansum", "sign"))
-"""Of these, where NaN gets lost."""
+"""Names of operations in which NaN gets lost."""
 FOLLOWED = frozenset((*_ARITHMETIC, *DECIDING, *(name.rstrip("_") for name in OVERWRITING)))
 """Names of operations; their variants that write in place or to a result that is given are followed, too."""
 _ALSO = ("aten::copy_", "aten::fill_.Scalar", "aten::fill_.Tensor", "aten::zero_", "aten::stack")
-"""Operations whose kernel is for all devices."""
+"""Names of operations whose kernel is for all devices."""
 
 
 def install(control: ControlTensors, library: Any, names: Callable[[str], list[str]], operation: Any) -> None:
-    """When the host's memory has the first such value. `names`: of operations with a kernel for a dispatch key."""
+    """Registers the functions when the host's memory has the first such value. `names`: returns the operations that
+    have a kernel for a dispatch key."""
     import torch
 
     for name in sorted({*names("CPU"), *_ALSO}):
@@ -139,19 +140,18 @@ def _followed(control: ControlTensors, base: str, operation: Any, kernel: Kernel
 
 
 class _Probing(threading.local):
-    """Of a thread."""
+    """The state of a thread that calls an operation to find which elements follow."""
 
     on = False
-    """Is an operation called only to find which elements follow?"""
+    """True while an operation is called only to find which elements follow."""
 
 
 _probing = _Probing()
 
 
 class _Following:
-    """Which elements of an operation's results follow from unknown elements of its arguments, where others are known:
-    those that become NaN if the unknown ones are.
-    """
+    """Finds which elements of an operation's results follow from unknown elements of its arguments, where others are
+    known: those that become NaN if the unknown ones are."""
 
     def __init__(self, control: ControlTensors, kernel: Kernel, outputs: set[str]) -> None:
         self._control = control
@@ -159,7 +159,7 @@ class _Following:
         self._outputs = outputs
 
     def flags(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Flags | None]:
-        """Of each result. Empty: all elements of all of them follow."""
+        """Returns for each result which of its elements follow. Empty: all elements of all results follow."""
         host = self._control.reads.decisions.host
         read = [one for one in tensors_in((*args, *kwargs.values())) if one.is_floating_point() or one.is_complex()]
         if all(host.find(one) is not None and host.flags(one) is None for one in read):
@@ -198,7 +198,7 @@ class _Following:
 
 
 def _asks_if_finite(base: str, args: tuple[Any, ...]) -> bool:
-    """`tensor != tensor`, `tensor.abs() == inf`: as `isnan` and `isinf` call it."""
+    """Recognises `tensor != tensor` and `tensor.abs() == inf`, as `isnan` and `isinf` call them."""
     if base not in ("eq", "ne"):
         return False
     one, other = args[:2]
@@ -208,14 +208,14 @@ def _asks_if_finite(base: str, args: tuple[Any, ...]) -> bool:
 
 
 def tensors(result: Any) -> list[Tensor]:
-    """An operation's results."""
+    """Returns the tensors among an operation's results."""
     import torch
 
     return [one for one in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(one, torch.Tensor)]
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
-    """Among an operation's arguments, also in lists."""
+    """Yields the tensors among an operation's arguments, also those in lists."""
     import torch
 
     for value in values:

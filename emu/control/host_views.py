@@ -41,7 +41,7 @@ _DTYPES = [
 
 
 class Layout:
-    """Where a tensor's elements lie, as the hook library's functions take it."""
+    """The place and order of a tensor's elements in memory, as the hook library's functions take it."""
 
     __slots__ = ("address", "dtype", "item", "shape", "sizes", "strides")
 
@@ -54,14 +54,14 @@ class Layout:
 
     @classmethod
     def of(cls, dtype: Any, item: int, sizes: list[int], strides: list[int]) -> Layout:
-        """Of a tensor of another rank."""
+        """Makes the layout of a tensor of another rank; its address is 0."""
         layout = cls.__new__(cls)
         layout.address, layout.dtype, layout.item = 0, dtype, item
         layout.shape, layout.sizes, layout.strides = tuple(sizes), sizes, strides
         return layout
 
     def told(self) -> tuple[Any, int, list[int], list[int]]:
-        """For `of`."""
+        """Returns the layout as arguments for `of`."""
         return self.dtype, self.item, self.sizes, self.strides
 
     def dimensions(self) -> tuple[int, Any, Any]:
@@ -74,7 +74,7 @@ class Layout:
 
 
 class NoHostView(Exception):
-    """The tensor's bytes cannot be seen as a CPU tensor."""
+    """Raised if a tensor's bytes cannot be seen as a CPU tensor."""
 
 
 class HostViews:
@@ -99,13 +99,14 @@ class HostViews:
                 self._whole_range[getattr(torch, name)] = all_bytes.view(getattr(torch, name))
 
     def whole(self, dtype: dtype) -> tuple[int, Tensor | None]:
-        """The address where the range begins, and the CPU tensor over all of it; None for other dtypes."""
+        """Returns the address where the range begins, and the CPU tensor over all of it; None for other dtypes."""
         if not self._whole_range:
             self._map()
         return self._start, self._whole_range.get(dtype)
 
     def view(self, tensor: Tensor) -> Tensor | None:
-        """The CPU tensor over the same bytes; None for other dtypes, other memory, unaligned and nested tensors."""
+        """Returns the CPU tensor over the same bytes; None for other dtypes, other memory, unaligned and nested
+        tensors."""
         if tensor.is_nested:  # each part has sizes of its own
             return None
         if not self._whole_range:
@@ -126,7 +127,7 @@ class HostViews:
 
 
 class Place:
-    """Where a tensor's elements lie: what is left of it if the tensor itself must not be kept alive."""
+    """The place of a tensor's elements: what is left of it if the tensor itself must not be kept alive."""
 
     __slots__ = ("address", "dense", "item", "nbytes", "sizes", "strides")
 
@@ -135,7 +136,7 @@ class Place:
         self.item: int = tensor.element_size()
         numel: int = tensor.numel()
         self.dense: bool = tensor.is_contiguous() or numel <= 1
-        """Its elements have no gaps between them."""
+        """True if there are no gaps between the elements."""
         if self.dense:
             self.nbytes = numel * self.item
             return
@@ -146,5 +147,5 @@ class Place:
         self.sizes, self.strides = tuple(tensor.size()), tuple(tensor.stride())
         last = sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)) if numel else -1
         self.nbytes = (last + 1) * self.item
-        """From its first element to its last."""
+        """The number of bytes from the first element to the last."""
         self.dense = self.nbytes == numel * self.item and 0 not in self.strides

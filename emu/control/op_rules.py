@@ -1,4 +1,4 @@
-"""What the functions before torch's CUDA kernels must know of single ATen operations, by name.
+"""The rules for single ATen operations, by name, that the functions before torch's CUDA kernels need.
 
 Everything else follows from an operation's schema: which arguments it writes, and what it returns.
 """
@@ -95,28 +95,28 @@ GIVEN_BACK = {"aten::_cudnn_rnn": (4,)}
 
 
 class Along(enum.Enum):
-    """Which elements an index counts."""
+    """The elements that an index counts."""
 
     FIRST = enum.auto()
-    """Those of the first dimension."""
+    """It counts the elements of the first dimension."""
     ARGUMENT = enum.auto()
-    """Those of the dimension that the argument after the tensor says."""
+    """It counts the elements of the dimension that the argument after the tensor names."""
     CLASSES = enum.auto()
-    """Those of the dimension of the classes."""
+    """It counts the elements of the dimension of the classes."""
     EACH = enum.auto()
     """There is a list of indices, one for each dimension."""
     ALL = enum.auto()
-    """All that the tensor has."""
+    """It counts all elements of the tensor."""
 
 
 class IndexCheck(NamedTuple):
-    """A kernel stops the program if an index is out of range, whatever it indexes."""
+    """The rule for a kernel that stops the program if an index is out of range, whatever it indexes."""
 
     indices: int
-    """The place of the argument. The first argument is indexed."""
+    """The position of the argument that has the indices. The first argument is indexed."""
     along: Along
     from_end: bool = False
-    """Do negative indices count from the end?"""
+    """True if negative indices count from the end."""
 
 
 INDEX_CHECKS = {
@@ -135,7 +135,7 @@ INDEX_CHECKS = {
     )
     for name in names.split()
 }
-"""By the operation's name without its overload."""
+"""For each such operation, by its name without its overload: the rule."""
 
 FACTORISE = frozenset(
     f"aten::{name}"
@@ -154,7 +154,7 @@ ASSERTS = ("out of range", "out of bounds", "probability tensor", "should be bet
 
 @functools.cache
 def device_assert() -> type[RuntimeError]:
-    """A kernel stops the program by an assertion: PyTorch's own error, under its name."""
+    """Returns PyTorch's own error, under its name, for a kernel that stops the program by an assertion."""
     import torch
 
     class DeviceAssert(torch.AcceleratorError):

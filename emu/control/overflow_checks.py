@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _COMPARISONS = frozenset(f"aten::{name}" for name in ["eq.Tensor", "ne.Tensor", "eq.Scalar", "ne.Scalar"])
-"""`isfinite` consists of those of a tensor with itself and with infinity."""
+"""Names of comparisons: `isfinite` consists of those of a tensor with itself and with infinity."""
 _CHECKS = frozenset(f"aten::{name}" for name in ["isnan", "isinf", "isfinite", "isposinf.out", "isneginf.out"])
 _PASSING = frozenset(
     f"aten::{name}"
@@ -63,11 +63,11 @@ _PASSING = frozenset(
         "amin",
     ]
 )
-"""What they make of checks is one, too."""
+"""Names of operations whose result is a check if what they read is one."""
 
 
 def noted(control: ControlTensors, name: str, call: Kernel) -> Kernel:
-    """The operation's function, which marks checks for overflow among its results."""
+    """Wraps the operation's function, so that checks for overflow among its results are marked."""
     if name not in _COMPARISONS | _CHECKS | _PASSING:
         return call
     tensor_type, integers = control.tensor_type, control.integers
@@ -99,7 +99,7 @@ def _compares_finite(args: tuple[Any, ...]) -> bool:
 
 
 def _is_check(control: ControlTensors, place: Place) -> bool | None:
-    """None if it is known."""
+    """Tells whether the place is marked as a check; None if its bytes are known."""
     if control.peek(place) in (KNOWN, KEPT):
         return None
     return bool(control.hook.data_chosen(place.address, place.nbytes))

@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 MOST_READ = 1 << 30  # elements of a tensor
 MOST_WORK_OF_VALUE = 1 << 31
-"""Elements that are gone through to compute one value: some seconds of this machine's CPU."""
+"""The most elements that are gone through to compute one value: some seconds of this machine's CPU."""
 MOST_WORK = 1 << 35
-"""Elements that are gone through for all values that a rank reads, without initialisations and copies."""
+"""The most elements that are gone through for all values that a rank reads, without initialisations and copies."""
 DEEPEST = 32
 """Computations of computations of ...: deeper ones are computed at once, so that what is remembered stays small."""
 MUCH_WORK, OF_ELEMENT = 1 << 27, 1 << 10
-"""What goes through so many elements, and so many for each of its own (counts of a mask's blocks), is computed before
-something else depends on it: that would count the same work again.
-"""
+"""Values are computed before something else depends on them, which would count their work again, if they go through at
+least MUCH_WORK elements, and through OF_ELEMENT for each of their own (such as counts of a mask's blocks)."""
 _FEW_RUNS = 1024
 """Elements in more pieces than this are remembered with the gaps between them."""
 
@@ -40,12 +39,12 @@ class Snapshot:
     """The values that a tensor has now, whatever is written to it later."""
 
     def __init__(self, hook: Any, layout: Layout) -> None:
-        """Raises LookupError if it has a value that nobody knows."""
+        """Takes the values. Raises LookupError if nobody knows one of them."""
         self._hook = hook
         self._handle = 0
         self.layout = layout
         self.span = 0
-        """Elements from the first to the last, where all of these are remembered; else 0."""
+        """The number of elements from the first to the last, where all of these are remembered; else 0."""
         n, sizes, strides = layout.dimensions()
         if hook.data_runs(layout.item, n, sizes, strides) > _FEW_RUNS:
             pairs = zip(layout.sizes, layout.strides, strict=True)
@@ -59,7 +58,7 @@ class Snapshot:
             raise LookupError
         self.depth: int = hook.taken_depth(self._handle)
         self.work: int = hook.taken_work(self._handle)
-        """Elements that are gone through before it can be read."""
+        """The number of elements that are gone through before the values can be read."""
 
     def __del__(self) -> None:
         if self._handle:
@@ -67,7 +66,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, hook: Any, table: bytes, span: int, layout: tuple[Any, ...]) -> Snapshot:
-        """Of another rank. Raises LookupError if it has gone."""
+        """Makes the snapshot that another rank has described by `told`. Raises LookupError if its values have gone."""
         snapshot = cls.__new__(cls)
         snapshot._hook, snapshot.layout, snapshot.span = hook, Layout.of(*layout), span
         snapshot.depth = snapshot.work = 0
@@ -77,11 +76,11 @@ class Snapshot:
         return snapshot
 
     def told(self) -> tuple[bytes, int, tuple[Any, ...]]:
-        """For `of`."""
+        """Returns the snapshot as arguments for `of`."""
         return self._hook.taken_table(self._handle), self.span, self.layout.told()
 
     def read(self) -> Tensor:
-        """A CPU tensor of the same shape. Raises LookupError if the values cannot be had."""
+        """Returns a CPU tensor of the same shape. Raises LookupError if the values cannot be had."""
         import torch
 
         layout = self.layout
@@ -96,7 +95,7 @@ class Snapshot:
         return values.permute(inverse(order)).expand(layout.shape)
 
     def read_part(self, offset: int, values: Tensor) -> None:
-        """Bytes from `offset` on, in the order of memory. Raises LookupError."""
+        """Reads bytes from `offset` on, in the order of memory, into `values`. Raises LookupError."""
         nbytes = values.numel() * values.element_size()
         if not self._hook.taken_read_part(self._handle, offset, nbytes, values.data_ptr()):
             raise LookupError
@@ -106,7 +105,7 @@ class Snapshot:
             raise LookupError
 
     def give(self, target: Layout) -> bool:
-        """The target's elements are these values, if they lie in the same order. Its dtype is as wide."""
+        """Gives the target's elements these values if they lie in the same order, and says so. Its dtype is as wide."""
         if self.span or target.order() != self.layout.order() or 0 in self.layout.strides:
             return False
         n, sizes, strides = target.dimensions()
@@ -119,15 +118,15 @@ class Values(NamedTuple):
     layout: Layout
     place: Place
     snapshot: Snapshot | None
-    """None: they are unknown, or have yet to arrive."""
+    """The values; None if they are unknown, or have yet to arrive."""
     pending: bool
 
 
 class Recipe(NamedTuple):
-    """How values are computed. It can be told to another rank."""
+    """A description of how values are computed, which another rank can use as well."""
 
     kind: str
-    """Of `References.kinds`."""
+    """A key of `References.kinds`."""
     parameters: tuple[Any, ...]
 
 
@@ -145,7 +144,7 @@ class _Computation(NamedTuple):
     inputs: tuple[Snapshot, ...]
     layout: Layout
     work: int = 0
-    """That counts against MOST_WORK."""
+    """The work that counts against MOST_WORK: elements that are gone through."""
 
 
 Maker = Callable[..., "Tensor"]
@@ -163,15 +162,15 @@ class References:
         self._work = 0
         self.kinds: dict[str, Maker] = {"copy": _copy}
         self.parts: dict[str, Maker] = {}
-        """Those of which some elements can be made alone, in the order of memory: the last two arguments are the first
-        one and the one behind the last.
-        """
+        """Makers of values of which some elements can be made alone, in the order of memory, by kind: the last two
+        arguments are the first of these elements and the one behind the last."""
         self.needed: dict[str, Callable[..., list[Tensor]]] = {}
-        """`needed(inputs, *parameters)` reads the inputs of those that need a part."""
+        """For kinds of which a part can be made: `needed(inputs, *parameters)` reads the inputs that a part needs."""
         control.hook.compute_sources(self._compute, self._tell)
 
     def values_of(self, tensor: Tensor) -> Values:
-        """What the tensor has before a kernel is called: for `assign_values` and `computed`, afterwards."""
+        """Returns the values that the tensor has before a kernel is called: for `assign_values` and `computed`,
+        afterwards."""
         layout, place = Layout(tensor), Place(tensor)
         if not tensor.numel():
             return Values(layout, place, None, pending=False)
@@ -180,7 +179,7 @@ class References:
         return Values(layout, place, self._snapshot(layout), pending=False)
 
     def _snapshot(self, layout: Layout) -> Snapshot | None:
-        """None if it has a value that nobody knows."""
+        """Returns a snapshot; None if nobody knows one of the values."""
         try:
             snapshot = Snapshot(self._hook, layout)
             sums_up = snapshot.work >= max(MUCH_WORK, OF_ELEMENT * math.prod(layout.shape))
@@ -192,7 +191,8 @@ class References:
         return snapshot if snapshot.depth < DEEPEST else None
 
     def read(self, tensor: Tensor) -> Tensor | None:
-        """The values on the CPU, once they have arrived; None if nobody knows them. For tensors that are not small."""
+        """Returns the values on the CPU, once they have arrived; None if nobody knows them. For tensors that are not
+        small."""
         if tensor.numel() > MOST_READ:
             return None
 
@@ -207,18 +207,19 @@ class References:
         return found
 
     def constant(self, target: Tensor, item: bytes) -> bool:
-        """All elements have these bytes. False if the hook library cannot remember it."""
+        """Notes that all elements have these bytes. Returns False if the hook library cannot remember it."""
         return self._refer(Layout(target), item, 0, 0, 0)
 
     def assign(self, target: Tensor, source: Tensor) -> None:
-        """What `target.copy_(source)` does to the values, on one device. Of unknown ones: the target is unknown."""
+        """Gives the target the source's values, as `target.copy_(source)` does on one device. If these are unknown, the
+        target becomes unknown."""
         if target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous():
             self._hook.data_move(target.data_ptr(), source.data_ptr(), target.numel() * target.element_size())
             return
         self.assign_values(target, self.values_of(source))
 
     def assign_values(self, target: Tensor, source: Values) -> None:
-        """The target gets the values that the source had."""
+        """Gives the target the values that the source had."""
 
         def give(layout: Layout, snapshot: Snapshot) -> bool:
             plain = layout.dtype == snapshot.layout.dtype and layout.shape == snapshot.layout.shape
@@ -365,7 +366,8 @@ class References:
 
 
 def _told(hook: Any, recipe: bytes) -> _Computation:
-    """Of another rank. Raises LookupError if its inputs have gone, or if this is no recipe."""
+    """Reads a computation that another rank has described. Raises LookupError if its inputs have gone, or if this is no
+    recipe."""
     how, inputs, layout = recipes.loads(recipe)
     return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
 
@@ -379,7 +381,7 @@ def _copy(layout: Layout, values: Tensor) -> Tensor:
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes this one."""
+    """Returns the permutation that undoes this one."""
     return sorted(range(len(order)), key=lambda i: order[i])
 
 
@@ -387,7 +389,7 @@ _instances: dict[int, References] = {}
 
 
 def shared(control: ControlTensors) -> References:
-    """The one of these control tensors."""
+    """Returns the one object that belongs to these control tensors."""
     found = _instances.get(id(control))
     if found is None:
         found = _instances[id(control)] = References(control)
@@ -395,5 +397,5 @@ def shared(control: ControlTensors) -> References:
 
 
 def dense(tensor: Tensor) -> bool:
-    """Does the tensor fill its memory without gaps?"""
+    """Tells whether the tensor fills its memory without gaps."""
     return Place(tensor).dense

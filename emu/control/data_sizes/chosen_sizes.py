@@ -15,7 +15,7 @@ _MOST_FRAMES = 24
 
 
 class Caller(NamedTuple):
-    """What calls an operation whose result has such a size."""
+    """The caller of an operation whose result has such a size."""
 
     operation: str
     inner: str
@@ -26,19 +26,19 @@ class Caller(NamedTuple):
 
 @dataclass(slots=True)
 class _Total:
-    """Of one caller, since the rank's start."""
+    """The sums over all calls of one caller since the rank's start."""
 
     calls: int = 0
     most: int = 0
-    """Sum of the most that there could be."""
+    """Sum of the largest sizes that there could be."""
     chosen: int = 0
-    """Sum of what the policy said."""
+    """Sum of the sizes that the policy chose."""
     sent: int = 0
-    """Calls that the coordinator knows of."""
+    """The number of calls that the coordinator knows of."""
 
 
 class ChosenSizes:
-    """Of one process."""
+    """The sizes that the policy chooses in one process."""
 
     def __init__(self, hook: Hook, policy: ShapePolicy) -> None:
         import torch
@@ -49,9 +49,8 @@ class ChosenSizes:
         self._totals: dict[Caller, _Total] = {}
 
     def choose(self, operation: str, most: int, *, of_classes: bool = False) -> int:
-        """How many of `most` the result has. To be called once for each call of the operation. `of_classes`: integers
-        are compared with a number.
-        """
+        """Returns how many of `most` elements the result has. To be called once for each call of the operation.
+        `of_classes`: integers are compared with a number."""
         lines = self._lines()
         caller = Caller(operation, short(lines[0]) if lines else "", self._hook.line())
         total = self._totals.setdefault(caller, _Total())
@@ -74,7 +73,8 @@ class ChosenSizes:
         self._hook.data_size(total.calls, total.most, total.chosen, "\n".join(caller))
 
     def _lines(self) -> tuple[str, ...]:
-        """Lines that the thread runs, the innermost first, without those of PyTorch and of the emulation."""
+        """Returns the lines that the thread runs, the innermost first, without those of PyTorch and of the
+        emulation."""
         found = []
         frame: Any = sys._getframe(2)
         for _ in range(_MOST_FRAMES):
@@ -88,7 +88,7 @@ class ChosenSizes:
 
 
 def short(line: str) -> str:
-    """Without the folder of installed packages."""
+    """Returns `file:line` without the folder of installed packages."""
     for folder in ("/site-packages/", "/dist-packages/"):
         line = line.rpartition(folder)[2]
     return line

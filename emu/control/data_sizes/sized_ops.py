@@ -45,34 +45,34 @@ class _Compared(NamedTuple):
     mask: weakref.ref[Tensor]
     integers: weakref.ref[Tensor]
     version: int
-    """Of the integers: they have been written since then if it has changed."""
+    """The version of the integers when they were compared: they have been written since then if theirs has changed."""
     either: tuple[int, int]
 
 
 class _Forced(threading.local):
-    """Of a thread."""
+    """The sizes that a thread's calls must have, whatever the policy says."""
 
     writing = False
-    """Is a tensor being written through a mask? The program then gets no tensor of such a size."""
+    """True while a tensor is written through a mask: the program then gets no tensor of such a size."""
     size: int | None = None
-    """Elements that are written there; None: one for all."""
+    """The number of elements that are written there; None: one for all."""
     found: Callable[[], int | None] | None = None
-    """How many elements the kernel finds that runs now, if that is known."""
+    """Returns how many elements the kernel finds that runs now, None if that is not known."""
 
 
 class SizedOps:
-    """The operations of one process."""
+    """The operations with such sizes, in one process."""
 
     def __init__(self, control: ControlTensors, policy: ShapePolicy) -> None:
         self.sizes = ChosenSizes(control.hook, policy)
         self._control = control
         self._forced = _Forced()
         self._compared: dict[int, _Compared] = {}
-        """By the mask's address."""
+        """The comparisons that masks come from, by the mask's address."""
         self._sums: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Tensor]]] = {}
-        """By the address of its memory: how many elements of a mask hold, and the mask."""
+        """Sums of masks, by the address of their memory: how many elements of a mask hold, and the mask."""
         self._counted: dict[int, weakref.ref[Tensor]] = {}
-        """By address: masks whose count the program has read, as 0."""
+        """Masks whose count the program has read, as 0, by their address."""
         self.makers: dict[str, Maker] = {
             "aten::nonzero": self._nonzero,
             **dict.fromkeys(("aten::_unique", "aten::_unique2"), self._unique),
@@ -114,7 +114,8 @@ class SizedOps:
         return call
 
     def _chosen_nonzero(self, tensor: Tensor) -> tuple[int, Tensor | None]:
-        """How many elements, and their places; None: these are more integers than are computed."""
+        """Returns how many elements are not zero, and their places; None in place of these if they are more integers
+        than are computed."""
         import torch
 
         control, numel = self._control, tensor.numel()
@@ -144,7 +145,7 @@ class SizedOps:
         return size, found
 
     def _settle(self, tensor: Tensor, flat: Tensor, either: tuple[int, int]) -> None:
-        """From now on the tensor has the first number in these elements, and the other one elsewhere."""
+        """Makes the tensor have the first number in these elements from now on, and the other one elsewhere."""
         control, place, numel = self._control, Place(tensor), tensor.numel()
         view = control.unrecorded(lambda: control.find_view(tensor))
         if view is None:
@@ -322,12 +323,12 @@ def _remember(kept: dict[int, Any], address: int, what: Any) -> None:
 
 
 def _version(tensor: Tensor) -> int:
-    """Counts writes to the tensor; nobody counts those to one that was made in inference mode."""
+    """Returns the count of writes to the tensor; nobody counts those to one that was made in inference mode."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 def _argument(name: str, args: tuple[Any, ...]) -> Any:
-    """`dim` of `unique_consecutive`; None if it is not given."""
+    """Returns `dim` of `unique_consecutive`; None if it is not given."""
     return args[2] if name == "unique_consecutive" and len(args) > 2 else None
 
 
@@ -341,7 +342,7 @@ def _most_distinct(tensor: Tensor, dim: int | None) -> int:
 
 
 def _spread(size: int, most: int) -> Tensor:
-    """`size` of the numbers below `most`, at even distances."""
+    """Returns `size` of the numbers below `most`, at even distances."""
     import torch
 
     return torch.arange(size, device="cpu") * most // max(size, 1)
@@ -354,14 +355,14 @@ def _zeros(tensor: Tensor) -> Tensor:
 
 
 def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int, *, chosen: bool) -> Tensor:
-    """`value`, computed on the CPU, in the memory of `like`'s device. Raises NoHostView."""
+    """Returns `value`, computed on the CPU, in the memory of `like`'s device. Raises NoHostView."""
     import torch
 
     return given(control, torch.empty(value.shape, dtype=value.dtype, device=like.device), value, state, chosen=chosen)
 
 
 def given(control: ControlTensors, output: Tensor, value: Tensor, state: int, *, chosen: bool) -> Tensor:
-    """The tensor on the device, which has these values from now on. Raises NoHostView."""
+    """Returns the tensor on the device, which has these values from now on. Raises NoHostView."""
     if output.shape != value.shape:  # the kernel does not read its count as PyTorch's do that were looked at
         return _to_device(control, value, output, state, chosen=chosen)
     if output.numel():

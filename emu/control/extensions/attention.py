@@ -41,7 +41,7 @@ _NAMES = {
     "left": ("window_size_left",),
     "right": ("window_size_right",),
 }
-"""What flash-attn and PyTorch call the arguments."""
+"""For each argument: its names in flash-attn and in PyTorch."""
 FROM_FIRST_KEY = 1
 """A `custom_mask_type`: the first query sees the first key. Others that are not 0: the last query sees the last key."""
 _LIBRARIES: list[Any] = []
@@ -49,7 +49,7 @@ _LIBRARIES: list[Any] = []
 
 
 def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
-    """The function to call in the place of `call`, which calls the CUDA kernel of one of these operations."""
+    """Returns the function to call in the place of `call`, which calls the CUDA kernel of one of these operations."""
     arguments = schema_of(operation).arguments
     places = {
         ours: (n, argument.name, argument.default_value)
@@ -107,7 +107,7 @@ def _sequences(
 
 
 def _lengths(control: ControlTensors, ends: Tensor) -> list[int] | None:
-    """None if they are not known."""
+    """Returns the sequences' lengths; None if they are not known."""
     known = control.values_to_come(ends)
     return None if known is None else [max(end - begin, 0) for begin, end in pairwise(known)]
 
@@ -143,14 +143,14 @@ def together(
 
 
 def _pairs(queries: int, keys: int, before: int | None, after: int | None) -> int:
-    """Of a query and a key that it sees."""
+    """Returns the number of pairs of a query and a key that the query sees."""
     ahead = keys - queries
     end = queries * keys if after is None else _limited_sum(ahead + after + 1, queries, keys)
     return end - (0 if before is None else _limited_sum(ahead - before, queries, keys))
 
 
 def _limited_sum(first: int, count: int, most: int) -> int:
-    """Of `count` numbers one after the other, each taken as 0 at least and `most` at most."""
+    """Returns the sum of `count` consecutive numbers from `first` on, each limited to at least 0 and at most `most`."""
     last, least = first + count - 1, max(first, 1)
     inner = min(last, most)
     ramp = (least + inner) * (inner - least + 1) // 2 if inner >= least else 0
@@ -158,7 +158,7 @@ def _limited_sum(first: int, count: int, most: int) -> int:
 
 
 def follow(control: ControlTensors, registered_for: Callable[[str], Iterable[str]]) -> None:
-    """From now on, flash-attn's operations tell. In the forker, once."""
+    """Makes flash-attn's operations tell the hook from now on. Called once, in the forker."""
 
     def change(_: ModuleType) -> None:
         registered = registered_for("CUDA")

@@ -19,14 +19,15 @@ from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import Place
 
 Finding = Callable[[Callable[[], int | None]], contextlib.AbstractContextManager[None]]
-"""In the block, what a kernel finds is so much; None: that is not known."""
+"""`finding(found)`: while the block of this context runs, kernels find as many elements as `found()` says; None: that
+is not known."""
 
 
 class _Asked(threading.local):
-    """Of a thread."""
+    """The state of a thread that runs such a kernel."""
 
     on = False
-    """Has the kernel that runs counted what it has found?"""
+    """True once the kernel that runs has counted what it has found."""
 
 
 class _KnownOp(ComputedOp):
@@ -41,7 +42,7 @@ class _KnownOp(ComputedOp):
             return super().call(keyset, args, kwargs)
 
     def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-        """How long the operation's one result is; None if not all is known that it reads."""
+        """Returns how long the operation's one result is; None if not all is known that it reads."""
         self._asked.on = True
         control = self._control
         reads = control.small(self.read(args, kwargs))
@@ -54,7 +55,8 @@ class _KnownOp(ComputedOp):
         return values[0].size(0) if values is not None and len(values) == 1 and values[0].dim() else None
 
     def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int) -> None:
-        """Of what it has found PyTorch's operations make the result: they have said already what is known of it."""
+        """Computes the results, but for those of a kernel that has counted what it found among unknown values:
+        PyTorch's operations make these results, and have said already what is known of them."""
         if state == KNOWN or not self._asked.on:
             super()._after(args, kwargs, result, state, marks)
 
@@ -83,7 +85,7 @@ class Libraries:
         self._make: Callable[[ControlTensors, Any, Kernel], Kernel] | None = None
         self._control: ControlTensors | None = None
         self._kept: list[Any] = []
-        """Functions stay registered as long as these live."""
+        """The registered functions: they stay registered as long as these objects live."""
         load = torch.ops.load_library
 
         @functools.wraps(load)
@@ -96,7 +98,7 @@ class Libraries:
         torch.ops.load_library = loading
 
     def compute(self, control: ControlTensors, finding: Finding) -> None:
-        """These operations, and those of libraries that are loaded later, are computed."""
+        """Makes these operations, and those of libraries that are loaded later, be computed."""
         self._control = control
         self._make = functools.partial(extension_op, finding)
         self._register()

@@ -20,14 +20,14 @@ in the order of memory.
 
 
 class Output(NamedTuple):
-    """What is to be filled. The tensor itself must not live longer than on a GPU."""
+    """The properties of a tensor that is to be filled. The tensor itself must not live longer than on a GPU."""
 
     numel: int
     dtype: Any
 
 
 class Distributions:
-    """Numbers for the elements of an output."""
+    """Draws numbers for the elements of an output."""
 
     def __init__(self, philox: Philox) -> None:
         self._philox = philox
@@ -55,12 +55,13 @@ class Distributions:
     def some(
         self, draw: Draw, state: GeneratorState, output: Output, given: Given, first: int, last: int
     ) -> Iterator[Tensor]:
-        """What `draw` yields for the elements from the first up to the last of a piece, one after another."""
+        """Yields, one after another, the numbers that `draw` makes for the elements from the first up to the last of a
+        piece."""
         for philox, count in self._philox.windows(output.numel, 2 if self._wide(output) else 4, first, last):
             yield draw(Distributions(philox), state, Output(count, output.dtype), given)
 
     def _wide(self, output: Output) -> bool:
-        """Does the kernel draw in double precision?"""
+        """Tells whether the kernel draws in double precision."""
         import torch
 
         return output.dtype is torch.float64
@@ -76,34 +77,33 @@ class Distributions:
         return self._philox.spread((normal_double if wide else normal)(words), numel)
 
     def integers(self, state: GeneratorState, numel: int, wide: bool) -> Tensor:
-        """Words of 32 or 64 bits; those of 64 as signed integers."""
+        """Returns words of 32 or 64 bits; those of 64 as signed integers."""
         words, _ = self._philox.words(state, numel, 2 if wide else 4)
         return self._philox.spread(words[..., 0::2] << 32 | words[..., 1::2] if wide else words, numel)
 
     def between(self, state: GeneratorState, numel: int, low: int, high: int) -> Tensor:
-        """Integers from low to high - 1, as `random_` draws them."""
+        """Returns integers from low to high - 1, as `random_` draws them."""
         span = high - low
         wide = span >= 1 << 28
         words = self.integers(state, numel, wide)
         return (_unsigned_remainder(words, span) if wide else words % span) + low
 
     def after_integers(self, state: GeneratorState, numel: int) -> GeneratorState:
-        """The generator's state after `between` of a wide range."""
+        """Returns the generator's state after `between` of a wide range."""
         return self._philox.offset_after_integers(state, numel)
 
     def thread(self, state: GeneratorState, thread: int, count: int) -> list[int]:
-        """The first words of one thread."""
+        """Returns the first words of one thread."""
         return self._philox.thread(state, thread, count)
 
     def groups(self, state: GeneratorState, threads: int) -> Tensor:
-        """The first four uniform numbers of each of so many threads, however many the GPU holds at once."""
+        """Returns the first four uniform numbers of each of so many threads, however many the GPU holds at once."""
         return uniform(self._philox.first_words(state, threads))
 
 
 def _scaled(drawn: Tensor, factor: float, addend: float) -> Tensor:
-    """`drawn * factor + addend` as the GPU does it: rounded once. Single precision alone: a product of two such numbers
-    is exact in double precision.
-    """
+    """Returns `drawn * factor + addend` as the GPU computes it: rounded once. For single precision alone: a product of
+    two such numbers is exact in double precision."""
     import torch
 
     if drawn.dtype is not torch.float32:
@@ -130,7 +130,7 @@ def _normal(d: Distributions, state: GeneratorState, output: Output, given: Give
 
 
 def _single(value: float) -> float:
-    """In single precision, as a kernel gets it."""
+    """Returns the value rounded to single precision, as a kernel gets it."""
     import torch
 
     return float(torch.tensor(value, dtype=torch.float32, device="cpu"))
@@ -174,7 +174,7 @@ def _unsigned_remainder(words: Tensor, divisor: int) -> Tensor:
 
 
 def _random(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
-    """`random_` without bounds: all values of an integer, or all integers that a float represents exactly."""
+    """Draws for `random_` without bounds: all values of an integer, or all integers that a float represents exactly."""
     import torch
 
     if output.dtype is torch.bool:
@@ -211,10 +211,10 @@ IN_PLACE: dict[str, Draw] = {
     "aten::random_.to": _random_to,
     "aten::random_.from": _random_from,
 }
-"""Operations that fill the tensor that they get."""
+"""For each operation that fills the tensor that it gets, by its name: how its numbers are drawn."""
 
 AT_ANY_SIZE = frozenset(
     f"aten::{name}"
     for name in ["uniform_", "normal_", "log_normal_", "exponential_", "cauchy_", "geometric_", "bernoulli_.float"]
 )
-"""Those that may be drawn in `parts`: the kernels draw 64 bits for double precision alone."""
+"""Names of operations that may be drawn in `parts`: their kernels draw 64 bits for double precision alone."""

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST = 1 << 31
-"""Elements: PyTorch splits larger tensors among several launches."""
+"""The most elements of a tensor: PyTorch splits larger ones among several launches."""
 _FEW = 4
-"""A thread draws for so many elements at once: fewer of a piece are drawn one by one."""
+"""The number of elements for which a thread draws at once: fewer elements of a piece are drawn one by one."""
 
 
 class RandomOps:
-    """What the functions of random operations share."""
+    """The state that the functions of random operations share."""
 
     def __init__(self, control: ControlTensors) -> None:
         self.control = control
@@ -45,7 +45,8 @@ class RandomOps:
         return torch.cuda.default_generators[tensor.device.index]
 
     def state(self, generator: Any) -> GeneratorState | None:
-        """None while a graph is captured: the numbers are those of the launches of the graph."""
+        """Returns the generator's state; None while a graph is captured: the numbers are those of the launches of the
+        graph."""
         import torch
 
         if torch.cuda.is_current_stream_capturing() or generator.device.type != "cuda":
@@ -72,7 +73,7 @@ class RandomOps:
         first: int = 0,
         last: int | None = None,
     ) -> Tensor:
-        """Numbers of a large output from the first up to the last, in the order of memory."""
+        """Returns the numbers of a large output from the first up to the last, in the order of memory."""
         import torch
 
         end = output.numel if last is None else last
@@ -109,7 +110,7 @@ class RandomOps:
 
 
 def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """An operation of `IN_PLACE`."""
+    """Makes the function before an operation of `IN_PLACE`."""
     ops, references = shared(control), references_of(control)
     name = _name(operation)
     draw, at_any_size = IN_PLACE[name], name in AT_ANY_SIZE
@@ -133,7 +134,7 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         first: int = 0,
         last: int | None = None,
     ) -> Tensor:
-        """Numbers of a large output, in the order of memory."""
+        """Returns the numbers of a large output, in the order of memory."""
         return ops.drawn(
             Distributions(Philox(control.hook, threads)),
             draw,
@@ -291,7 +292,7 @@ def other(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 
 def memory_order(tensor: Tensor) -> list[int]:
-    """The dimensions, the one with the largest stride first."""
+    """Returns the dimensions, the one with the largest stride first."""
     strides = tensor.stride()
     return sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
 

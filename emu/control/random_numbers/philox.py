@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 BLOCK = 256
-"""Threads of a block, in ATen's kernels for distributions."""
+"""The number of threads of a block, in ATen's kernels for distributions."""
 _TO_UNIT = 2.0**-32
 _TO_UNIT_DOUBLE = 2.0**-53
 
@@ -32,7 +32,7 @@ class GeneratorState:
 
 
 def state_of(generator: Generator) -> GeneratorState:
-    """Of a CUDA generator, before a kernel takes its numbers."""
+    """Returns the state of a CUDA generator, before a kernel takes its numbers."""
     import torch
 
     seed, offset = generator.get_state().view(torch.int64).tolist()
@@ -48,9 +48,8 @@ class Philox:
         self.threads_at_once = threads_at_once
 
     def words(self, state: GeneratorState, numel: int, unroll: int) -> tuple[Tensor, int]:
-        """[calls, threads, 4] words for `numel` elements, `unroll` of them a call and thread; and the number of threads
-        of the launch. Threads that draw for no element are left out.
-        """
+        """Returns [calls, threads, 4] words for `numel` elements, `unroll` of them a call and thread; and the number of
+        threads of the launch. Threads that draw for no element are left out."""
         import torch
 
         launched = min(-(-numel // BLOCK) * BLOCK, self.threads_at_once)
@@ -61,7 +60,7 @@ class Philox:
         return out.to(torch.int64) & 0xFFFFFFFF, launched
 
     def first_words(self, state: GeneratorState, threads: int) -> Tensor:
-        """[threads, 4] words: what each thread draws first."""
+        """Returns [threads, 4] words: what each thread draws first."""
         import torch
 
         out = torch.empty((threads, 4), dtype=torch.int32, device="cpu")
@@ -69,7 +68,7 @@ class Philox:
         return out.to(torch.int64) & 0xFFFFFFFF
 
     def thread(self, state: GeneratorState, thread: int, count: int) -> list[int]:
-        """The first words that one thread draws."""
+        """Returns the first words that one thread draws."""
         import torch
 
         calls = -(-count // 4)
@@ -79,12 +78,12 @@ class Philox:
         return words
 
     def offset_after_integers(self, state: GeneratorState, numel: int) -> GeneratorState:
-        """The state after a kernel that draws 64 bits for each element."""
+        """Returns the state after a kernel that draws 64 bits for each element."""
         launched = min(-(-numel // BLOCK) * BLOCK, self.threads_at_once)
         return GeneratorState(state.seed, state.offset + ((numel - 1) // (launched * 2) + 1) * 4)
 
     def spread(self, drawn: Tensor, numel: int) -> Tensor:
-        """Values [calls, threads, unroll] in the order of the elements that get them."""
+        """Puts values [calls, threads, unroll] in the order of the elements that get them."""
         calls, threads, unroll = drawn.shape
         if calls == 1 and threads == numel:
             return drawn[0, :, 0]

@@ -1,4 +1,4 @@
-"""What is chosen by scores that nobody computes follows the policy of `--moe`.
+"""Choices by scores that nobody computes: they follow the policy of `--moe`.
 
 Lives here: which calls are a choice, and what they yield (`routing`), what the policy chooses (`expert_choice`),
 candidates that are excluded by known values (`score_masks`), how often each was chosen (`loads`), and the sizes of the

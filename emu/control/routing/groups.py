@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 PRODUCTS = frozenset(("aten::_grouped_mm", "aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2"))
 _BITS = 5
-"""Of a rounded number: it is off by at most 1 in 32."""
+"""The number of significant bits of a rounded number, which is off by at most 1 in 32."""
 
 
 def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
-    """The function to call in the place of `call`, which calls the CUDA kernel of one of PRODUCTS."""
+    """Returns the function to call in the place of `call`, which calls the CUDA kernel of one of PRODUCTS."""
     names = [argument.name for argument in schema_of(operation).arguments]
     place, hook = names.index("offs"), control.hook
 
@@ -44,7 +44,7 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
 
 
 def _sizes(control: ControlTensors, ends: Tensor) -> list[int] | None:
-    """The fields of a `grouped` signature; None if they are not known."""
+    """Returns the fields of a `grouped` signature; None if they are not known."""
     known = control.values_to_come(ends)
     if not known:
         return None
@@ -53,12 +53,13 @@ def _sizes(control: ControlTensors, ends: Tensor) -> list[int] | None:
 
 
 def group_sizes(rows: list[int]) -> list[int]:
-    """Groups that are not empty, rows of all, rows of the longest, tiles of 64 rows, tiles of 128 rows."""
+    """Returns the number of groups that are not empty, the rows of all, the rows of the longest, and how many tiles of
+    64 and of 128 rows there are."""
     tiles: Callable[[int], int] = lambda high: sum(-(-n // high) for n in rows)  # noqa: E731
     return [sum(n > 0 for n in rows), sum(rows), max(rows), tiles(64), tiles(128)]
 
 
 def rounded(number: int) -> int:
-    """To the nearest with 5 significant bits."""
+    """Rounds to the nearest number with 5 significant bits."""
     shift = max(number.bit_length() - _BITS, 0)
     return (number + (1 << shift >> 1)) >> shift << shift

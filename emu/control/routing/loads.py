@@ -9,14 +9,14 @@ from ...interpreter.hook_library import Hook
 
 
 class RouterLayer(NamedTuple):
-    """What chooses among candidates by scores, such as a router of a mixture of experts, in one layer."""
+    """A layer that chooses among candidates by scores, such as a router of a mixture of experts."""
 
     module: str
     """The class of the module that chooses; "" if the program does so while no module is called, or chooses classes."""
     operation: str
     layer: int
     chosen: int
-    """By each row."""
+    """The number of candidates that each row chooses."""
     candidates: int
 
 
@@ -54,7 +54,7 @@ class CountedChoice:
 
 
 class RoutingLoads:
-    """Totals since the rank's start."""
+    """The totals of all routers since the rank's start."""
 
     def __init__(self, hook: Hook) -> None:
         self.lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What is known of scores that are not computed: which of them cannot be chosen.
+"""Masks over scores that are not computed: they say which of the scores cannot be chosen.
 
 A router fills scores with 0 or less where something known says so (groups of experts that a token does not go to, the
 expert that it has chosen already), puts the chosen scores into a matrix of zeros, or multiplies scores by a mask of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_NUMEL = 1 << 22
-"""Elements of the largest tensors of a router."""
+"""The most elements of a router's tensor."""
 _CHOSEN = 64
 _EXCLUDED = "_phantora_excluded"
 """The attribute of scores: an Exclusion."""
@@ -31,16 +31,16 @@ version is 0.
 
 
 class Exclusion(NamedTuple):
-    """Which scores cannot be chosen."""
+    """A mask of the scores that cannot be chosen."""
 
     mask: Callable[[], Tensor]
     """Gives a bool tensor of the scores' shape, on the CPU, once the tensors that it comes from have arrived."""
     arriving: tuple[Tensor, ...]
-    """Those of these tensors that have not arrived yet."""
+    """The tensors, among those that the mask comes from, that have not arrived yet."""
 
 
 def excluded_of(scores: Tensor) -> Exclusion | None:
-    """None if nothing is known to be excluded."""
+    """Returns the mask of these scores; None if nothing is known to be excluded."""
     return getattr(scores, _EXCLUDED, None)
 
 
@@ -50,12 +50,12 @@ def _filled_with(tensor: Tensor) -> float | None:
 
 
 def _is_new(tensor: Tensor) -> bool:
-    """Has nothing been written to it in place? Of tensors of inference mode nobody can tell."""
+    """Tells whether nothing has been written to the tensor in place. Of tensors of inference mode nobody can tell."""
     return not tensor.is_inference() and tensor._version == 0
 
 
 class ScoreMasks:
-    """Notes what each operation says."""
+    """Notes what each operation says of the scores."""
 
     def __init__(self, control: ControlTensors) -> None:
         self._control = control
@@ -72,7 +72,7 @@ class ScoreMasks:
         }
 
     def before(self, name: str, call: Kernel) -> Kernel:
-        """The function to call in the place of `call`, which computes the operation on small tensors."""
+        """Returns the function to call in the place of `call`, which computes the operation on small tensors."""
         note = self._notes.get(name.removeprefix("aten::"))
         if note is None:
             return call
@@ -140,7 +140,7 @@ class ScoreMasks:
             control.compute_when_arrived([], [result], lambda _: view.fill_(value))
 
     def _marked(self, result: Tensor, before: Tensor, dim: int, index: Tensor, value: float) -> None:
-        """Numbers where something was chosen, in a large floating-point matrix that is known."""
+        """Writes numbers where something was chosen, in a large floating-point matrix that is known."""
         control = self._control
         filled = _filled_with(before)
         if not self._is_matrix(result) or index.untyped_storage().data_ptr() not in self._chosen:
@@ -164,7 +164,8 @@ class ScoreMasks:
 
     # ---- what they have in common ----------------------------------------------------------------------------------
     def _is_matrix(self, tensor: Tensor) -> bool:
-        """Of floating-point numbers, and larger than what is always computed."""
+        """Tells whether the tensor is a matrix of floating-point numbers that is larger than what is always
+        computed."""
         limit = self._control.float_limit_numel
         return tensor.is_floating_point() and tensor.is_cuda and limit < tensor.numel() <= MAX_NUMEL
 
@@ -172,7 +173,7 @@ class ScoreMasks:
         return tensor.is_cuda and self._control.known([tensor])
 
     def _is_low(self, value: Any) -> bool:
-        """Is it a number that is 0 or less?"""
+        """Tells whether the value is a number that is 0 or less."""
         if not isinstance(value, self._control.tensor_type):
             return isinstance(value, (int, float)) and value <= 0
         if value.dim() or not value.is_floating_point():

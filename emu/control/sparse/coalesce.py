@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def coalesce(sized: SizedOps, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """As many elements as there are different places; where these are unknown, as many as the policy says."""
+    """Makes the function before `coalesce`. Its result has as many elements as there are different places; where these
+    are unknown, as many as the policy says."""
     computed = sparse_op(control, operation, kernel)
 
     def call(keyset: Any, tensor: Tensor) -> Any:
@@ -44,7 +45,7 @@ def coalesce(sized: SizedOps, control: ControlTensors, operation: Any, kernel: K
 
 
 def _different(indices: Tensor, like: Tensor) -> Tensor:
-    """Those of a sparse tensor's indices that differ, in the order of its places."""
+    """Returns the different ones among a sparse tensor's indices, in the order of its places."""
     import torch
 
     nothing = torch.zeros(indices.size(1), dtype=torch.bool, device="cpu")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KEYS = ("SparseCUDA", "SparseCsrCUDA")
-"""Of PyTorch's dispatcher."""
+"""The keys of PyTorch's dispatcher for sparse tensors on a GPU."""
 
 LEFT_ALONE = frozenset(
     f"aten::{name}"
@@ -31,17 +31,17 @@ LEFT_ALONE = frozenset(
         *("sparse_resize_", "sparse_resize_and_clear_", "view_as_complex", "view_as_real"),
     ]
 )
-"""They take memory, make views or copy parts by operations of dense tensors."""
+"""Names of operations that take memory, make views or copy parts by operations of dense tensors."""
 
 
 def writes_or_makes(operation: Any) -> bool:
-    """Does it write to a tensor or return a new one? Others ask for parts or for numbers."""
+    """Tells whether an operation writes to a tensor or returns a new one. Others ask for parts or for numbers."""
     returns = [r for r in schema_of(operation).returns if "Tensor" in str(r.type)]
     return any(r.alias_info is None or r.alias_info.is_write for r in returns)
 
 
 class SparseOp:
-    """One operation."""
+    """The function before one operation's kernel."""
 
     def __init__(self, control: ControlTensors, operation: Any, kernel: Kernel) -> None:
         self._control, self._operation, self._kernel = control, operation, kernel
@@ -65,7 +65,8 @@ class SparseOp:
         return written[0] if self._written else self._results(result, values)
 
     def _kernel_alone(self, keyset: Any, args: Any, kwargs: dict[str, Any], *, computed: bool) -> Any:
-        """Operations that the kernel calls are not computed, and what it reads does not matter if the result is."""
+        """Calls the kernel. Operations that it calls are not computed, and what it reads does not matter if the result
+        is `computed`."""
         control = self._control
         control.nested = True
         control.hook.reads_discarded(computed, -1)
@@ -76,7 +77,7 @@ class SparseOp:
             control.nested = False
 
     def _parts(self, values: Iterable[Any]) -> list[Tensor]:
-        """The dense tensors of all CUDA tensors among these values."""
+        """Returns the dense tensors of all CUDA tensors among these values."""
         control = self._control
         tensors = cuda_tensors(values, control.tensor_type)
         found: list[Tensor] = control.unrecorded(lambda: [part for tensor in tensors for part in parts_of(tensor)])
@@ -84,7 +85,7 @@ class SparseOp:
 
     # ---- values ----------------------------------------------------------------------------------------------------
     def _values(self, args: Any, kwargs: dict[str, Any]) -> list[Any] | None:
-        """What the operation writes and returns, on the CPU; None if it is not computed."""
+        """Returns the values that the operation writes and returns, on the CPU; None if it is not computed."""
         control = self._control
         parts = self._parts((*args, *kwargs.values()))
         if not all(map(control.is_small, parts)):
@@ -140,7 +141,7 @@ class SparseOp:
         return self._to_device(value, result.device)
 
     def _to_device(self, value: Tensor, device: Any) -> Tensor:
-        """The sparse tensor on the device."""
+        """Returns the sparse tensor on the device."""
         import torch
 
         def make() -> Tensor:
@@ -168,7 +169,7 @@ class SparseOp:
         control.perform(tensor.device.index, [], [place], write, later=control.in_use([place]))
 
     def _assign(self, tensor: Tensor, value: Tensor) -> None:
-        """`tensor`, which the operation writes to, gets this value."""
+        """Gives `tensor`, which the operation writes to, this value."""
         import torch
 
         if not is_sparse(tensor):
@@ -182,5 +183,5 @@ class SparseOp:
 
 
 def sparse_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """Computes the operation if all is small and known."""
+    """Makes the function that computes the operation if all is small and known."""
     return SparseOp(control, operation, kernel).call

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def is_sparse(tensor: Tensor) -> bool:
-    """COO or compressed."""
+    """Tells whether the tensor is COO or compressed."""
     import torch
 
     return tensor.layout != torch.strided
 
 
 def named_parts(tensor: Tensor) -> dict[str, Tensor]:
-    """Of a sparse tensor."""
+    """Returns the parts of a sparse tensor by their names."""
     import torch
 
     if tensor.layout == torch.sparse_coo:
@@ -28,12 +28,12 @@ def named_parts(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def parts_of(tensor: Tensor) -> list[Tensor]:
-    """Of a dense tensor: itself."""
+    """Returns the dense tensors of which a tensor consists; a dense tensor consists of itself."""
     return list(named_parts(tensor).values()) if is_sparse(tensor) else [tensor]
 
 
 def made_of(parts: dict[str, Tensor], like: Tensor, device: Any) -> Tensor:
-    """A tensor as `like`, with these parts."""
+    """Returns a tensor like `like` that has these parts."""
     import torch
 
     made: Tensor
