@@ -33,7 +33,7 @@ _TROUBLE: tuple[type[Exception], ...] = (
     AttributeError,
     AssertionError,
 )
-"""What torch raises for arguments that do not fit. Running out of memory is a RuntimeError."""
+"""The errors that torch raises for arguments that do not fit. Running out of memory is a RuntimeError."""
 
 
 class Server:
@@ -80,13 +80,14 @@ class Server:
         return {"tried": tried, "more": first + count < len(calls)}
 
     def _calls(self, *of: Any) -> list[dict[str, Any]]:
-        """The candidates, which are asked for a dozen at a time: making those of a list of tensors takes seconds."""
+        """Returns the candidates, which are asked for a dozen at a time: making those of a list of tensors takes
+        seconds."""
         if self._last_calls[0] != of:
             self._last_calls = of, self._candidates.candidates(*of)
         return self._last_calls[1]
 
     def _run_once(self, recording: Any, label: str, work: dict[str, Any]) -> str:
-        """Why it cannot be; empty if it was."""
+        """Runs a piece of work once. Returns why it cannot be run; empty if it was."""
         try:
             recording.run(label, self._prepare(work))
             self._torch.cuda.synchronize()
@@ -124,7 +125,7 @@ class Server:
         return {"times": times}
 
     def _beside(self, what: dict[str, Any] | None) -> Any:
-        """None if there can be no such kernel here."""
+        """Returns the kernel that runs beside the work; None if there can be no such kernel here."""
         if what is None:
             return None
         key = json.dumps(what, sort_keys=True)

@@ -1,4 +1,4 @@
-"""What operators of ATen are usually given, by the names of their parameters: a signature does not say it."""
+"""Usual arguments of ATen's operators, by the names of their parameters: a signature does not say them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from .tensors import Json
 
 Shapes = dict[str, list[int]]
-"""Of an operator's tensors, by parameter."""
+"""The shapes of an operator's tensors, by parameter."""
 
 INDEX_NAMES = {"indices", "index", "target", "offs", "offsets"}
 MASK_NAMES = {"mask", "condition", "dropout_mask"}
@@ -28,9 +28,9 @@ FULL_PRECISION = {
     "total_weight",
     "scale",
 }
-"""f32, whatever the type of the rest is."""
+"""Names of parameters that are f32, whatever the type of the rest is."""
 PARAMETERS = {"weight", "bias", "gamma", "beta"}
-"""The type of the rest, or f32."""
+"""Names of parameters that have the type of the rest, or f32."""
 INTEGERS = {
     "philox_seed": "i64",
     "philox_offset": "i64",
@@ -118,9 +118,8 @@ VALUES: dict[str, list[Any]] = {
 
 
 def values(name: str, kind: str, default: Any, shapes: Shapes, dtype: str) -> list[Any]:
-    """What a parameter that is no tensor may be, likely ones first. `kind` is its type in the schema, `dtype` that of
-    the operator's main tensor.
-    """
+    """Returns values that a parameter that is no tensor may have, likely ones first. `kind` is its type in the schema,
+    `dtype` that of the operator's main tensor."""
     first = next((shape for shape in shapes.values() if shape), [1])
     if made := _of_sizes(name, kind, shapes, first, dtype):
         return made
@@ -139,7 +138,7 @@ def values(name: str, kind: str, default: Any, shapes: Shapes, dtype: str) -> li
 
 
 def _of_sizes(name: str, kind: str, shapes: Shapes, first: list[int], dtype: str) -> list[Any]:
-    """Values that follow from the shapes; none if the name says nothing."""
+    """Returns values that follow from the shapes; none if the parameter's name says nothing."""
     if name in ("dim", "dims") and "[" in kind:
         every = list(range(len(first)))
         chosen = [
@@ -180,14 +179,14 @@ def _of_sizes(name: str, kind: str, shapes: Shapes, first: list[int], dtype: str
 
 
 def _fitting(value: Any, kind: str) -> Any:
-    """The kernel size of one dimension where there is one."""
+    """Returns the value in the form that `kind` needs: the kernel size of one dimension where there is one."""
     if isinstance(value, list) and value and "[1]" in kind:
         return value[:1]
     return value
 
 
 def index_bound(op: str, shapes: Shapes) -> int:
-    """Indices are less than this."""
+    """Returns the number below which indices must be."""
     if "embedding" in op:
         return shapes["weight"][0] if shapes.get("weight") else 32000
     if "nll_loss" in op:

@@ -18,7 +18,7 @@ from .operators import Unmeasurable, overloads
 from .tensors import Json
 
 MOST = 96
-"""Candidates of one kernel."""
+"""The most candidates of one kernel."""
 _LOOKED_AT = 20_000
 _TYPES = (
     (r"c10::BFloat16|__nv_bfloat16|bfloat16_t|bfloat16_copy", "bf16"),
@@ -37,7 +37,7 @@ _USUAL = ("f32", "bf16", "f16", "i64", "b8", "i32")
 _OPAQUE = {"1": ("u8", "b8"), "2": ("bf16", "f16"), "4": ("f32", "i32"), "8": ("i64", "f64")}
 _MULTI_TENSOR = "multi_tensor_apply_kernel"
 _CHUNK = 65_536
-"""Elements of a block of such a kernel."""
+"""The number of elements of a block of such a kernel."""
 _LAYOUTS: tuple[tuple[str, ...], ...] = (
     ("dense",),
     ("heads",),
@@ -51,11 +51,11 @@ _LAYOUTS: tuple[tuple[str, ...], ...] = (
     ("part", "dense"),
     ("channels_last",),
 )
-"""Of the tensors in their order; the last one stands for all that follow."""
+"""Layouts of an operator's tensors, in their order; the last one stands for all tensors that follow."""
 
 
 def candidates(op: str, sizes: list[list[int]], name: str, grid: list[int]) -> list[Json]:
-    """Calls (operators.prepare_call). `name` is readable. Raises Unmeasurable if there are none."""
+    """Returns calls (operators.prepare_call). `name` is readable. Raises Unmeasurable if there are none."""
     found: list[tuple[int, Json]] = []
     for overload in overloads(op):
         if not any("Tensor" in str(one.type) for one in schema_of(overload).arguments):
@@ -70,7 +70,7 @@ def candidates(op: str, sizes: list[list[int]], name: str, grid: list[int]) -> l
 
 
 def types_in(name: str) -> list[str]:
-    """Names of dtypes that a readable kernel name mentions before its parameters, in their order."""
+    """Returns the names of dtypes that a readable kernel name mentions before its parameters, in their order."""
     name = name.replace("(int", "(")  # its own first parameter
     places: list[tuple[int, str]] = []
     for pattern, dtype in _TYPES:
@@ -82,7 +82,7 @@ def types_in(name: str) -> list[str]:
 
 
 def _shapes(schema: Any, sizes: list[list[int]], name: str, grid: list[int]) -> Iterator[dict[str, Any]]:
-    """By parameter: a shape, a list of shapes, or None where there is no tensor."""
+    """Yields for each parameter a shape, a list of shapes, or None where there is no tensor."""
     parameters = schema.arguments
     lists = [one.name for one in parameters if str(one.type) in ("List[Tensor]", "List[Optional[Tensor]]")]
     if not lists:
@@ -117,7 +117,7 @@ def _shapes(schema: Any, sizes: list[list[int]], name: str, grid: list[int]) -> 
 
 
 def _calls(op: str, overload: Any, shapes: dict[str, Any], name: str) -> list[tuple[int, Json]]:
-    """With a rank: how unlikely each is."""
+    """Returns calls, each with a rank: how unlikely it is."""
     parameters = [one for one in schema_of(overload).arguments if one.name in shapes]
     tensors: Shapes = {
         one.name: shapes[one.name]
@@ -148,7 +148,7 @@ def _optional(parameter: Any) -> bool:
 
 
 def _dtypes(name: str, tensors: Shapes) -> list[tuple[str, str, str]]:
-    """Types of the first tensor, of the others, and of weights and biases."""
+    """Returns the types of the first tensor, of the others, and of weights and biases."""
     named = types_in(name)
     floats = [one for one in named if one not in ("i64", "i32", "b8", "u8")]
     every = [*dict.fromkeys([*floats, *_USUAL, *named])]
@@ -191,7 +191,8 @@ def _plain_options(op: str, parameter: Any, shapes: dict[str, Any], tensors: Sha
 
 
 def _packing(op: str, name: str, shapes: dict[str, Any]) -> list[Any]:
-    """What FSDP gives the operators that pack and unpack its parameters: it follows from the shapes of the outputs."""
+    """Returns the arguments that FSDP gives the operators that pack and unpack its parameters: they follow from the
+    shapes of the outputs."""
     out = shapes.get("out")
     if op == "aten::_chunk_cat" and out:
         found: dict[str, list[Any]] = {"dim": [0], "num_chunks": [out[0]]}
@@ -203,7 +204,7 @@ def _packing(op: str, name: str, shapes: dict[str, Any]) -> list[Any]:
 
 
 def _kind(text: str, parameter: Any) -> str:
-    """A type as schemas write it."""
+    """Returns a parameter's type as schemas write it."""
     optional = text.startswith("Optional[")
     inner = text[9:-1] if optional else text
     size = "" if parameter.N is None else str(parameter.N)

@@ -16,15 +16,16 @@ from .tensors import DTYPES, Json, make_tensor
 class Prepared:
     run: Callable[[], object]
     first: Tensor | None = None
-    """What kernels before it have usually just written."""
+    """The tensor that kernels before this work have usually just written."""
 
 
 class Unmeasurable(Exception):
-    """Why a piece of work cannot be executed here."""
+    """Raised if a piece of work cannot be executed here; the message says why."""
 
 
 def overloads(op: str) -> list[Any]:
-    """Of `aten::add`. Raises Unmeasurable if this PyTorch has no such operator."""
+    """Returns the overloads of an operator such as `aten::add`. Raises Unmeasurable if this PyTorch has no such
+    operator."""
     namespace, _, name = op.partition("::")
     packet = getattr(getattr(torch.ops, namespace, None), name, None) if name else None
     if packet is None:
@@ -38,9 +39,9 @@ def overloads(op: str) -> list[Any]:
 
 
 def prepare_call(call: Json) -> Prepared:
-    """`op`, `overload`, `args`, `kwargs`. An argument is a plain value, a list of arguments, `{"shape": ...}`
-    (tensors.make_tensor) or `{"dtype": name}`. Raises what torch raises for arguments that it cannot make.
-    """
+    """Makes a call ready to run. It has `op`, `overload`, `args` and `kwargs`. An argument is a plain value, a list of
+    arguments, `{"shape": ...}` (tensors.make_tensor) or `{"dtype": name}`. Raises what torch raises for arguments that
+    it cannot make."""
     namespace, _, name = str(call["op"]).partition("::")
     function = getattr(getattr(getattr(torch.ops, namespace), name), call.get("overload", "default"))
     args = [_value(one) for one in call.get("args", ())]

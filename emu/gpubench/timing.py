@@ -26,8 +26,9 @@ BURST_MS = 10.0
 LONGEST_MS = 400.0
 """All executions in one state take no longer than this, if three can be had."""
 STATES = ("cold", "written", "hot", "beside")
-"""What the L2 cache holds when the work starts: nothing of it; the first operand, which was just written; all that an
-execution before it left. `beside` is `written` while a kernel holds SMs and bandwidth as NCCL's channels do."""
+"""The contents of the L2 cache when the work starts: nothing of it (`cold`); the first operand, which was just written
+(`written`); all that an execution before it left (`hot`). `beside` is `written` while a kernel holds SMs and bandwidth
+as NCCL's channels do."""
 _DEVICE_EVENTS = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _MARK = "gpubench "
@@ -62,7 +63,7 @@ class Recording:
 
 
 def by_label(events: Sequence[Json]) -> dict[str, list[Json]]:
-    """What each execution ran on the GPU, in order of time: the fields that tell about a kernel."""
+    """Returns the kernels that each execution ran on the GPU, in order of time: the fields that tell about a kernel."""
     marks = sorted(
         (event["ts"], event["ts"] + event["dur"], event["name"].removeprefix(_MARK))
         for event in events
@@ -107,7 +108,7 @@ class Timer:
     def measure(
         self, recording: Recording, label: str, prepared: Prepared, states: Sequence[str], resident: Resident | None
     ) -> None:
-        """Labels are `label state number`. Warms up first."""
+        """Executes the work in each state, after a warm-up. Labels are `label state number`."""
         took_ms = _warm(prepared)
         executions = EXECUTIONS if took_ms * EXECUTIONS < LONGEST_MS else 3
         for state in states:
@@ -133,7 +134,7 @@ class Timer:
 
 
 def _warm(prepared: Prepared) -> float:
-    """Milliseconds of a second execution."""
+    """Returns the time of a second execution, in milliseconds."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with torch.no_grad():
         prepared.run()
@@ -146,7 +147,7 @@ def _warm(prepared: Prepared) -> float:
 
 
 def about() -> dict[str, Any]:
-    """What was measured, as texts: a table's origin."""
+    """Describes the machine that was measured, in texts: a table's origin."""
     properties = torch.cuda.get_device_properties(0)
     return {
         "gpu": properties.name,

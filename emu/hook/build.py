@@ -32,7 +32,7 @@ SHELLS = ("libnvidia-ml.so.1", "libcudart.so.13", "libcudart.so.12", "libnccl.so
 STUB = "python-stub"
 STUB_SOURCE = SOURCES.parent / "stub" / "python.c"
 RECEIVE = "libphantora_receive.so.1"
-"""Is loaded before all other libraries of the forker."""
+"""Name of the library that is loaded before all other libraries of the forker."""
 RECEIVE_SOURCE = SOURCES.parent / "stub" / "receive.c"
 COMPILE = [
     "-fexceptions",  # those of PyTorch pass through callbacks (nvtx/record_function.c)
@@ -40,9 +40,10 @@ COMPILE = [
     *("-Wall", "-Wextra", "-Werror"),
 ]
 WORKSPACES = SOURCES / "cudnn" / "workspaces.csv.gz"
-"""What cuDNN's convolutions needed (cudnn/workspace.c); `python -m profiles.tools.workspaces` writes it."""
+"""The table of the memory that cuDNN's convolutions needed (cudnn/workspace.c); `python -m profiles.tools.workspaces`
+writes it."""
 ROW = struct.Struct("<8i2h9B3x")
-"""``measured`` of cudnn/workspace.c."""
+"""The layout of ``measured`` in cudnn/workspace.c."""
 COLUMNS = ("images", "c", "k", "taps", "image", "groups", "amount", "rest", "stride", "dilation")
 FLAGS = ("flat", "extents", "bf16", "x", "y", "w")
 # The numbers of the words in a row: enums of cudnn/workspace.c and of the contract, in their order.
@@ -56,7 +57,7 @@ STUB_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 
 
 class BuildError(Exception):
-    """A compiler or linker call that failed; its text is the command and its output."""
+    """Raised for a compiler or linker call that failed; its text is the command and its output."""
 
 
 def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool = False) -> Path:
@@ -101,7 +102,7 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
 
 
 def packed_workspaces(table: Path = WORKSPACES) -> bytes:
-    """The rows of the table as an array of ``measured``, in their order."""
+    """Returns the rows of the table as an array of ``measured``, in their order."""
     with gzip.open(table, "rt", newline="") as file:
         return b"".join(map(_packed, csv.DictReader(file)))
 
@@ -144,9 +145,9 @@ def _link(library: Path, inputs: list[Path], flags: list[str], extra: list[str])
 
 
 def _link_shell(output: Path, name: str, flags: list[str]) -> None:
-    """A library that is empty but for its name and its need of ours: whoever opens the real one by this name finds our
-    functions, by the handle, too. Programs that are linked with the runtime also ask for a version of its name.
-    """
+    """Makes a library that is empty but for its name and its need of ours: whoever opens the real one by this name
+    finds our functions, by the handle, too. Programs that are linked with the runtime also ask for a version of its
+    name."""
     with tempfile.TemporaryDirectory() as folder:
         empty, versions = Path(folder) / "empty.c", Path(folder) / "versions"
         only = f"phantora_{re.sub('[^a-z0-9]', '_', name)}"

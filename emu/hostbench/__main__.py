@@ -87,7 +87,7 @@ _FAILED: dict[str, str] = {}
 
 @contextlib.contextmanager
 def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
-    """Everything set up and run a few times."""
+    """Sets everything up and runs it a few times; yields the workloads."""
     import torch
     import torch.distributed as dist
 
@@ -119,7 +119,7 @@ def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
 
 
 def _join(backend: str) -> None:
-    """The ranks that torchrun's variables tell of, or else this one of four."""
+    """Joins the ranks that torchrun's variables tell of; without these, makes this process one rank of four."""
     import torch
     import torch.distributed as dist
 
@@ -155,12 +155,12 @@ def _rounds(count: int, *, in_turns: bool) -> Iterator[int]:
 
 
 def _time(chosen: dict[str, Run], rounds: Iterable[int], clock: Callable[[], int]) -> dict[str, Any]:
-    """Nanoseconds of each part of a run after other workloads and of one right after it, one figure a round but for the
-    first. Workloads take turns; the GPU is idle when a part begins."""
+    """Returns the nanoseconds of each part of a run after other workloads and of one right after it, one figure a round
+    but for the first. Workloads take turns; the GPU is idle when a part begins."""
     import torch
 
     def now() -> tuple[float, float]:
-        """The end of what was before, and the begin of what is next."""
+        """Returns the end of what was before, and the begin of what is next."""
         end = clock()
         torch.cuda.synchronize()
         return end, clock()
@@ -176,7 +176,7 @@ def _time(chosen: dict[str, Run], rounds: Iterable[int], clock: Callable[[], int
 
 
 WHOLE = ""
-"""The phase of a workload that tells of none."""
+"""Name of the phase of a workload that has no phases."""
 
 
 def _part(workload: str, phase: str) -> str:
@@ -184,7 +184,7 @@ def _part(workload: str, phase: str) -> str:
 
 
 def _by_phase(run: Run, observe: Callable[[], _Seen], between: Callable[[_Seen, _Seen], _Told]) -> dict[str, _Told]:
-    """What was observed during each phase. Nothing of what follows the last one is told."""
+    """Returns what was observed during each phase. What follows the last phase is left out."""
     found: dict[str, _Told] = {}
     seen = [observe()]
 
@@ -221,7 +221,8 @@ class _Detached:
             ranges.start()
 
     def twice(self, run: Run) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-        """By phase: after other programs, which have emptied the caches, and right after that."""
+        """Runs twice, and returns what each run took, by phase: after other programs, which have emptied the caches,
+        and right after that."""
         self._hook.host_grows_old()
         return self._counted(run), self._counted(run)
 
@@ -232,7 +233,7 @@ class _Detached:
         return _by_phase(run, lambda: self._hook.host_counts() | _collections(), between)
 
     def call_ns(self) -> float:
-        """What a call of the library takes that does nothing, ctypes' share left out."""
+        """Returns the nanoseconds that a call of the library takes that does nothing, without ctypes' share."""
         library = ctypes.CDLL(None)
         nothing, call = library.getpid, library.cudaGetLastError
         best: list[float] = []

@@ -60,7 +60,8 @@ def lists_of_tensors() -> Run:
 
 
 def _packing(*mebis: int, ranks: int = 4) -> Run:
-    """FSDP's packing of gradients: its operator makes a table for its kernel. For fewer ranks it is larger."""
+    """Makes a workload of FSDP's packing of gradients: its operator makes a table for its kernel. For fewer ranks it is
+    larger."""
     gradients = [torch.zeros(n << 20, device="cuda", dtype=torch.bfloat16) for n in mebis]
     packed = torch.empty(ranks, sum(gradient.numel() for gradient in gradients) // ranks, device="cuda")
 
@@ -72,7 +73,7 @@ def _packing(*mebis: int, ranks: int = 4) -> Run:
 
 @workload
 def tables() -> Run:
-    """Of a layer: 0.5 MiB."""
+    """Packs the gradients of a layer, twice: the operator's table has 0.5 MiB."""
     run = _packing(4, 1, 1, 4, 8, 8, 8, ranks=1)
 
     def twice() -> None:
@@ -84,7 +85,7 @@ def tables() -> Run:
 
 @workload
 def large_tables() -> Run:
-    """Of a model's embedding and head: 3 MiB."""
+    """Packs the gradients of a model's embedding and head: the operator's table has 3 MiB."""
     return _packing(100, 100, ranks=1)
 
 
@@ -99,7 +100,7 @@ def _pass_on(parts: list[Tensor], out: Tensor, sizes: list[int], rank: int) -> t
 
 @workload
 def library_operators() -> Run:
-    """Operators of another library than PyTorch, written in Python, that take lists."""
+    """Calls operators of another library than PyTorch, written in Python, that take lists."""
     parts = [torch.zeros(16, device="cuda") for _ in range(9)]
     out, sizes = torch.zeros(16, device="cuda"), list(range(9))
 

@@ -110,7 +110,7 @@ def custom_functions() -> Run:
 
 
 class _Record:
-    """What a framework keeps of a module's parameters, and does before and after it runs."""
+    """The record that a framework keeps of a module's parameters, and its work before and after the module runs."""
 
     def __init__(self, module: nn.Module) -> None:
         self.parameters = list(module.parameters(recurse=False))
@@ -212,7 +212,7 @@ def convolutions() -> Run:
 
 @workload
 def sorting() -> Run:
-    """Operators of many launches and fills."""
+    """Runs operators of many launches and fills."""
     keys = torch.arange(1 << 16, device="cuda").flip(0)
 
     def around(layer: nn.Module, x: Tensor) -> Any:
@@ -238,7 +238,7 @@ def in_place() -> Run:
 
 @workload
 def backward_passes() -> Run:
-    """Many short ones: autograd's thread is woken for each."""
+    """Runs many short backward passes: autograd's thread is woken for each."""
     x = torch.randn(64, device="cuda", requires_grad=True)
 
     def run() -> None:

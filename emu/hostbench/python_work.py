@@ -1,4 +1,5 @@
-"""What the interpreter does between operators, in the midst of training steps: calls, objects, contexts, walks."""
+"""Workloads of the interpreter's work between operators, in the midst of training steps: calls, objects, contexts,
+walks."""
 
 from __future__ import annotations
 

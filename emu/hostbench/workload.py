@@ -1,4 +1,4 @@
-"""What a workload is, and the registry of all of them."""
+"""The type of a workload, and the registry of all workloads."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Workload:
 
     name: str
     make: Callable[[], Run]
-    """Sets it up on the current device; what it returns is run again and again."""
+    """Sets the workload up on the current device; what it returns is run again and again."""
     tells_of_calls: bool = True
-    """Its calls of CUDA are those of a training step. A loop over a few operators launches the same kernels, whose
-    code and arguments are in the caches: a launch takes half of that."""
+    """True if its calls of CUDA cost what those of a training step cost. A loop over a few operators launches the same
+    kernels, whose code and arguments are in the caches: a launch takes half of that."""
 
 
 WORKLOADS: list[Workload] = []

@@ -1,4 +1,5 @@
-"""What ranks of all servers publish to each other: a piece is bytes under a key, and nobody can change it any more.
+"""Pieces that ranks of all servers publish to each other: a piece is bytes under a key, and nobody can change it any
+more.
 
 Ranks run programs of the user, so none of them may hold what others read open for writing. A process beside the
 servers keeps the pieces (`keeper`); ranks ask it (`client`). Bytes are in sealed memory, or in files of a folder that

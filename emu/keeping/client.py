@@ -29,9 +29,9 @@ from typing import Any
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 LIMIT_NBYTES = 1 << 16
-"""Longer than any message."""
+"""The limit of a message's length, in bytes: no message is as long."""
 _DESCRIPTORS_FROM = 700
-"""Above the descriptors that programs choose."""
+"""The lowest number of a descriptor here: above the descriptors that programs choose."""
 
 
 def folder_of(runtime_dir: str) -> str:
@@ -47,13 +47,13 @@ class Piece:
     number: int
     nbytes: int
     rest: str
-    """What is kept beside the bytes."""
+    """A text that is kept beside the bytes."""
     descriptor: int
-    """Of its bytes, for reading; the caller closes it."""
+    """A descriptor for reading the piece's bytes; the caller closes it."""
 
 
 class Client:
-    """Its calls raise OSError if the keeper cannot be asked."""
+    """The connection to the keeper. Its calls raise OSError if the keeper cannot be asked."""
 
     def __init__(self, runtime_dir: str) -> None:
         self._runtime_dir = runtime_dir
@@ -62,11 +62,12 @@ class Client:
         self._identity = (0, 0)
         self._held: Counter[int] = Counter()
         self._kept: set[int] = set()
-        """A child shares the connection by which these are held: until this process and the child have ended."""
+        """Numbers of pieces that are held until this process and a child of it have ended, as both share the
+        connection."""
         self._inherited: list[socket.socket] = []
         """Connections of processes that have forked this one, and hold pieces for it."""
         self._threads = threading.RLock()
-        """A storage may be freed while this thread asks."""
+        """A lock that this thread may take again: a storage may be freed while the thread asks."""
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
     def get(self, key: str) -> Piece | None:
@@ -130,7 +131,7 @@ class Client:
         return json.loads(packet), descriptors[0] if descriptors else -1
 
     def _connected(self) -> socket.socket:
-        """This process's connection, a new one if the program has closed it."""
+        """Returns this process's connection, a new one if the program has closed it."""
         if self._end is not None and self._pid == os.getpid() and _identity(self._end.fileno()) == self._identity:
             return self._end
         if self._end is not None:
@@ -156,7 +157,7 @@ class Client:
 
 
 def _above(descriptor: int, least: int) -> int:
-    """The descriptor with a number from `least` on, if this process may have as many."""
+    """Returns the descriptor with a number from `least` on, if this process may have as many."""
     try:
         moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
     except OSError:

@@ -36,9 +36,9 @@ class _Piece:
     nbytes: int
     rest: str
     descriptor: int
-    """-1: it is in a file."""
+    """The descriptor of the piece's memory; -1: the piece is in a file."""
     wanted: int
-    """How many times it will be asked for."""
+    """How many times the piece will be asked for."""
     given: int = 0
     holders: int = 0
 
@@ -47,11 +47,11 @@ class _Piece:
 class _Process:
     socket: socket.socket
     held: Counter[int] = field(default_factory=Counter)
-    """How many times, by number."""
+    """For each piece that the process holds, by number: how many times it holds it."""
 
 
 def listen(runtime_dir: str) -> socket.socket:
-    """Ranks can connect from now on."""
+    """Opens the socket: ranks can connect from now on."""
     os.makedirs(folder_of(runtime_dir), exist_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path_of(runtime_dir))
@@ -60,13 +60,14 @@ def listen(runtime_dir: str) -> socket.socket:
 
 
 def raise_open_files() -> None:
-    """Every process of every rank connects, and every piece in memory is a descriptor."""
+    """Raises this process's limit of open files: every process of every rank connects, and every piece in memory is a
+    descriptor."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def serve(listener: socket.socket, runtime_dir: str) -> NoReturn:
-    """In a process of its own, which ends with its parent."""
+    """Serves the connections for ever. Runs in a process of its own, which ends with its parent."""
     keeper = _Keeper(listener, runtime_dir)
     while True:
         keeper.serve_ready()
@@ -102,7 +103,8 @@ class _Keeper:
         self._poll.register(end, select.EPOLLIN)
 
     def _refuse(self) -> None:
-        """The rank keeps its pages to itself. A connection that nobody takes would be ready again at once."""
+        """Takes a connection and closes it: the rank keeps its pages to itself. A connection that nobody takes would be
+        ready again at once."""
         os.close(self._spare)
         self._listener.accept()[0].close()
         self._spare = spare_file()
@@ -154,7 +156,7 @@ class _Keeper:
         socket.send_fds(process.socket, [json.dumps(said).encode()], sent, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
     def _put(self, message: dict[str, Any], descriptor: int) -> _Piece | None:
-        """None if it cannot be kept. What is there already stays."""
+        """Keeps a piece and returns it; None if it cannot be kept. A piece that is there already stays."""
         key, rest = message["key"], message["rest"]
         if not isinstance(key, str) or not isinstance(rest, str):
             raise TypeError

@@ -1,4 +1,4 @@
-"""What a rank sees of its server's processors, and what data loaders use of them.
+"""The processors of a rank's server as the rank sees them, and what data loaders use of them.
 
 Lives here: the number of CPUs that a rank is told (`processors`); data loaders with worker processes (`iterators`).
 Comes in: the described server's CPUs; calls of a DataLoader.

@@ -1,4 +1,4 @@
-"""What a batch takes, measured in the worker process that loads it.
+"""Measures the time that a batch takes, in the worker process that loads it.
 
 A worker sends each batch with its number. The number carries the time: it travels through queues and PyTorch's pinning
 thread as it is.
@@ -15,7 +15,7 @@ from ..clock.virtual_clock import VirtualClock
 from ..interpreter.hook_library import Hook
 
 PLACE_OF_QUEUES = (2, 3)
-"""Of the worker loop's arguments: from the main process, and back."""
+"""The positions of two queues among the worker loop's arguments: the one from the main process, and the one back."""
 
 
 class TimedNumber(int):
@@ -35,7 +35,7 @@ def timed(number: int, cpu_ns: int, latency_ns: int) -> TimedNumber:
 
 
 def measuring(worker_loop: Callable[..., None], hook: Hook, clock: VirtualClock) -> Callable[..., None]:
-    """torch's loop of a worker process."""
+    """Wraps torch's loop of a worker process."""
 
     @functools.wraps(worker_loop)
     def loop(*arguments: Any) -> None:
@@ -57,7 +57,7 @@ class _Meter:
         self._cpu_ns, self._slept_ns = -1, 0
 
     def begin(self) -> None:
-        """The worker has been given its first batch: what it did before is its start."""
+        """Begins to count: the worker has been given its first batch, and what it did before is its start."""
         if self._cpu_ns < 0:
             self._cpu_ns, self._slept_ns = time.process_time_ns(), self._clock.slept_ns
 

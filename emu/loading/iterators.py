@@ -40,7 +40,7 @@ class DataLoading:
         self.loads = Loads(hook)
 
     def install(self) -> None:
-        """In the forker, once, after torch is imported."""
+        """Changes torch's data loaders, and torchdata's. Called once, in the forker, after torch is imported."""
         changes.install("data loading", self._change)
         changes.when_imported("torchdata's loader", lambda names: names.change("_next_data", self._loading_here))
 
@@ -58,22 +58,24 @@ class DataLoading:
         names.change("_worker_loop", lambda loop: measuring(loop, self._hook, self._clock))
 
     def start(self, cpus: Fraction, slow: Sequence[SlowLoader] = ()) -> None:
-        """In the rank: this many CPUs of its server are those of its workers. `slow`: faults of its loaders."""
+        """Gives this many CPUs of the rank's server to its workers. Called in the rank. `slow`: faults of its
+        loaders."""
         self._late = tuple(slow)
         if self._policy.takes_time or self._late:
             self._workers = Workers(cpus)
 
     def _late_ns(self, number: int) -> int:
-        """How much later than others the batch of this number of an iterator comes; the first one is 0."""
+        """Returns how much later than others the batch of this number of an iterator comes, in ns; the first batch is
+        0."""
         return sum(one.more_ns for one in self._late if (number + 1) % one.every == 0)
 
     @property
     def _measured(self) -> bool:
-        """Does a batch cost what it takes on this machine?"""
+        """Tells whether a batch costs what it takes on this machine."""
         return self._policy.takes_time and not self._policy.stated_ns
 
     def _timed(self) -> Workers | None:
-        """None: loading takes no virtual time. The main thread alone waits in it."""
+        """Returns the workers; None if loading takes no virtual time. Only the main thread waits in virtual time."""
         return self._workers if self._clock.on_virtual_main_thread() else None
 
     def _cost(self, cpu_ns: int, latency_ns: int) -> Cost:
@@ -199,7 +201,8 @@ class DataLoading:
 
 
 class _Aside:
-    """What happens within takes no virtual time: it depends on the workers' real speed, or is the emulation's own."""
+    """A context in which nothing takes virtual time: the work depends on the workers' real speed, or is the emulation's
+    own."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
@@ -212,7 +215,7 @@ class _Aside:
 
 
 def _in_order(begin: Any) -> Any:
-    """An iterator that gives out batches in the order of their indices."""
+    """Makes an iterator give out batches in the order of their indices."""
 
     @functools.wraps(begin)
     def begin_in_order(self: Any, loader: Any) -> None:

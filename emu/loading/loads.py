@@ -1,4 +1,4 @@
-"""What a rank's data loaders have loaded so far, and what that took."""
+"""Counts what a rank's data loaders have loaded so far, and how long that took."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MOST_SAMPLES = 4096
 
 @dataclass(slots=True)
 class Load:
-    """Of all iterators of one loader, or of loaders that are alike."""
+    """The counts of all iterators of one loader, or of loaders that are alike."""
 
     dataset: str
     workers: int
     prefetch: int
     batches: int = 0
-    """Those that the program has taken."""
+    """The number of batches that the program has taken."""
     costs: list[tuple[int, int]] = field(default_factory=list)
-    """Measured ones: CPU time and sleeps, in nanoseconds."""
+    """Measured costs of batches: CPU time and sleeps, in nanoseconds."""
     waits: int = 0
     waited_ns: int = 0
-    """In virtual time."""
+    """The sum of the waits for batches, in ns of virtual time."""
 
     def note(self, cpu_ns: int, slept_ns: int) -> None:
         if len(self.costs) < MOST_SAMPLES:
@@ -34,7 +34,7 @@ class Load:
 
 @dataclass(slots=True)
 class Steps:
-    """Steps that took as many batches of each loader."""
+    """The steps that took the same number of batches of each loader."""
 
     count: int = 0
     waited_ns: int = 0
@@ -42,14 +42,15 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class OrdinarySteps:
-    """Those that take no more batches than most: without the ones to which an evaluation adds batches."""
+    """The steps that take no more batches than most steps do: steps to which an evaluation adds batches are left
+    out."""
 
     per_step: int = 0
-    """Batches of all loaders together: the median of all steps."""
+    """The batches of all loaders together in a step: the median of all steps."""
     waited_ns: int = 0
-    """For all loaders together, in the mean."""
+    """The wait for all loaders together in a step, in ns: the mean."""
     of_each: tuple[int, ...] = ()
-    """What these steps took of each loader, in all."""
+    """The batches that these steps took of each loader, in all."""
 
 
 class Loads:
@@ -58,18 +59,19 @@ class Loads:
         self._loads: dict[tuple[Any, ...], Load] = {}
         self._ended = 0
         self._told: tuple[tuple[int, ...], int] = ((), 0)
-        """At the end of the last step: the batches of each loader, and the waits of all."""
+        """The batches of each loader and the waits of all, at the end of the last step."""
         self._steps: dict[tuple[int, ...], Steps] = {}
-        """By the batches of each loader, in the order of first use."""
+        """The steps, by the batches of each loader, in the order of first use."""
 
     def of(self, iterator: Any) -> Load:
-        """The load that an iterator of torch's belongs to."""
+        """Returns the load that an iterator of torch's belongs to."""
         workers, prefetch = iterator._num_workers, getattr(iterator, "_prefetch_factor", None) or 0
         dataset = type(iterator._dataset).__name__
         return self._loads.setdefault((dataset, workers, prefetch), Load(dataset, workers, prefetch))
 
     def step_ends(self) -> None:
-        """What came before the second step belongs to no step, unless there is but one."""
+        """Counts what loaders did since the step before. What came before the second step belongs to no step, unless
+        there is but one."""
         self._ended += 1
         if self._ended == 2:
             self._steps.clear()
@@ -96,7 +98,7 @@ class Loads:
         return OrdinarySteps(per_step, waited_ns, tuple(of_each))
 
     def report(self) -> None:
-        """Before BYE. The last one counts."""
+        """Sends the counts, before BYE. The coordinator takes the last ones that it gets."""
         ordinary = self.ordinary_steps()
         of_each = ordinary.of_each or (0,) * len(self._loads)
         for number, load in enumerate(self._loads.values()):

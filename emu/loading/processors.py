@@ -26,12 +26,13 @@ class Processors:
     def __init__(self, count: int) -> None:
         self._count = count
         self._bound = frozenset(range(count))
-        """Those that this process may use, as it has asked."""
+        """The CPUs that this process may use, as it has asked."""
         self._threads = 0
-        """As the script has asked; 0: it has not."""
+        """The number of threads that the script has asked for; 0: it has not asked."""
 
     def install(self, when_imported: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
-        """In the forker, once, for all ranks. `when_imported` calls a function when a module has been imported."""
+        """Replaces the functions that tell of CPUs, for all ranks. Called once, in the forker. `when_imported` calls a
+        function when a module has been imported."""
         real_count, real_affinity = os.cpu_count, os.sched_getaffinity
         os.cpu_count = lambda: real_count() if _asked_by_pool() else self._count
         os.sched_getaffinity = lambda pid, /: real_affinity(pid) if _asked_by_pool() else self._affinity(pid)
@@ -58,7 +59,7 @@ class Processors:
             self._bound = bound
 
     def _install_in_psutil(self, psutil: Any) -> None:
-        """Its C code asks the system itself, and it counts cores in /sys."""
+        """Replaces psutil's functions: its C code asks the system itself, and it counts cores in /sys."""
         real_count = psutil.cpu_count
 
         def cpu_count(logical: bool = True) -> Any:

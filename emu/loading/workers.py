@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 Batch = tuple[Hashable, int]
-"""A loader's iterator, and the batch's number in it."""
+"""A batch: a loader's iterator, and the batch's number in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,20 @@ class _Task:
     batch: Batch
     asked_ns: int
     late_ns: int = 0
-    """How much later it comes than its cost says."""
+    """How much later, in ns, the batch comes than its cost says."""
     cost: Cost | None = None
-    """None: nobody knows yet what the batch costs."""
+    """The batch's cost; None: nobody knows it yet."""
 
 
 @dataclass(slots=True)
 class _Worker:
     tasks: deque[_Task] = field(default_factory=deque)
-    """The first one is loaded now, if it has begun."""
+    """The batches to load. The first one is loaded now, if it has begun."""
     begun: bool = False
     left_ns: Fraction = Fraction()
-    """CPU time."""
+    """The CPU time that the first batch still needs, in ns."""
     until_ns: Fraction | None = None
-    """It needs no CPU any more, and waits until then."""
+    """The instant until which the first batch waits, as it needs no CPU any more; None: it needs a CPU."""
 
 
 class Workers:
@@ -57,14 +57,14 @@ class Workers:
         self._known = 0
 
     def ask(self, iterator: Hashable, worker: int, number: int, at_ns: int, late_ns: int = 0) -> None:
-        """From this instant on the worker may load the batch, when it has loaded those before. For `late_ns` more than
-        its cost says it waits without a CPU.
-        """
+        """Lets the worker load the batch from this instant on, when it has loaded those before. For `late_ns` more than
+        the batch's cost says it waits without a CPU."""
         tasks = self._workers.setdefault((iterator, worker), _Worker()).tasks
         tasks.append(_Task((iterator, number), at_ns, late_ns))
 
     def learn(self, iterator: Hashable, number: int, cost: Cost) -> None:
-        """What a batch costs. Until that is known it is taken to cost what batches have cost in the mean."""
+        """Takes note of a batch's cost. Until it is known, a batch is taken to cost what batches have cost in the
+        mean."""
         self._known += 1
         cpu_ns = self._mean.cpu_ns + (cost.cpu_ns - self._mean.cpu_ns) // self._known
         latency_ns = self._mean.latency_ns + (cost.latency_ns - self._mean.latency_ns) // self._known
@@ -77,7 +77,7 @@ class Workers:
                     task.cost = cost
 
     def ready_ns(self, iterator: Hashable, number: int) -> int:
-        """When the batch is loaded; 0 if nobody has asked for it."""
+        """Returns the instant at which the batch is loaded; 0 if nobody has asked for it."""
         batch = (iterator, number)
         while batch not in self._ready:
             if not any(task.batch == batch for worker in self._workers.values() for task in worker.tasks):
@@ -86,14 +86,14 @@ class Workers:
         return self._ready.pop(batch)
 
     def forget(self, iterator: Hashable) -> None:
-        """It has ended: its workers have, too."""
+        """Forgets an iterator that has ended: its workers have ended, too."""
         for key in [key for key in self._workers if key[0] == iterator]:
             del self._workers[key]
         for batch in [batch for batch in self._ready if batch[0] == iterator]:
             del self._ready[batch]
 
     def _go_on(self) -> None:
-        """To the next instant at which a worker begins, has used its CPU time or is done."""
+        """Goes on to the next instant at which a worker begins, has used its CPU time or is done."""
         for worker in self._workers.values():
             if not worker.begun and worker.tasks and worker.tasks[0].asked_ns <= self._now:
                 task = worker.tasks[0]

@@ -31,11 +31,11 @@ _LAUNCHERS_VARIABLES = (
     "RAY_*",
     "TORCHELASTIC_*",
 )
-"""What launchers set for the ranks that they start."""
+"""Patterns of the variables that launchers set for the ranks that they start."""
 
 
 def preload(job: Job) -> None:
-    """In the forker, when torch is imported."""
+    """Imports what ranks will import. Called in the forker, when torch is imported."""
     found, files = script_imports.read(job)
     wanted = [name for name in found if not _is_imported(name)]
     changes = script_changes.of(sorted(files))
@@ -50,7 +50,8 @@ def preload(job: Job) -> None:
 
 
 def _accepted(job: Job, wanted: list[str], variables: list[str], refused: list[str]) -> list[str]:
-    """What may be kept. A rank finds the script's own modules first: packages of the same names are refused."""
+    """Returns the modules that may be kept. A rank finds the script's own modules first: packages of the same names are
+    refused."""
     accepted = _tried(job, wanted, variables, refused)
     packages = dict.fromkeys(name.partition(".")[0] for name in accepted)
     hidden = [name for name in packages if _is_own(name, script_imports.folders(job))]
@@ -77,7 +78,7 @@ def _is_imported(wanted: str) -> bool:
 
 
 def _is_own(name: str, folders: Sequence[str]) -> bool:
-    """Has the script a module of this name?"""
+    """Tells whether the script has a module of this name."""
     return any(
         os.path.isfile(os.path.join(folder, f"{name}.py")) or os.path.isdir(os.path.join(folder, name))
         for folder in folders
@@ -86,7 +87,7 @@ def _is_own(name: str, folders: Sequence[str]) -> bool:
 
 
 def _environment() -> list[str]:
-    """All that the result of a trial follows from, apart from the modules: interpreter and installed packages."""
+    """Lists all that the result of a trial follows from, apart from the modules: interpreter and installed packages."""
     folders = sorted({folder for folder in sys.path if script_imports.is_installed(os.path.join(folder, ""))})
     times = [str(os.stat(folder).st_mtime_ns) for folder in folders]
     return [sys.executable, sys.version, *folders, *times, sys.modules["torch"].__version__]

@@ -1,4 +1,4 @@
-"""What trials have accepted, in files below the user's cache folder: they may be deleted at any time.
+"""Keeps the modules that trials have accepted, in files below the user's cache folder: they may be deleted at any time.
 
 A file is named by all that its content follows from. It is replaced as a whole, so runs may share it.
 """
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable
 
 RULES = 3
-"""Counts up when `trial` refuses modules that it accepted before."""
+"""The version of the rules: it counts up when `trial` refuses modules that it accepted before."""
 MOST_FILES = 200
 MOST_NAMES = 20_000
 
@@ -23,7 +23,7 @@ def path(folder: str, key: Iterable[str]) -> str:
 
 
 def read(file: str) -> list[str] | None:
-    """None if there is no such file, or if it is damaged."""
+    """Returns the names in a file; None if there is no such file, or if it is damaged."""
     try:
         with open(file, encoding="utf-8") as text:
             names = json.load(text)
@@ -37,7 +37,8 @@ def read(file: str) -> list[str] | None:
 
 
 def write(file: str, names: list[str]) -> None:
-    """Nothing if the disk is full, for example. Removes the files that have not been read for longest."""
+    """Writes the names to a file, unless the disk is full, for example. Removes the files that have not been read for
+    longest."""
     folder = os.path.dirname(file)
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)

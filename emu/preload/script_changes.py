@@ -1,6 +1,5 @@
-"""What a script changes before it imports packages, found by reading its text: a package that depends on it must not be
-imported beforehand.
-"""
+"""Finds the changes that a script makes before it imports packages, by reading its text: a package that depends on them
+must not be imported beforehand."""
 
 from __future__ import annotations
 
@@ -10,17 +9,17 @@ from dataclasses import dataclass, field
 
 _CHANGING = ("setdefault", "update", "pop", "putenv", "unsetenv", "clear")
 _ELSEWHERE = ("load_dotenv", "addsitedir", "find_dotenv")
-"""Functions that take variables or folders from files."""
+"""Names of functions that take variables or folders from files."""
 
 
 @dataclass(slots=True)
 class ScriptChanges:
     variables: set[str] = field(default_factory=set)
-    """Of the environment."""
+    """Names of the environment variables that it sets."""
     packages: set[str] = field(default_factory=set)
     """Modules that it puts into sys.modules."""
     unknown: bool = False
-    """It changes more than the text tells, or where packages are found."""
+    """True if it changes more than the text tells, or where packages are found."""
 
 
 def of(files: Iterable[str]) -> ScriptChanges:
@@ -64,7 +63,7 @@ def _note_call(found: ScriptChanges, call: ast.Call) -> None:
 
 
 def _note(found: ScriptChanges, holder: str, keys: Iterable[ast.expr]) -> None:
-    """`holder`: environ, modules or path; anything else is none of ours."""
+    """Notes the change of these keys. `holder`: environ, modules or path; anything else is none of ours."""
     if holder == "path":
         found.unknown = True
     if holder not in ("environ", "modules"):
@@ -81,5 +80,5 @@ def _strings(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _name(node: ast.expr) -> str:
-    """The last name of `a.b.c`."""
+    """Returns the last name of `a.b.c`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""Which installed packages a script imports, found by reading its text and that of its own modules. Nothing runs."""
+"""Finds which installed packages a script imports, by reading its text and that of its own modules. Nothing runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from importlib.machinery import ModuleSpec, PathFinder
 from ..contract.job import Job
 
 _MOST_FILES = 500
-"""Of the user's that are read."""
+"""The most files of the user's that are read."""
 _MOST_NBYTES = 1 << 20
 _INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
 _PACKAGES_FOLDERS = ("site-packages", "dist-packages")
-"""Where pip installs packages, by name: an environment may see those of another one, of the system or of the user."""
+"""Names of the folders where pip installs packages: an environment may see those of another one, of the system or of
+the user."""
 
 
 def scripts(job: Job) -> list[str]:
-    """Python files that the command names: the script, or what a launcher is to start. Modules are looked up."""
+    """Returns the Python files that the command names: the script, or what a launcher is to start. Modules are looked
+    up."""
     if job.module:
         return [file for file in [_file_of(job.script, [os.getcwd(), *sys.path])] if file]
     if not job.launcher:
@@ -33,13 +35,13 @@ def scripts(job: Job) -> list[str]:
 
 
 def folders(job: Job) -> list[str]:
-    """Where a script's own modules are: a rank looks there first."""
+    """Returns the folders where a script's own modules are: a rank looks there first."""
     own = [os.path.dirname(os.path.realpath(file)) for file in scripts(job)]
     return list(dict.fromkeys([*own, *([os.getcwd()] if job.module or job.launcher else [])]))
 
 
 def is_installed(file: str | None) -> bool:
-    """Is it a package's, as pip installs them, or the folder of packages itself?"""
+    """Tells whether a file is a package's, as pip installs them, or the folder of packages itself."""
     if file is None:
         return False
     real = os.path.join(os.path.realpath(file), "")
@@ -47,10 +49,9 @@ def is_installed(file: str | None) -> bool:
 
 
 def read(job: Job) -> tuple[list[str], set[str]]:
-    """Names that the script imports from installed packages, wherever in its text: `package.module`, or
-    `package:name` for `from package import name`; the standard library is left out. And the files of the user's that
-    were read.
-    """
+    """Returns the names that the script imports from installed packages, wherever in its text: `package.module`, or
+    `package:name` for `from package import name`; the standard library is left out. And returns the user's files that
+    were read."""
     path = [*folders(job), *sys.path]
     wanted: dict[str, None] = {}
     unread, seen = scripts(job), set[str]()
@@ -73,7 +74,8 @@ def read(job: Job) -> tuple[list[str], set[str]]:
 
 
 def _imports(file: str) -> Iterator[tuple[str, str]]:
-    """Module and name ("" for a whole module) of each import statement. Relative ones: from the file's folder."""
+    """Yields module and name ("" for a whole module) of each import statement. Relative ones begin at the file's
+    folder."""
     try:
         if os.path.getsize(file) > _MOST_NBYTES:
             return
@@ -96,7 +98,7 @@ def _imports(file: str) -> Iterator[tuple[str, str]]:
 
 
 def _package_of(file: str) -> str:
-    """The dotted name of the package that the file is in, as far as folders with `__init__.py` go."""
+    """Returns the dotted name of the package that the file is in, as far as folders with `__init__.py` go."""
     names: list[str] = []
     folder = os.path.dirname(os.path.realpath(file))
     while os.path.isfile(os.path.join(folder, "__init__.py")):
@@ -119,9 +121,8 @@ def _location(spec: ModuleSpec) -> str | None:
 
 
 def _file_of(name: str, path: Sequence[str]) -> str | None:
-    """The file of a module, found without importing its packages; a package's `__init__.py`, with `-m` its
-    `__main__.py` is left out.
-    """
+    """Returns the file of a module, found without importing its packages: a package's `__init__.py`; with `-m` its
+    `__main__.py` is left out."""
     spec: ModuleSpec | None = None
     full = ""
     for part in name.split("."):
