@@ -1,4 +1,4 @@
-"""What is changed in a rank's Python interpreter, apart from time and from control tensors.
+"""Changes to a rank's Python interpreter, apart from time and from control tensors.
 
 Lives here: the hook library's Python interface (the package `hook_library`) and, for it, what only Python knows: frame
 layout, call sites, thread names, NVTX ranges, peaks of the allocator; what makes ranks repeatable and small (`seeds`,

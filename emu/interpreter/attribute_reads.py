@@ -1,4 +1,4 @@
-"""What the script itself reads of its GPU, in a recorded run: on another one it might have gone another way.
+"""Notes, in a recorded run, what the script itself reads of its GPU: on another GPU it might have gone another way.
 
 PyTorch asks CUDA once, when it starts, and answers from what it keeps. So the object that it hands out tells what is
 read of it. Whose code reads, the hook library finds out (`ph_site_of_reader`).
@@ -15,11 +15,12 @@ from .code_owner import Owner, owner_of
 from .hook_library import Hook
 
 SHOWN = ("name", "major", "minor", "total_memory", "multi_processor_count", "L2_cache_size")
-"""What the object's text shows."""
+"""The attributes that the object's text shows."""
 
 
 def install(hook: Hook) -> None:
-    """In the forker, once, after torch is imported."""
+    """Makes the properties of GPUs tell that they are read, if the run is recorded. Called once, in the forker, after
+    torch is imported."""
 
     def change(names: Names) -> None:
         _tell(hook, names.get("_CudaDeviceProperties"))
@@ -29,7 +30,7 @@ def install(hook: Hook) -> None:
 
 
 def _tell(hook: Hook, kind: Any) -> None:
-    """From now on the properties of this class tell that they are read."""
+    """Makes the properties of this class tell that they are read."""
     for name, value in list(vars(kind).items()):
         if isinstance(value, property):
             setattr(kind, name, property(functools.partial(_read, hook, name, value), doc=value.__doc__))

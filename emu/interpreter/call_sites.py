@@ -17,9 +17,8 @@ from .hook_library import Hook
 
 
 def install(hook: Hook) -> None:
-    """In the forker, once torch is imported. If this interpreter's frames cannot be read, it prints so to the forker's
-    log, and messages name no lines.
-    """
+    """Lets the library read frames. Called once, in the forker, when torch is imported. If this interpreter's frames
+    cannot be read, it prints so to the forker's log, and messages name no lines."""
     import torch
 
     try:
@@ -35,8 +34,8 @@ def install(hook: Hook) -> None:
 
 
 def note_backward_passes(hook: Hook) -> None:
-    """In the forker: notes when a backward pass starts, and at which line. Autograd's threads take both over: they have
-    no frame of the script, and their host time begins where that of the calling thread is.
+    """Notes when a backward pass starts, and at which line. Called in the forker. Autograd's threads take both over:
+    they have no frame of the script, and their host time begins where that of the calling thread is.
 
     Torch looks `run_backward` up in its engine for every pass. The note is made in that look-up, so tracebacks show no
     frame of ours.

@@ -13,7 +13,8 @@ from .hook_library import Hook
 
 
 def install(hook: Hook) -> None:
-    """In the forker, once, after torch is imported."""
+    """Marks questions for finished work that Python code asks, if the run is recorded. Called once, in the forker,
+    after torch is imported."""
     import torch.distributed
 
     def change(names: Names) -> None:

@@ -1,4 +1,4 @@
-"""Which of the Python functions that a rank enters are work of the program's.
+"""Decides which of the Python functions that a rank enters are work of the program's.
 
 The hook library counts them on the thread that enters them, each by the length of its code (emu/hook/threads/frames.c).
 Some cost nothing: the emulator's own with what they use of the standard library, and functions of it that wait for real
@@ -16,7 +16,7 @@ from .frame_layout import UnknownLayout, find_layout
 from .hook_library import Hook
 
 COUNTED, FREE, ASIDE, OURS, LIBRARY = 1, 2, 3, 4, 5
-"""As in emu/hook/threads/frames.c."""
+"""The classes of functions, with the numbers that they have in emu/hook/threads/frames.c."""
 
 _WAITING = (
     "threading.py",
@@ -29,7 +29,7 @@ _WAITING = (
     "concurrent/",
     "multiprocessing/",
 )
-"""Files of the standard library."""
+"""Files of the standard library whose functions wait for real things."""
 _LOOKING_UP = (
     ("posixpath.py", "_joinrealpath"),  # a turn for each folder of a path
     ("<frozen posixpath>", "_joinrealpath"),
@@ -41,36 +41,34 @@ _LOOKING_UP = (
     ("subprocess.py", "Popen._execute_child"),  # ... for each of the environment's variables
     ("shutil.py", "which"),  # ... for each folder of PATH
 )
-"""Their work depends on where files are, and on what is installed and set on this machine."""
+"""Functions whose work depends on where files are, and on what is installed and set on this machine."""
 _WARNING = tuple(
     (file, function)
     for file in ("warnings.py", "_py_warnings.py")  # the latter from Python 3.14 on
     for function in ("WarningMessage.__init__", "_showwarnmsg")
 )
-"""What shows a warning, which frameworks let one rank do (torch.distributed.barrier): others would come earlier, and
-ranks of one role differ.
-"""
+"""Functions that show a warning, which frameworks let one rank do (torch.distributed.barrier): others would come
+earlier, and ranks of one role differ."""
 _OF_ENVIRONMENT = (
     *(("<frozen os>", f"_Environ.{method}") for method in ("__iter__", "__getitem__", "__setitem__", "copy")),
     *(("<frozen os>", f"_createenviron.<locals>.{function}") for function in ("encode", "decode")),
     *(("<frozen os>", f"_fscodec.<locals>.{function}") for function in ("fsencode", "fsdecode")),
     *(("<frozen _collections_abc>", f"{view}View.__iter__") for view in ("Items", "Keys", "Values")),
 )
-"""They run for each of the environment's variables."""
+"""Functions that run for each of the environment's variables."""
 _REMOVING = (
     ("weakref.py", "WeakKeyDictionary.__init__.<locals>.remove"),
     ("weakref.py", "WeakValueDictionary.__init__.<locals>.remove"),
     ("_weakrefset.py", "WeakSet.__init__.<locals>._remove"),
 )
-"""What the standard library does when an object dies, which may be when garbage is collected."""
+"""Functions of the standard library that run when an object dies, which may be when garbage is collected."""
 _COMPARING = (
     ("/torch/distributed/tensor/_dtensor_spec.py", "DTensorSpec.__eq__"),  # ... which compares placements
     ("/torch/distributed/device_mesh.py", "DeviceMesh.__eq__"),
 )
 _COMPARING_RECORDS = ("<string>", "__create_fn__.<locals>.__eq__")
-"""Of a dataclass. How often a table compares keys depends on their hashes, and those on addresses, which move with the
-length of a path or of an environment variable.
-"""
+"""The comparison of a dataclass. How often a table compares keys depends on their hashes, and those on addresses, which
+move with the length of a path or of an environment variable."""
 _COMPILING = (
     "/torch/_dynamo/convert_frame.py",
     "/torch/_dynamo/bytecode_transformation.py",
@@ -98,7 +96,7 @@ _FRESH_GRAPH = (
     ),
     ("/torch/_dynamo/metrics_context.py", "RuntimeMetricsContext.__init__"),  # for its kernels or its first call
 )
-"""Of a graph that was compiled in this process, but not of one from the cache."""
+"""Functions that run for a graph that was compiled in this process, but not for one from the cache."""
 _READS = (
     ("uncomputed.py", ""),
     ("host_memory.py", ""),
@@ -106,26 +104,28 @@ _READS = (
     ("checkpoints.py", "Checkpoints._saved"),
     ("checkpoints.py", "Checkpoints._warn"),
 )
-"""Of reads of values that nobody computed. What these call of PyTorch in Python depends on whether a new tensor has the
-address of an old one, which is another in each run.
-"""
+"""Functions that handle reads of values that nobody computed. What these call of PyTorch in Python depends on whether a
+new tensor has the address of an old one, which is another in each run."""
 _FOLDING = ("ranks", "stores", "gloo", "work")
-"""Of a folded run: what a run with all processes would not do. Only what it does around the program's calls is free."""
+"""Modules that do work in a folded run which a run with all processes would not do. Only their work around the
+program's calls is free."""
 _POLLING_FUNCTIONS = (
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._get_data"),
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data"),
     ("/tqdm/_monitor.py", "TMonitor.run"),
 )
-"""They look again every few seconds of real time whether their data has come, or whether a bar stands still."""
+"""Functions that look again every few seconds of real time whether their data has come, or whether a bar stands still.
+"""
 _SHORTENING = (
     ("/torch/_logging/_internal.py", "make_module_path_relative"),
     ("/torch/_logging/_internal.py", "_make_module_path_relative"),
 )
-"""They try each folder of `sys.path` in turn, and how many there are depends on how the environment was made."""
+"""Functions that try each folder of `sys.path` in turn: how many there are depends on how the environment was made."""
 
 
 def install(hook: Hook) -> None:
-    """In the forker, once torch is imported. If this interpreter does not let us, it says so in the log."""
+    """Makes the hook library count Python functions. Called once, in the forker, when torch is imported. If this
+    interpreter does not let us, it says so in the log."""
     for file, function, kind in rules():
         hook.frame_rule(file, function, kind)
     try:
@@ -138,7 +138,7 @@ def install(hook: Hook) -> None:
 
 
 def rules() -> list[tuple[str, str, int]]:
-    """(file, function, class): see phantora_frame_rule. The first that fits wins."""
+    """Returns the rules as (file, function, class): see phantora_frame_rule. The first that fits wins."""
     return [
         (os.path.join(OUR_FOLDER, "control", "control_tensors.py"), "ControlTensors.unrecorded", ASIDE),
         *((os.path.join(OUR_FOLDER, "reads", file), function, ASIDE) for file, function in _READS),

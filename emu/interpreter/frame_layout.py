@@ -19,14 +19,15 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _OBJECT_FRAME = 24
-"""Offset in a frame object, behind its head and f_back, of the pointer to the interpreter's internal frame."""
+"""The offset, in a frame object, of the pointer to the interpreter's internal frame: behind the object's head and
+f_back."""
 _TAG = 7
-"""Low bits of a pointer that CPython may use as flags."""
+"""The low bits of a pointer, which CPython may use as flags."""
 _THREAD_NBYTES, _FRAME_NBYTES, _CODE_NBYTES = 1024, 80, 256
 
 
 class UnknownLayout(Exception):
-    """This interpreter's frames cannot be read: it differs from those that this module was written for."""
+    """Raised if this interpreter's frames cannot be read: it differs from those that this module was written for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +35,26 @@ class FrameLayout:
     """Offsets in bytes, in the order in which the hook library takes them."""
 
     thread_link: int
-    """In a thread's state: the pointer to its newest frame, or (3.11 and 3.12) to a structure that has this pointer."""
+    """Offset, in a thread's state, of the pointer to its newest frame, or (3.11 and 3.12) to a structure that has this
+    pointer."""
     link_frame: int
-    """In that structure: the pointer to the newest frame; -1 if there is no such structure."""
+    """Offset, in that structure, of the pointer to the newest frame; -1 if there is no such structure."""
     frame_previous: int
     frame_code: int
     frame_instruction: int
     code_start: int
-    """Where a code object's instructions begin: a frame's instruction minus this address is its f_lasti."""
+    """Offset, in a code object, of its instructions: a frame's instruction minus this address is its f_lasti."""
     code_filename: int
     code_function: int
 
     def offsets(self) -> tuple[int, ...]:
-        """As the hook library takes them."""
+        """Returns the offsets in the order in which the hook library takes them."""
         return astuple(self)
 
 
 def find_layout() -> FrameLayout:
-    """The layout of this interpreter. Raises UnknownLayout; OSError if the process cannot read its own memory."""
+    """Returns the layout of this interpreter. Raises UnknownLayout; OSError if the process cannot read its own
+    memory."""
     memory = os.open("/proc/self/mem", os.O_RDONLY)  # a wrong address is an error there, not the process's end
     try:
         return _Finder(memory).outer()

@@ -1,4 +1,4 @@
-"""What `gc.collect` takes of the host.
+"""Adds the time that `gc.collect` takes on the host.
 
 It looks at all objects of the process. A process that has imported torch has some 260,000, and looking at them takes
 longer than a training step: on a cluster, NCCL's watchdog finds meanwhile what is done. Ranks share these objects and
@@ -16,13 +16,13 @@ import gc
 from .hook_library import Hook
 
 COLLECTION_NS = 130_000_000
-"""For the objects of torch and of what training scripts import of it: 120 to 150 ms on machines with H200s (PyTorch
-2.11, 258,000 objects)."""
+"""Host time of a collection, for the objects of torch and of what training scripts import of it: 120 to 150 ms on
+machines with H200s (PyTorch 2.11, 258,000 objects)."""
 OLDEST = 2
 
 
 def install(hook: Hook) -> None:
-    """In the forker, once."""
+    """Replaces `gc.collect` by a function that also takes this time. Called once, in the forker."""
     real = gc.collect
 
     def collect(generation: int = OLDEST) -> int:

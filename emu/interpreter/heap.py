@@ -9,7 +9,8 @@ _LARGE_NBYTES = 1 << 18
 
 
 def return_large_blocks() -> None:
-    """In the forker, before it forks. Fixes glibc's thresholds, which otherwise grow with the blocks that are freed.
+    """Fixes glibc's thresholds, which otherwise grow with the blocks that are freed. Called in the forker, before it
+    forks.
 
     While torch is imported they would grow until every rank keeps tens of megabytes of free memory.
     """

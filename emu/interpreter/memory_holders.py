@@ -18,20 +18,21 @@ from .hook_library import Hook
 
 _LONG_S = 1000.0
 _DEEPEST = 4
-"""Tensors within tensors: a parameter that is a DTensor of a tensor in fp8."""
+"""How deep tensors within tensors are looked for: a parameter may be a DTensor of a tensor in fp8."""
 Found = dict[int, set[int]]
 """Addresses of storages by what they hold; 0: other tensors."""
 
 
 class MemoryHolders:
-    """Of one rank."""
+    """Finds the holders of one rank's memory."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self._may_look = False
 
     def install(self) -> None:
-        """In the rank, once: looks when an allocation fails, before the exception takes the script's frames away."""
+        """Makes it look when an allocation fails, before the exception takes the script's frames away. Called once, in
+        the rank."""
         self._may_look = changes.usable("memory holders") is not None
         if self._may_look:
             changes.install("memory that was missing", self._observe)
@@ -50,7 +51,7 @@ class MemoryHolders:
             self._look(True)
 
     def report(self) -> None:
-        """At the rank's end."""
+        """Looks at the rank's end, if memory has reached a new peak since the last look."""
         if self._may_look and self._hook.memory_grew():
             self._look(False)
 
@@ -74,9 +75,8 @@ class MemoryHolders:
 
 
 def find() -> Found:
-    """Storages on the device of all tensors that the garbage collector knows. What is a parameter and something else,
-    too, is a parameter; then gradients count, then the optimizer's state.
-    """
+    """Returns the storages on the device of all tensors that the garbage collector knows. What is a parameter and
+    something else, too, is a parameter; then gradients count, then the optimizer's state."""
     torch = sys.modules["torch"]
     bases = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
     objects: dict[Any, list[Any]] = {base: [] for base in bases}
@@ -106,7 +106,7 @@ def find() -> Found:
 
 
 def _of_modules(modules: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Parameters and buffers; a module may not have been initialised."""
+    """Returns parameters and buffers; a module may not have been initialised."""
     parameters = [one for module in modules for one in vars(module).get("_parameters", {}).values()]
     buffers = [one for module in modules for one in vars(module).get("_buffers", {}).values()]
     return list(_tensors_in(parameters)), list(_tensors_in(buffers))
@@ -117,7 +117,7 @@ def _gradient(tensor: Any) -> Any:
 
 
 def _tensors_in(value: Any, depth: int = 0) -> Iterator[Any]:
-    """In dictionaries, lists and tuples."""
+    """Yields the tensors in dictionaries, lists and tuples."""
     if isinstance(value, sys.modules["torch"].Tensor):
         yield value
     elif depth <= _DEEPEST and isinstance(value, dict | list | tuple):
@@ -130,7 +130,7 @@ def _addresses(tensors: Iterable[Any]) -> set[int]:
 
 
 def _storages(tensor: Any, depth: int = 0) -> Iterator[int]:
-    """A tensor that is made of others (a DTensor) has theirs."""
+    """Yields the addresses of a tensor's storages. A tensor that is made of others (a DTensor) has theirs."""
     if hasattr(type(tensor), "__tensor_flatten__") and depth < _DEEPEST:
         inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
         for one in inner:

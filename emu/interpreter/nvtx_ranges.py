@@ -24,14 +24,14 @@ class _Recording(threading.local):
 
 
 recording = _Recording()
-"""`on`: are the calling thread's ops announced?"""
+"""Its `on` says whether the calling thread's ops are announced."""
 
 
 @contextlib.contextmanager
 def recorded(on: bool) -> Iterator[None]:
-    """Ops of this thread are announced, or not. While a compiler traces they must not be: the ranges have the sizes of
-    an op's inputs, and to ask a traced tensor for its size makes a constant of a size that was to stay open.
-    """
+    """Announces ops of this thread in the block, or does not. While a compiler traces they must not be announced: the
+    ranges have the sizes of an op's inputs, and to ask a traced tensor for its size makes a constant of a size that was
+    to stay open."""
     before, names = recording.on, changes.usable("op ranges")
     enable: Callable[[bool], None] = _nothing if names is None else names.get("_enable_record_function")
     recording.on = on
@@ -44,7 +44,7 @@ def recorded(on: bool) -> Iterator[None]:
 
 
 def _nothing(_: bool) -> None:
-    """Without ranges there is nothing to switch off."""
+    """Does nothing: without ranges there is nothing to switch off."""
 
 
 class NvtxRanges:
@@ -56,17 +56,17 @@ class NvtxRanges:
         self._on = False
         self._epoch_ns = 0
         self._beside = 0
-        """The hook library receives ranges beside a profiler of the script, under this number; 0: it does not."""
+        """The number under which the hook library receives ranges beside a profiler of the script; 0: it does not."""
         self._enable: Callable[..., Any] | None = None
         self._disable: Callable[..., Any] | None = None
-        """None: the ranges are left out."""
+        """The function that switches the profiler off; None: the ranges are left out."""
         self._config_class: Any = None
         self._experimental: Any = None
         self._nvtx: Any = None
         self._scopes: Any = None
 
     def install(self) -> None:
-        """In the forker, once: makes profilers that the script starts suspend ours."""
+        """Makes profilers that the script starts suspend ours. Called once, in the forker."""
         changes.install("op ranges", self._change)
         changes.when_imported("open sizes", lambda names: names.change("SymNode.guard_int", self._left_open))
         os.register_at_fork(after_in_child=self._stop_in_child)
@@ -81,7 +81,7 @@ class NvtxRanges:
         self._enable, self._disable = enable, disable
 
     def _left_open(self, guard_int: Callable[..., int]) -> Callable[..., int]:
-        """Of an open size the ranges have 0. No kernel is launched within them: the tensor has no data."""
+        """Makes ranges show 0 for an open size. No kernel is launched within such ranges: the tensor has no data."""
         asking = self._hook.ranges_asking
 
         def guarded(node: Any, file: str, line: int) -> int:
@@ -90,13 +90,14 @@ class NvtxRanges:
         return guarded
 
     def start(self, epoch_ns: int = 0) -> None:
-        """In the rank, on the thread that will run the script. `epoch_ns`: Unix time at virtual time 0."""
+        """Switches the ranges on. Called in the rank, on the thread that will run the script. `epoch_ns`: Unix time at
+        virtual time 0."""
         self._epoch_ns = epoch_ns
         self._thread = threading.get_ident()
         self._resume()
 
     def pause(self) -> None:
-        """No ranges until `unpause`, on the thread that called `start`."""
+        """Switches the ranges off until `unpause`. Called on the thread that called `start`."""
         self._suspend()
 
     def unpause(self) -> None:
@@ -165,7 +166,7 @@ class NvtxRanges:
         self._resume()
 
     def _stop_in_child(self) -> None:
-        """A worker process of the rank announces no ranges."""
+        """Switches the ranges off in a worker process of the rank."""
         self._suspend()
         self._end_beside()
         self._thread = 0

@@ -1,8 +1,8 @@
-"""What the emulation itself takes on this machine: with `--host measured` it is left out of the program's time.
+"""Measures the emulation's own work on this machine: with `--host measured` it is left out of the program's time.
 
 PyTorch writes names and sizes for every range, and the hook library counts Python functions and calls: none of that
-would happen on a real machine. It is measured once a rank, on operators and functions that do next to nothing. What
-the emulation computes for control tensors is left out exactly, where it happens.
+would happen on a real machine. It is measured once a rank, on operators and functions that do next to nothing. What the
+emulation computes for control tensors is left out exactly, where it happens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRIES = 5
 
 
 def tell(hook: Hook, ranges: NvtxRanges) -> None:
-    """In the rank, before the script, with ranges on."""
+    """Measures this work and tells the hook library. Called in the rank, before the script, with ranges on."""
     import torch
 
     value = torch.empty(4, 4)
@@ -47,7 +47,8 @@ def tell(hook: Hook, ranges: NvtxRanges) -> None:
 
 
 def _call_ns() -> int:
-    """A CUDA call of the hook library; what ctypes takes for a call is known from one that does nothing."""
+    """Returns the time of a CUDA call of the hook library, in ns; what ctypes takes for a call is known from one that
+    does nothing."""
     library = ctypes.CDLL(None)
 
     def repeated(function: Callable[[], int]) -> Callable[[], None]:
@@ -61,7 +62,7 @@ def _call_ns() -> int:
 
 
 def _least_ns(run: Callable[[], None]) -> int:
-    """Processor time of one repetition, in the best of some tries."""
+    """Returns the processor time of one repetition, in ns, in the best of some tries."""
     best = 1 << 62
     for _ in range(_TRIES):
         begin = time.thread_time_ns()

@@ -19,11 +19,11 @@ _POOLS = {
     "_cuda_endAllocateToPool": -1,
 }
 Stats = dict[str, Any]
-"""Torch's, nested: what is counted, where, and `current`, `peak` ..."""
+"""Torch's statistics, nested: what is counted, where, and `current`, `peak` ..."""
 
 
 class Peaks(NamedTuple):
-    """Of one device, in bytes."""
+    """The peaks of one device, in bytes."""
 
     allocated: int = 0
     reserved: int = 0
@@ -35,16 +35,17 @@ class PeakMemory:
     def __init__(self) -> None:
         self._peaks: dict[int, Peaks] = {}
         self._told: dict[int, Peaks] = {}
-        """What the coordinator has been told."""
+        """The peaks that the coordinator has been told, by device."""
         self._lowest: dict[int, Stats] = {}
-        """Statistics at the beginning of an `unnoticed` block, since when torch has counted from zero."""
+        """Statistics at the beginning of an `unnoticed` block since which torch has counted from zero, by device."""
         self._pools = 0
-        """How many `unnoticed` blocks, CUDA graphs and the like take their memory from a pool of their own now."""
+        """The number of `unnoticed` blocks, CUDA graphs and the like that take their memory from a pool of their own
+        now."""
         self._read: Callable[[int], Stats] | None = None
         self._reset: Callable[[int], None] | None = None
 
     def install(self) -> None:
-        """In the rank, once: from now on torch's peaks are noted before a script resets them."""
+        """Makes torch's peaks be noted before a script resets them. Called once, in the rank."""
         if changes.install("memory peaks", self._change):
             changes.install("memory statistics of accelerators", self._change_accelerators)
             changes.install("memory pools", self._change_pools)
@@ -65,7 +66,8 @@ class PeakMemory:
                 names.change(f"{module}.{name}", functools.partial(self._counting_pools, by))
 
     def report_step(self, hook: Hook) -> None:
-        """At the end of every step: a rank that is killed later has told its peaks up to its last step."""
+        """Tells the coordinator the peaks at the end of every step: a rank that is killed later has told its peaks up
+        to its last step."""
         hook.uncounted(1)
         try:
             self._note()
@@ -91,7 +93,8 @@ class PeakMemory:
 
     @contextlib.contextmanager
     def unnoticed(self) -> Iterator[None]:
-        """What this thread allocates in the block raises no peak. Its cached memory is returned at the block's end."""
+        """A context in which this thread's allocations raise no peak. Its cached memory is returned at the block's
+        end."""
         torch = sys.modules["torch"]
         if self._read is None or self._reset is None or not torch.cuda.is_initialized() or self._has_no_pool():
             yield  # torch ends the process if a pool dies while another one is in use
@@ -149,7 +152,7 @@ class PeakMemory:
 
 
 def _counts_nothing() -> bool:
-    """Has the script brought an allocator of its own? Then peaks are what it took of CUDA."""
+    """Tells whether the script has brought an allocator of its own. Then peaks are what it took of CUDA."""
     cuda = sys.modules["torch"].cuda
     return bool(cuda.is_initialized() and cuda.get_allocator_backend() == "pluggable")
 

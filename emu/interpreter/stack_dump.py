@@ -19,7 +19,8 @@ from .hook_library import Hook
 
 
 def register(hook: Hook, folder: str, rank: int) -> None:
-    """In the rank, before it connects to the coordinator. Also writes the stack to stderr when the process crashes."""
+    """Makes the rank answer the signal. Called in the rank, before it connects to the coordinator. Also makes the
+    process write its stack to stderr when it crashes."""
     descriptor = os.open(path_of(folder, rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     faulthandler.enable(file=2)
     faulthandler.register(WITHOUT_LOCK, file=descriptor, all_threads=True, chain=False)
@@ -27,7 +28,8 @@ def register(hook: Hook, folder: str, rank: int) -> None:
 
 
 def _write(descriptor: int) -> None:
-    """On a thread that has no other purpose. The script's finalizers, which free GPU memory, must not run here."""
+    """Writes the stacks, on a thread that has no other purpose. The script's finalizers, which free GPU memory, must
+    not run here."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -38,7 +40,7 @@ def _write(descriptor: int) -> None:
 
 
 def _lines() -> Iterator[str]:
-    """As faulthandler writes them, when the main thread has got the signal."""
+    """Yields the lines that faulthandler writes when the main thread has got the signal."""
     main, this = threading.main_thread().ident, threading.get_ident()
     for thread, frame in sorted(sys._current_frames().items(), key=lambda item: item[0] == main):
         if thread != this:

@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None)
 
 
 def install(hook: Hook) -> None:
-    """In the forker, once, for threads that are started from now on."""
+    """Makes threads that are started from now on tell the hook library. Called once, in the forker."""
     changes.install("new threads", lambda names: names.change("_bootstrap_inner", lambda real: _telling(hook, real)))
 
 

@@ -29,7 +29,7 @@ _DECIDE = (
     "scf.while",
     "scf.condition",
 )
-"""Operations whose operands decide what is loaded and stored, and how often."""
+"""Names of operations whose operands decide what is loaded and stored, and how often."""
 _WIDTHS = {"i32": "4", "i64": "8"}
 
 
@@ -37,14 +37,15 @@ class Computed(Protocol):
     """Computes integers that kernels store (emu.compiled)."""
 
     def number(self, text: str) -> int:
-        """Of a program whose launches are computed; 0 for others."""
+        """Returns the number of a program whose launches are computed; 0 for others."""
 
     def layout(self, number: int) -> str:
-        """A character for each parameter of such a program: how many bytes it has."""
+        """Returns a character for each parameter of such a program: how many bytes it has."""
 
 
 def install(hook: Hook, computed: Computed) -> None:
-    """In the forker, once. Does nothing without Triton."""
+    """Makes Triton and Inductor tell of the kernels that they load. Called once, in the forker. Does nothing without
+    Triton."""
     told = functools.partial(_telling, hook, computed)
     if changes.install("Triton's programs", lambda names: names.change("_init_handles", told)):
         own = functools.partial(_launcher, hook, computed)
@@ -63,7 +64,8 @@ def _telling(hook: Hook, computed: Computed, load: Any) -> Any:
 
 
 def _launcher(hook: Hook, computed: Computed, launcher: Any) -> Any:
-    """Inductor loads its kernels itself, from the file in Triton's cache that lies beside the program."""
+    """Wraps Inductor's class of launchers, which load kernels themselves, from the file in Triton's cache that lies
+    beside the program."""
 
     class Launcher:
         @staticmethod
@@ -92,15 +94,15 @@ def _tell(hook: Hook, computed: Computed, function: int, program: str | None) ->
 
 @functools.lru_cache(maxsize=1024)
 def _read(program: str) -> tuple[str, str, str]:
-    """Models load one program many times: once for each graph that needs it."""
+    """Returns what the hook gets of a program, and remembers it: models load one program many times, once for each
+    graph that needs it."""
     text = one_line(program)
     return text, parameter_widths(text), stored_through(text)
 
 
 def parameter_widths(text: str) -> str:
-    """A character for each parameter of the kernel: the bytes of an integer that decides the work, `c` for a pointer to
-    counts in memory that end loops, or `-`.
-    """
+    """Returns a character for each parameter of the kernel: the bytes of an integer that decides the work, `c` for a
+    pointer to counts in memory that end loops, or `-`."""
     parameters = parameters_of(text)
     lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
     deciding, counts = set(_deciding(lines, {f"%{one.name}" for one in parameters})), _counting(lines)
@@ -117,9 +119,8 @@ _COUNTS = "!tt.ptr<i32>"
 
 
 def _counting(lines: list[str]) -> set[str]:
-    """Pointers from which a single i32 is loaded that reaches a loop's bounds: how many blocks a mask leaves, where a
-    sequence ends. Values are followed from the bounds to what they come from.
-    """
+    """Returns the pointers from which a single i32 is loaded that reaches a loop's bounds: how many blocks a mask
+    leaves, where a sequence ends. Values are followed from the bounds to what they come from."""
     bounds: set[str] = set()
     addresses: set[str] = set()
     for line in reversed(lines):
@@ -173,11 +174,12 @@ def stored_through(text: str) -> str:
 
 
 def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """What each value is made of, as far as that matters for addresses, and the addresses that are stored to."""
+    """Returns for each value the values that it is made of, as far as that matters for addresses, and the addresses
+    that are stored to."""
     made_of: dict[str, list[str]] = {}
     addresses: list[str] = []
     regions: list[tuple[Sequence[str], list[str]]] = []
-    """Of the loops and branches around a line: the values that it gives, and the loop's own names of them."""
+    """For each loop and branch around a line: the values that it gives, and the loop's own names of them."""
     for line in lines:
         results, is_assignment, operation = line.partition(" = ")
         if not is_assignment or not results.startswith("%"):
@@ -206,7 +208,8 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:
-    """Parameters that reach an operation that decides. Values are followed from their use to what they come from."""
+    """Yields the parameters that reach an operation that decides. Values are followed from their use to what they come
+    from."""
     wanted: set[str] = set()
     for line in reversed(lines):
         results, is_assignment, operation = line.partition(" = ")
@@ -226,7 +229,8 @@ def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:
 
 
 def _integers(values: str, types: str) -> Iterator[str]:
-    """Those of the values that are integers or addresses: what one iteration of a loop gives to the next one."""
+    """Yields the names of values that are integers or addresses, among those that one iteration of a loop gives to the
+    next."""
     kinds = re.findall(r"(?:tensor<(?:\d+x)*)?(!?[\w.]+)(?:<[^,]*>)?(?:[^,]*)(?:,|$)", types)
     for name, kind in zip(_NAME.findall(values), kinds, strict=False):
         if kind.startswith(("i", "!tt")):

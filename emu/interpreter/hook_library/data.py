@@ -21,12 +21,12 @@ class DataCalls(Library):
         self.data_wait: Callable[[int, int], None] = self._function("data_wait", None, c_uint64, c_uint64)
         self.data_state: Callable[[int, int], int] = self._function("data_state", c_int, c_uint64, c_uint64)
         self.data_peek: Callable[[int, int], int] = self._function("data_peek", c_int, c_uint64, c_uint64)
-        """What `data_state` says, without making bytes of what refers to a source."""
+        """Returns the state of bytes as `data_state` does, but without making bytes of what refers to a source."""
         self.data_strided_peek: Callable[[int, int, int, Any, Any], int] = self._function(
             "data_strided_peek", c_int, c_uint64, c_int64, c_int, DIMS, DIMS
         )
         self.data_begins: Callable[[int], int] = self._function("data_begins", c_int, c_uint64)
-        """Has the byte at the address a value, or will it have one? For a quick no."""
+        """Tells whether the byte at the address has a value, or will have one. For a quick no."""
         self.data_any: Callable[[int, int], int] = self._function("data_any", c_int, c_uint64, c_uint64)
         self.data_in_use: Callable[[int, int], int] = self._function("data_in_use", c_int, c_uint64, c_uint64)
         self.data_strided_state: Callable[[int, int, int, Any, Any], int] = self._function(
@@ -50,14 +50,13 @@ class DataCalls(Library):
         )
         self.allow_copies: Callable[[int], None] = self._function("data_allow", None, c_uint64)
         self.reads_discarded: Callable[[bool, int], None] = self._function("reads_discarded", None, c_int, c_int64)
-        """What this thread reads from now on decides nothing in the program, and is not counted; False: it is. The
-        number: of elements, where it reads one that nobody computed; -1: 0 is read.
-        """
+        """True: what this thread reads from now on decides nothing in the program, and is not counted; False: it is.
+        The number: how many elements it reads, where one of them is a value that nobody computed; -1: 0 is read."""
         self.data_mark_chosen: Callable[[int, int], None] = self._function("data_mark_chosen", None, c_uint64, c_uint64)
         self.data_chosen: Callable[[int, int], int] = self._function("data_chosen", c_int, c_uint64, c_uint64)
         self.reads_counted: Callable[[], int] = self._function("unmodelled_reads", c_uint64)
         self.count_read: Callable[[], None] = self._function("count_read", None)
-        """The program reads values that nobody computed, by an operation that copies no bytes."""
+        """Counts a read of values that nobody computed, by an operation that copies no bytes."""
         self.report_kept: Callable[[], None] = self._function("kept", None)
         self.philox: Callable[[int, int, int, int, int, int], None] = self._function(
             "philox", None, c_uint64, c_uint64, c_uint64, c_uint64, c_uint64, c_void_p
@@ -68,24 +67,24 @@ class DataCalls(Library):
         """Sends a STATED_VALUE record."""
 
     def device_range(self) -> tuple[int, int]:
-        """Address and bytes of the range that all device memory comes from; the host can read and write it."""
+        """Returns address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._device_base(), self._device_nbytes()
 
     def overwrite(self, ranges: Sequence[int]) -> None:
-        """A launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are unknown."""
+        """Notes that a launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are
+        unknown."""
         self._data_overwrite(flat(ranges), len(ranges) // 2)
 
     def overwrite_on(self, stream: int, ranges: Sequence[int]) -> None:
-        """A launch on the stream writes to the ranges: they are unknown, if it is captured at each launch of the
-        graph.
-        """
+        """Notes that a launch on the stream writes to the ranges: they are unknown; if it is captured, at each launch
+        of the graph."""
         self._overwrite_on(stream, flat(ranges), len(ranges) // 2)
 
     def data_marks(self) -> ctypes.c_uint64:
-        """How often device bytes have become readable: its `value` changes."""
+        """Returns how often device bytes have become readable, in an object whose `value` changes."""
         return ctypes.c_uint64.in_dll(self._library, "ph_data_marks")
 
     def writer(self, address: int) -> str:
-        """The operation that should have written these bytes of the device; "" if it is not known."""
+        """Returns the operation that should have written these bytes of the device; "" if it is not known."""
         name: bytes = self._data_writer(address)
         return name.decode(errors="replace")

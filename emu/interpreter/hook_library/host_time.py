@@ -22,7 +22,8 @@ class HostTimeCalls(Library):
         self._measures_host = self._function("measures_host", c_int)
         self._host_counts = self._function("host_counts", c_int, RANGES, c_int)
         self.host_grows_old: Callable[[], None] = self._function("host_grows_old", None)
-        """What all threads have run so far was long ago; none does anything meanwhile. For counting."""
+        """Makes what all threads have run so far count as long ago; none of them does anything meanwhile. For
+        counting."""
         self._host_kind = self._function("host_kind", c_char_p, c_int)
         self.clock_ns: Callable[[], int] = self._function("clock_ns", c_uint64)
         self.host_clock_ns: Callable[[], int] = self._function("host_clock_ns", c_uint64)
@@ -40,26 +41,27 @@ class HostTimeCalls(Library):
         self.is_recorded: Callable[[], int] = self._function("is_recorded", c_int)
         self._script_reads = self._function("script_reads", None, c_char_p)
         self.looks_on: Callable[[], int] = self._function("looks_on", c_int)
-        """Has the calling thread only asked for the time and for finished work so far? Its questions move no clock."""
+        """Tells whether the calling thread has only asked for the time and for finished work so far. Its questions move
+        no clock."""
         self.thread_looks_on: Callable[[int], None] = self._function("thread_looks_on", None, c_int)
-        """On a new thread of the program. 1: Python calls it a daemon."""
+        """Says that a new thread of the program looks on. 1: Python calls it a daemon."""
         self.python_work: Callable[[int, int], None] = self._function("python_work", None, c_uint64, c_uint64)
         """Takes the host time of this number of Python functions of this many code units, run a moment before."""
         self.own_work: Callable[[int, int, int], None] = self._function("own_work", None, c_uint32, c_uint32, c_uint32)
-        """For `--host measured`: what the emulation takes for observing a call, a range and a Python function, in
-        nanoseconds."""
+        """Says what the emulation takes for observing a call, a range and a Python function, in nanoseconds. For
+        `--host measured`."""
 
     def script_reads(self, attribute: str) -> None:
-        """Somebody reads this of the GPU: for recordings, if it is the script itself."""
+        """Notes, for recordings, that somebody reads this of the GPU, if it is the script itself."""
         self._script_reads(attribute.encode())
 
     def frame_rule(self, file: str, function: str, kind: int) -> None:
-        """See emu.interpreter.frame_counter."""
+        """Adds a rule for functions, see emu.interpreter.frame_counter."""
         self._frame_rule(os.fsencode(file), function.encode(), kind)
 
     def count_frames(self, offsets: Sequence[int]) -> bool:
-        """In the forker, after the rules: Python functions cost host time from now on. False if this interpreter
-        lacks what it takes."""
+        """Makes Python functions cost host time from now on. Called in the forker, after the rules. Returns False if
+        this interpreter lacks what it takes."""
         counting = bool(self._count_frames((c_int32 * len(offsets))(*offsets)) == 0)
         _begin()  # the first frame that the library sees must be one that begins
         return counting
@@ -69,11 +71,11 @@ class HostTimeCalls(Library):
         self._frames_on(on)
 
     def measures_host(self) -> bool:
-        """Is host time what the threads use on this machine (`--host measured`)?"""
+        """Tells whether host time is what the threads use on this machine (`--host measured`)."""
         return bool(self._measures_host())
 
     def host_counts(self) -> dict[str, int]:
-        """Units of each kind of host work since the start, all threads together."""
+        """Returns the units of each kind of host work since the start, all threads together."""
         n = self._host_counts(None, 0)
         counts = flat([0] * n)
         self._host_counts(counts, n)

@@ -27,26 +27,28 @@ class KernelCalls(Library):
     def kernel_program(
         self, function: int, program: str, parameter_widths: str, written: str, computed: int, nbytes: str
     ) -> None:
-        """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
+        """Describes the program of the kernel behind the handle `function`, see emu/hook/kernels/program.c."""
         self._kernel_program(
             function, program.encode(), parameter_widths.encode(), written.encode(), computed, nbytes.encode()
         )
 
     def compute_programs(self, compute: Callable[[int, list[int]], None], store: Callable[[], None]) -> None:
-        """From now on a launch of a program with a number calls `compute(number, values)`, then what the kernel stores
-        to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither may raise.
-        """
+        """Lets launches of programs with a number be computed: such a launch calls `compute(number, values)`, then what
+        the kernel stores to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither
+        may raise."""
         self._compute_programs(
             self._callback(_COMPUTE, lambda number, values, n: compute(number, values[:n])),
             self._callback(CALLED, store),
         )
 
     def groups(self, sizes: Sequence[int] | None) -> None:
-        """Groups of the product that this thread launches (emu/hook/threads/thread.h); None: of no product."""
+        """Names the groups of the product that this thread launches (emu/hook/threads/thread.h); None: it launches no
+        product."""
         self._groups(None if sizes is None else flat(sizes))
 
     def sequences(self, sizes: Sequence[int] | None) -> None:
-        """Sequences of the attention that this thread launches (emu/hook/threads/thread.h); None: of none."""
+        """Names the sequences of the attention that this thread launches (emu/hook/threads/thread.h); None: it launches
+        none."""
         self._sequences(None if sizes is None else flat(sizes))
 
     def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:

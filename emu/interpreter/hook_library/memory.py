@@ -8,7 +8,7 @@ from ctypes import POINTER, c_int, c_uint32, c_uint64
 from .library import RANGES, Library, flat
 
 MOST_GPUS = 64
-"""Of a server, whose memory a rank may have used."""
+"""The most GPUs of a server whose memory a rank may have used."""
 
 
 class MemoryCalls(Library):
@@ -20,25 +20,24 @@ class MemoryCalls(Library):
         self._memory_tell = self._function("memory_tell", None, c_int)
         self.memory: Callable[[int, int, int], None] = self._function("memory", None, c_uint32, c_uint64, c_uint64)
         self.memory_taken: Callable[[int], int] = self._function("memory_taken", c_uint64, c_uint32)
-        """The most that CUDA has given out at one time."""
+        """Returns the most bytes that CUDA has given out at one time."""
         self._memory_at_end = self._function("memory_at_end", c_int, c_uint32, c_uint32, POINTER(c_uint64), c_int)
 
     def memory_grew(self) -> bool:
-        """Has memory reached a new peak since `memory_tell`, or has an allocation failed?"""
+        """Tells whether memory has reached a new peak since `memory_tell`, or an allocation has failed."""
         return bool(self._memory_grew())
 
     def memory_step(self) -> bool:
-        """A step ends. Returns `memory_grew`."""
+        """Notes that a step ends. Returns `memory_grew`."""
         return bool(self._memory_step())
 
     def memory_held(self, held_as: int, addresses: Sequence[int]) -> None:
-        """Storages of tensors begin there. `held_as`: a HeldKind, or 0."""
+        """Notes that storages of tensors begin at these addresses. `held_as`: a HeldKind, or 0."""
         self._memory_held(held_as, flat(addresses), len(addresses))
 
     def memory_at_end(self, server: int, local_rank: int) -> list[list[int]]:
-        """Of each GPU of a server that a rank's processes have used: its number, and the most that these had allocated,
-        reserved and taken of it. For the process that hears of the rank's end.
-        """
+        """Returns for each GPU of a server that a rank's processes have used: its number, and the most bytes that these
+        had allocated, reserved and taken of it. For the process that hears of the rank's end."""
         found = (c_uint64 * (4 * MOST_GPUS))()
         n = self._memory_at_end(server, local_rank, found, len(found))
         return [list(found[at : at + 4]) for at in range(0, n, 4)]

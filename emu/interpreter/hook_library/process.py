@@ -34,9 +34,9 @@ class ProcessCalls(Library):
         self._unused_gpu = self._function("unused_gpu", None, c_char_p)
         self._checkpoint = self._function("checkpoint", None, c_uint64, c_uint64, c_uint64, c_char_p)
         self.alone: Callable[[], None] = self._function("alone", None)
-        """At the rank's end: it was in no process group."""
+        """Notes, at the rank's end, that it was in no process group."""
         self.logged: Callable[[int], None] = self._function("logged", None, c_uint64)
-        """In the rank: sends a LOGGED record."""
+        """Sends a LOGGED record. Called in the rank."""
         self._run_at_step: list[Callable[[], None]] = []
         self.activity: Callable[[], int] = self._function("activity", c_uint64)
         self.loader: Callable[..., None] = self._function(
@@ -44,33 +44,33 @@ class ProcessCalls(Library):
         )
         """Reports what a data loader has loaded: the fields of a LOADER record, then its payload."""
         self.flush: Callable[[], None] = self._function("flush", None)
-        """In the rank: sends what has gathered."""
+        """Sends the records that have gathered. Called in the rank."""
         self.keep_in_step: Callable[[], None] = self._function("keep_in_step", None)
-        """In the rank: where it waits for its GPU, it goes on when virtual time is there."""
+        """Makes the rank go on, where it waits for its GPU, when virtual time is there. Called in the rank."""
         self.mortal: Callable[[], None] = self._function("mortal", None)
-        """In the rank: something dies in this run. It is kept in step, and NCCL's watchdogs count virtual time."""
+        """Says that something dies in this run: the rank is kept in step, and NCCL's watchdogs count virtual time.
+        Called in the rank."""
         self.gpu_dies: Callable[[int, int, int], None] = self._function("gpu_dies", None, c_uint32, c_uint64, c_uint64)
-        """In the rank: a GPU of its server cannot be used from one instant until another."""
+        """Says that a GPU of the rank's server cannot be used from one instant until another. Called in the rank."""
         self.keep_data_stack: Callable[[], None] = self._function("keep_data_stack", None)
-        """In the forker: blocks for the frames of Python functions do not go back to the kernel one by one."""
+        """Keeps blocks for the frames of Python functions from going back to the kernel one by one. Called in the
+        forker."""
         self.steps_done: Callable[[], None] = self._function("steps_done", None)
-        """In the rank: the script has done the steps of `--steps`. Does not return."""
+        """Says that the script has done the steps of `--steps`. Called in the rank; does not return."""
 
     def load(self, device_file: str) -> None:
-        """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.
-        Raises HookError.
-        """
+        """Reads the emulated device's properties, one `key=value` a line. Called in the forker, before torch is
+        imported. Raises HookError."""
         if self._load(os.fsencode(device_file)) != 0:
             raise HookError(f"the hook library rejects {device_file}")
 
     def stand_in(self, library: str) -> None:
-        """From now on, whoever opens the library by this file name gets the hook library's functions."""
+        """Gives the hook library's functions to whoever opens the library by this file name from now on."""
         self._stand_in(library.encode())
 
     def learn_versions(self) -> None:
-        """In the forker, once torch is imported: asks for the versions of CUDA and of cuDNN, which loads a library that
-        ranks share.
-        """
+        """Asks for the versions of CUDA and of cuDNN, which loads a library that ranks share. Called in the forker,
+        when torch is imported."""
         self._cuda_version(ctypes.byref(ctypes.c_int()))
         self._cudnn_version()
 
@@ -85,7 +85,7 @@ class ProcessCalls(Library):
         local_rank: int,
         process: int = 0,
     ) -> None:
-        """In the rank: connects to the coordinator. `process` tells a rank's processes apart. Raises HookError."""
+        """Connects the rank to the coordinator. `process` tells a rank's processes apart. Raises HookError."""
         if process:
             self._number_process(process)
         status = self._start(os.fsencode(socket_path), os.fsencode(cost_table), rank, world_size, server, local_rank)
@@ -95,17 +95,16 @@ class ProcessCalls(Library):
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
 
     def join_later(self, server: int, join: Callable[[int], None]) -> None:
-        """In a process of a server that is not a rank yet: calls `join(device)` when it first uses a GPU."""
+        """Has `join(device)` called when this process, which is not a rank yet, first uses a GPU of the server."""
         self._join_later(server, self._callback(_JOIN, join))
 
     def join_in_child(self, join: Callable[[int], None]) -> None:
-        """In the rank: a process that it forks before it has initialised CUDA calls `join(device)` when it first uses a
-        GPU.
-        """
+        """Has `join(device)` called by a process that the rank forks before it has initialised CUDA, when that process
+        first uses a GPU. Called in the rank."""
         self._join_in_child(self._callback(_JOIN, join))
 
     def finish(self, exit_code: int, last_words: str = "") -> None:
-        """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""
+        """Sends the rank's last records and disconnects. `last_words`: the exception that ended it, if any."""
         # C's texts end at a NUL: what follows, such as the line of an exception, would be lost.
         self._finish(exit_code, last_words.replace("\0", "\\x00").encode(errors="replace"))
 
@@ -114,17 +113,15 @@ class ProcessCalls(Library):
         self._warn_once(name.encode(errors="replace"), text.encode(errors="replace"))
 
     def unused_gpu(self, causes: Sequence[str]) -> None:
-        """In the rank: sends an UNUSED_GPU record."""
+        """Sends an UNUSED_GPU record. Called in the rank."""
         self._unused_gpu("\n".join(causes).encode(errors="replace"))
 
     def checkpoint(self, offset: int, nbytes: int, uncomputed: int, path: str) -> None:
-        """In the rank: sends a CHECKPOINT record."""
+        """Sends a CHECKPOINT record. Called in the rank."""
         self._checkpoint(offset, nbytes, uncomputed, path.encode(errors="replace"))
 
     def at_step(self, run: Callable[[], None]) -> None:
-        """From now on `run` is called at the end of every step of this rank, after what was given before. It must not
-        raise.
-        """
+        """Has `run` called at the end of every step of this rank, after what was given before. It must not raise."""
         self._run_at_step.append(run)
         if len(self._run_at_step) == 1:
             self._at_step(self._callback(CALLED, self._step_ends))
@@ -134,20 +131,19 @@ class ProcessCalls(Library):
             run()
 
     def at_stop(self, run: Callable[[], None]) -> None:
-        """In the rank: `run` is to end this process. It is called on a thread of its own when the coordinator ends the
-        run before the script ends.
-        """
+        """Has `run`, which is to end this process, called on a thread of its own when the coordinator ends the run
+        before the script ends. Called in the rank."""
         self._at_stop(self._callback(CALLED, run))
 
     def answer_stacks(self, ask: int, without_lock: int, write: Callable[[], None]) -> None:
-        """In the rank: at the signal `ask`, `write()` is called on another thread. If that thread does not get Python's
-        lock, the rank gets the signal `without_lock`. Raises HookError.
-        """
+        """Has `write()` called on another thread at the signal `ask`. If that thread does not get Python's lock, the
+        rank gets the signal `without_lock`. Called in the rank. Raises HookError."""
         error = self._answer_stacks(ask, without_lock, self._callback(CALLED, write))
         if error:
             hint = f"{NO_PROCESS}; {NO_PROCESS_HINT}" if error == errno.EAGAIN else os.strerror(error)
             raise HookError(f"no thread for telling stacks: {hint}")
 
     def at_exit(self, run: Callable[[int], None]) -> None:
-        """In the rank: `run(exit code)` is called when the program ends by C's `exit`. The rank has ended after it."""
+        """Has `run(exit code)` called when the program ends by C's `exit`. The rank has ended after it. Called in the
+        rank."""
         self._at_exit(self._callback(_EXIT, run))

@@ -23,7 +23,7 @@ class ScriptLineCalls(Library):
         self._forget_loop = self._function_with_lock("forget_loop", None)
 
     def tell_sites(self, offsets: Sequence[int], ours: str, stdlib: str, torch: str) -> bool:
-        """In the forker: from now on the library's records name the lines where calls were made.
+        """Makes the library's records name the lines where calls were made. Called in the forker.
 
         `offsets` are those of `FrameLayout`; the others are folders, of this package, of the standard library and of
         torch. Returns False if this interpreter does not export the functions that the library takes.
@@ -32,7 +32,7 @@ class ScriptLineCalls(Library):
         return bool(self._sites((c_int32 * len(offsets))(*offsets), *folders) == 0)
 
     def line(self) -> str:
-        """`file:line` of the script's line that the calling thread runs; "" if that is unknown."""
+        """Returns `file:line` of the script's line that the calling thread runs; "" if that is unknown."""
         text = ctypes.create_string_buffer(1024)
         self._line(text, len(text))
         return text.value.decode(errors="replace")
@@ -52,7 +52,7 @@ class ScriptLineCalls(Library):
         return bool(self._watch_loop(id(frame), (c_int32 * 6)(*lines)) == 0)
 
     def loop_turns(self) -> int:
-        """Turns of the loop that is watched; -1 if it has been left."""
+        """Returns the turns of the loop that is watched; -1 if it has been left."""
         return int(self._loop_turns())
 
     def forget_loop(self) -> None:

@@ -34,7 +34,7 @@ class SourceCalls(Library):
         self.taken_drop: Callable[[int], None] = self._function("taken_drop", None, c_uint64)
         self.taken_depth: Callable[[int], int] = self._function("taken_depth", c_int, c_uint64)
         self.taken_work: Callable[[int], int] = self._function("taken_work", c_uint64, c_uint64)
-        """Elements that are gone through before it can be read."""
+        """Returns how many elements are gone through before what was taken can be read."""
         self.taken_read: Callable[[int, int], int] = self._function("taken_read", c_int, c_uint64, c_uint64)
         self.refer: Callable[[int, int, int, int, Any, Any], int] = self._function(
             "refer", c_int, c_uint64, c_uint64, c_int64, c_int, DIMS, DIMS
@@ -50,7 +50,8 @@ class SourceCalls(Library):
         self.taken_read_part: Callable[[int, int, int, int], int] = self._function(
             "taken_read_part", c_int, c_uint64, c_uint64, c_uint64, c_uint64
         )
-        """From a byte on so many bytes, to an address. 0 if some cannot be had: these are 0."""
+        """Writes bytes of what was taken, from a byte on so many, to an address. Returns 0 if some cannot be had: these
+        are 0."""
         self._host_pages_open = self._function("host_pages_open", None, c_char_p)
         number = ctypes.POINTER(c_uint64)
         self._table_row = self._function(
@@ -59,13 +60,13 @@ class SourceCalls(Library):
         self._source_range = self._function("source_range", None, number, number, number)
 
     def open_store(self, folder: str) -> None:
-        """In the forker: all ranks keep what their programs give to the device with the process that serves there."""
+        """Lets all ranks keep what their programs give to the device with the process that serves in this folder.
+        Called in the forker."""
         self._store_open(os.fsencode(folder))
 
     def serve_store(self, listener: int, folder: str) -> None:
-        """In a process of its own, which keeps what ranks give it. `listener`: a socket that listens in the folder, as
-        `STORE_SOCKET`. Returns if it cannot.
-        """
+        """Serves the store that keeps what ranks give it, in a process of its own. `listener`: a socket that listens in
+        the folder, as `STORE_SOCKET`. Returns if it cannot serve."""
         self._store_serve(listener, os.fsencode(folder))
 
     def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
@@ -77,26 +78,26 @@ class SourceCalls(Library):
         self._source_recipes(self._callback(CALLED_WITH_NUMBER, tell))
 
     def source_range(self) -> tuple[int, int, int]:
-        """Of the source that is read: from which byte on, how many bytes, and how many were made for parts before. Such
-        a part may be given by `give_source_part(address, offset, nbytes)`; it is not kept for other reads.
-        """
+        """Returns which bytes of the source are read: from which byte on, how many bytes, and how many were made for
+        parts before. Such a part may be given by `give_source_part(address, offset, nbytes)`; it is not kept for other
+        reads."""
         offset, nbytes, apart = c_uint64(), c_uint64(), c_uint64()
         self._source_range(offset, nbytes, apart)
         return offset.value, nbytes.value, apart.value
 
     def give_recipe(self, text: bytes) -> None:
-        """How other ranks can compute the source."""
+        """Tells how other ranks can compute the source."""
         self._recipe_given(text, len(text))
 
     def recipe(self) -> bytes:
-        """What another rank has told of the source that is read."""
+        """Returns the recipe that another rank has given for the source that is read."""
         nbytes = self._recipe(None, 0)
         text = ctypes.create_string_buffer(nbytes + 1)
         self._recipe(text, nbytes)
         return text.raw[:nbytes]
 
     def taken_table(self, handle: int) -> bytes:
-        """What was taken, as any rank can read it: `take_table`."""
+        """Returns what was taken, in a form that any rank can read with `take_table`."""
         table = ctypes.c_void_p()
         nbytes = self._taken_table(handle, ctypes.byref(table))
         text = ctypes.string_at(table, nbytes) if nbytes else b""
@@ -104,26 +105,25 @@ class SourceCalls(Library):
         return text
 
     def table_rows(self, table: bytes) -> list[tuple[bool, bytes]]:
-        """Of `taken_table`: does a row refer to what ranks tell each other, and how it is computed, if it is."""
+        """Returns for each row of a `taken_table`: whether it refers to what ranks tell each other, and how it is
+        computed; empty if it is not."""
         at, remote, recipe, nbytes, rows = c_uint64(), c_int(), c_void_p(), c_uint64(), []
         while self._table_row(table, len(table), at, remote, recipe, nbytes):
             rows.append((bool(remote.value), ctypes.string_at(recipe, nbytes.value) if nbytes.value else b""))
         return rows
 
     def open_host_pages(self, folder: str) -> None:
-        """In the forker: what ranks copy to the host is made by the process that serves there, when somebody reads
-        it.
-        """
+        """Lets the process that serves in this folder make what ranks copy to the host, when somebody reads it. Called
+        in the forker."""
         self._host_pages_open(os.fsencode(folder))
 
     def dropped_sources(self) -> list[int]:
-        """Numbers of sources that nothing refers to any more, each once."""
+        """Returns the numbers of sources that nothing refers to any more, each once."""
         n = self._sources_dropped(self._dropped, len(self._dropped))
         return self._dropped[:n]
 
     def name_host(self, address: int, nbytes: int, name: bytes) -> None:
-        """Ranks that have not written to ranges of equal names have equal bytes there. `name`: 16 bytes; zeros take the
-        name away.
-        """
+        """Names a range of the host's memory: ranks that have not written to ranges of equal names have equal bytes
+        there. `name`: 16 bytes; zeros take the name away."""
         low, high = int.from_bytes(name[:8], "little"), int.from_bytes(name[8:], "little")
         self._name_host(address, nbytes, low, high)
