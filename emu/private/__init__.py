@@ -1,4 +1,4 @@
-"""What is private of PyTorch, Triton and CPython, and used all the same: any version may rename or remove it.
+"""Private names of PyTorch, Triton and CPython that are used all the same: any version may rename or remove them.
 
 Lives here: the table of these names (`names`, `torch_names`, `compiler_names`, `measuring_names`, `python_names`,
 `symbols`); what is found of them (`finding`); who reads them (`access`); the one mechanism that changes them

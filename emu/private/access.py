@@ -1,4 +1,4 @@
-"""What is read of objects by private names, one function for each: whoever needs it calls these.
+"""Reads objects by private names, with one function for each name: whoever needs it calls these functions.
 
 The names stand in the table, so that `phantora-async doctor` tells where a version lacks them.
 """
@@ -13,7 +13,7 @@ from .changes import changes
 
 
 def schema_of(operation: Any) -> Any:
-    """Of an operator's overload (torch._ops.OpOverload): its arguments and results."""
+    """Returns the schema of an operator's overload (torch._ops.OpOverload): its arguments and results."""
     return operation._schema
 
 
@@ -22,12 +22,13 @@ def overload_name(operation: Any) -> str:
 
 
 def backend_of(group: Any, device: Any) -> Any:
-    """Of a process group, for tensors on this device."""
+    """Returns the backend of a process group for tensors on this device."""
     return group._get_backend(device)
 
 
 def is_daemon_thread(thread: int) -> bool:
-    """Is it a daemon thread that Python started? Autograd's threads are not: Python knows them as dummies."""
+    """Tells whether it is a daemon thread that Python started. Autograd's threads are not: Python knows them as
+    dummies."""
     if changes.usable("daemon threads") is None:
         return False
     known = threading._active.get(thread)  # type: ignore[attr-defined]
@@ -35,7 +36,7 @@ def is_daemon_thread(thread: int) -> bool:
 
 
 def run_as_main(module: str, *, alter_argv: bool = True) -> None:
-    """What `python -m` does."""
+    """Runs a module as `python -m` does."""
     if changes.usable("modules as scripts") is None:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:

@@ -33,14 +33,14 @@ class _Changed:
         self.owner = owner
         self.attribute = attribute
         self.was = _own(owner, attribute)
-        """What the owner itself had; _ABSENT if it had it from a class above."""
+        """The value that the owner itself had; _ABSENT if it had the attribute from a class above."""
         is_bound = isinstance(self.was, (staticmethod, classmethod))
         self.plain = self.was.__func__ if is_bound else getattr(owner, attribute)
-        """What makers get: functions without `staticmethod` and the like."""
+        """The value that makers get: a function without `staticmethod` and the like."""
         self.put: Any = None
-        """What is there now."""
+        """The value that stands there now."""
         self.layers: dict[str, Make] = {}
-        """By purpose."""
+        """Makers of replacements, by purpose."""
 
     def compose(self, order: tuple[str, ...]) -> None:
         value = self.plain
@@ -52,7 +52,7 @@ class _Changed:
         setattr(self.owner, self.attribute, value)
 
     def restore(self) -> None:
-        """Unless somebody else has changed it since."""
+        """Puts the former value back, unless somebody else has changed it since."""
         if _own(self.owner, self.attribute) is not self.put:
             return
         if self.was is _ABSENT:
@@ -70,7 +70,8 @@ class Names:
         self._changed = changed
 
     def get(self, path: str) -> Any:
-        """What is there, or None where this version lacks it as the table says. `path`: the end of its full name."""
+        """Returns the value of a name, or None where this version lacks it as the table says. `path`: the end of its
+        full name."""
         found = self._of(path)
         return None if found is None else found.value
 
@@ -91,7 +92,7 @@ class Names:
 
 
 def _own(owner: Any, attribute: str) -> Any:
-    """What the object has itself, as it is kept there."""
+    """Returns the attribute that the object itself has, as it is kept there; _ABSENT if it has none."""
     try:
         return vars(owner).get(attribute, _ABSENT)
     except TypeError:  # it has slots
@@ -99,7 +100,7 @@ def _own(owner: Any, attribute: str) -> Any:
 
 
 class Changes:
-    """What this package has changed in the interpreter's modules."""
+    """The changes that this package has made to the interpreter's modules."""
 
     def __init__(self) -> None:
         self._changed: dict[str, list[_Changed]] = {}
@@ -111,7 +112,7 @@ class Changes:
         """Warnings, by the purpose that is left out."""
 
     def usable(self, key: str) -> Names | None:
-        """The names of this purpose; None if it must be left out, which is told."""
+        """Returns the names of this purpose; None if it must be left out, which is told."""
         if key in self._usable:
             return self._usable[key]
         if key in self.left_out:
@@ -128,7 +129,7 @@ class Changes:
         return names
 
     def install(self, key: str, change: Callable[[Names], object]) -> bool:
-        """Calls `change` with the names of this purpose. False if the purpose is left out."""
+        """Calls `change` with the names of this purpose. Returns False if the purpose is left out."""
         names = self.usable(key)
         if names is None:
             return False
@@ -181,12 +182,12 @@ class Changes:
     # ---- warnings --------------------------------------------------------------------------------------------------
 
     def take_untold(self) -> list[str]:
-        """Warnings that nobody has been told."""
+        """Returns the warnings that nobody has been told, each once."""
         untold, self._untold = self._untold, []
         return untold
 
     def tell_with(self, tell: Callable[[str], None]) -> None:
-        """In a rank: from now on the user is told so."""
+        """Tells the user of warnings from now on, and of those that nobody has been told. Called in a rank."""
         self._tell = tell
         for text in self.take_untold():
             tell(text)
@@ -217,4 +218,4 @@ def _what(purpose: Purpose, wrong: list[Found]) -> str:
 
 
 changes = Changes()
-"""Of this interpreter, whose modules they change."""
+"""The changes of this interpreter's modules."""

@@ -21,15 +21,15 @@ from .names import Kind, Name, Purpose, package_of
 
 
 class State(enum.Enum):
-    """What became of a name."""
+    """The outcome of looking for a name."""
 
     OK = "ok"
     MISSING = "missing"
     CHANGED = "changed"
     ABSENT = "not in this version"
-    """As the table says."""
+    """The name is missing, as the table says for this version."""
     NOT_INSTALLED = "not installed"
-    """Its package."""
+    """The name's package is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Found:
     name: Name
     state: State
     detail: str = ""
-    """Of CHANGED: how."""
+    """For CHANGED: how the name differs."""
     owner: Any = None
-    """What has the attribute, if it is there."""
+    """The object that has the attribute, if it is there."""
     value: Any = None
-    """As getattr gives it."""
+    """The attribute's value, as getattr returns it."""
 
     @property
     def attribute(self) -> str:
@@ -51,7 +51,7 @@ class Found:
 
 
 def look(name: Name) -> Found:
-    """Never raises, whatever the package does when it is imported."""
+    """Looks a name up. Never raises, whatever the package does when it is imported."""
     package = package_of(name.module)
     if name.module not in sys.modules and package != "python" and not _installed(package):
         return Found(name, State.NOT_INSTALLED)
@@ -74,12 +74,12 @@ def look(name: Name) -> Found:
 
 
 def look_up(purpose: Purpose) -> list[Found]:
-    """All names of a purpose."""
+    """Looks up all names of a purpose."""
     return [look(name) for name in purpose.names]
 
 
 def version_of(package: str) -> str:
-    """Of an installed package, or of Python; "" if it cannot be told."""
+    """Returns the version of an installed package, or of Python; "" if it cannot be told."""
     if package == "python":
         return platform.python_version()
     version = getattr(sys.modules.get(package), "__version__", None)
@@ -90,9 +90,8 @@ def version_of(package: str) -> str:
 
 
 def has_module(name: str) -> bool:
-    """Is there a file for this module? True for a package that is not installed: nobody will miss its modules. Imports
-    nothing.
-    """
+    """Tells whether there is a file for this module. True for a package that is not installed: nobody will miss its
+    modules. Imports nothing."""
     top, *rest = name.split(".")
     spec = importlib.util.find_spec(top) if top not in sys.modules else sys.modules[top].__spec__
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -112,7 +111,7 @@ def _installed(package: str) -> bool:
 
 
 def _difference(name: Name, value: Any) -> str:
-    """What is not as expected; "" if nothing is."""
+    """Describes how the value differs from what is expected; "" if it does not."""
     kinds = {Kind.FUNCTION: callable(value) and not isinstance(value, type), Kind.CLASS: isinstance(value, type)}
     if not kinds.get(name.kind, True):
         return f"it is not {name.kind.value}"

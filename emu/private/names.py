@@ -1,4 +1,4 @@
-"""What a row of the table says: a purpose, the private names that it needs, and what is lost without them."""
+"""The rows of the table: each is a purpose, the private names that it needs, and what is lost without them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRODUCTS = {
 
 
 class Kind(enum.Enum):
-    """What a name must be, as messages say it."""
+    """The kinds of objects that a name can be, in the words of messages."""
 
     FUNCTION = "a function"
     CLASS = "a class"
@@ -39,17 +39,18 @@ class Name:
     mentions: str = ""
     """Attributes of its objects that are used, too; its code must mention them."""
     inherited: bool = False
-    """Its class has it from another one."""
+    """True if its class has it from another one."""
     seen: tuple[str, ...] = ()
     """Versions of TRIED that have it; (): all."""
 
     @property
     def full(self) -> str:
-        """As messages call it."""
+        """The full name, as messages write it."""
         return f"{self.module}.{self.path}"
 
     def expected_in(self, package: str, version: str) -> bool:
-        """Do the tried versions around this one all have it? An unknown version has what the newest one has."""
+        """Tells whether the tried versions around this one all have it. An unknown version has what the newest one
+        has."""
         tried = TRIED.get(package, ())
         if not self.seen or not tried:
             return True
@@ -60,12 +61,12 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What names are used for, together: if one of them is not as expected, all of it is left out."""
+    """A purpose for which names are used together: if one of them is not as expected, all of it is left out."""
 
     key: str
     use: str
     lost: str
-    """What that means for a run, as the end of a sentence."""
+    """The loss for a run without this purpose, as the end of a sentence."""
     files: tuple[str, ...]
     """Where the names are used."""
     names: tuple[Name, ...]
@@ -79,7 +80,7 @@ class Purpose:
 
     @property
     def consequence(self) -> str:
-        """What is lost, and how results may be wrong."""
+        """The loss without this purpose, and how results may be wrong."""
         return f"{self.lost}; results may be wrong: {self.wrong}" if self.wrong else self.lost
 
 
@@ -89,5 +90,5 @@ def package_of(module: str) -> str:
 
 
 def key(version: str) -> tuple[int, ...]:
-    """By which versions are compared: 2.11 of 2.11.0+cu130."""
+    """Returns a version as numbers that can be compared: 2.11 of 2.11.0+cu130."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

@@ -31,12 +31,12 @@ class Symbol:
 
 
 def read() -> list[Symbol]:
-    """In the list's order."""
+    """Returns the entries in the list's order."""
     return [Symbol(*entry.arguments) for entry in read_list(DEFINITION, "SYMBOL")]
 
 
 def state(symbol: Symbol) -> State:
-    """Of a symbol of this interpreter, or of PyTorch, which is imported."""
+    """Returns the state of a symbol of this interpreter, or of PyTorch, which is imported."""
     package = "python" if symbol.library == "python" else "torch"
     if _is_there(symbol):
         return State.OK
@@ -44,7 +44,7 @@ def state(symbol: Symbol) -> State:
 
 
 def _imports(library: str, name: str) -> bool:
-    """Is the name in the library's table of names, which is near its beginning?"""
+    """Tells whether the name is in the library's table of names, which is near its beginning."""
     with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
         return content.find(b"\0" + name.encode() + b"\0") >= 0
 

@@ -22,7 +22,7 @@ from torch._C import _distributed_c10d as c10d
 RANGE = "phantora.stand_in"
 """Work within this range of the trace is not the script's: copies that take the place of a collective."""
 SPREAD = 0.02
-"""Standard deviation of numbers that another rank would have sent."""
+"""The standard deviation of numbers that another rank would have sent."""
 LARGEST = 1e4
 """A buffer with a larger number in it was never written."""
 
@@ -44,7 +44,7 @@ def _kernel(*operators: str) -> Callable[[Callable[[Member, Call], None]], Calla
 
 
 def install() -> None:
-    """For this process; collectives of all process groups are stand-ins from now on."""
+    """Makes collectives of all process groups of this process stand-ins from now on."""
     library = torch.library.Library("c10d", "IMPL")
     _LIBRARY.append(library)
     with warnings.catch_warnings():
@@ -124,7 +124,7 @@ def _put_in_all_places(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def _hear(tensor: torch.Tensor) -> None:
-    """What another rank sends: small random numbers, or zeros if they are integers."""
+    """Fills the tensor with what another rank would send: small random numbers, or zeros if they are integers."""
     tensor = tensor.data
     with _alone(tensor):
         if not tensor.is_floating_point() and not tensor.is_complex():
@@ -156,7 +156,7 @@ def _reduce(group: Member, call: Call) -> None:
 
 @_kernel("broadcast_")
 def _broadcast(group: Member, call: Call) -> None:
-    """What this rank holds is taken to be what the root holds, unless it was never written."""
+    """Takes the values that this rank holds to be those of the root, unless they were never written."""
     if group.rank() != call["root_rank"]:
         for tensor in _flat(call["tensors"]):
             if not _was_written(tensor):
@@ -233,7 +233,7 @@ def _reduce_scatter_several(group: Member, call: Call) -> None:
 
 @_kernel("alltoall_base_")
 def _all_to_all_one(group: Member, call: Call) -> None:
-    """A rank receives as many rows as it sends, unless it says otherwise."""
+    """Gives the rank as many rows as it sends, unless the call says otherwise."""
     _put(call["output"], call["input"])
 
 

@@ -18,11 +18,12 @@ class Samples:
     at_s: list[float] = field(default_factory=list)
     sm_mhz: list[int] = field(default_factory=list)
     power_w: list[float] = field(default_factory=list)
-    """0 where the GPU does not tell."""
+    """The power in watts; 0 where the GPU does not tell."""
 
 
 class GpuState:
-    """Of the GPU with that UUID, sampled by a thread of its own until `stop`. Without NVML nothing is known."""
+    """The state of the GPU with that UUID, sampled by a thread of its own until `stop`. Without NVML nothing is
+    known."""
 
     def __init__(self, uuid: str) -> None:
         self.samples = Samples()
@@ -57,7 +58,7 @@ class GpuState:
             self._thread.join()
 
     def between(self, begin_s: float, end_s: float) -> tuple[list[int], list[float]]:
-        """Clocks and powers that were sampled then."""
+        """Returns the clocks and powers that were sampled between these instants."""
         chosen = [n for n, at_s in enumerate(self.samples.at_s) if begin_s <= at_s <= end_s]
         return [self.samples.sm_mhz[n] for n in chosen], [self.samples.power_w[n] for n in chosen]
 
@@ -76,6 +77,6 @@ class GpuState:
         return bool(code == 0)
 
     def _number(self, call: str, *arguments: object) -> int:
-        """0 if the GPU does not tell."""
+        """Returns the number that this call gives; 0 if the GPU does not tell."""
         value = ctypes.c_uint()
         return value.value if self._ask(call, self._device, *arguments, ctypes.byref(value)) else 0

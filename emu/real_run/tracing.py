@@ -1,4 +1,4 @@
-"""Which steps are traced, and with what.
+"""Decides which steps are traced, and starts and stops their tracing.
 
 The first steps warm the GPU up and let libraries choose their kernels; then a window of steps is traced. A script that
 ends before its window begins is told by what was traced of its second step.
@@ -48,7 +48,7 @@ class Tracing:
     warm: int
     """Steps before the window, at least 1."""
     steps: int
-    """Of the window."""
+    """The number of steps of the window."""
     everything: bool
     """Trace the whole script instead, from its start to its end."""
     folder: str
@@ -58,7 +58,7 @@ class Tracing:
     done: int = 0
     """Steps of the script that are over."""
     window: Window | None = None
-    """What is, or was last, traced."""
+    """The window that is traced, or was traced last."""
     early: Window | None = None
     """The second step's trace, until the window has one."""
     _starting: bool = False
@@ -90,7 +90,7 @@ class Tracing:
             self._start(State.EARLY)
 
     def script_ends(self) -> None:
-        """What has been traced until now is the result."""
+        """Ends the tracing: what has been traced until now is the result."""
         if self.state in (State.EARLY, State.WINDOW):
             self._stop()
         if self.early is not None and (self.window is None or not self.window.steps):

@@ -1,7 +1,7 @@
-"""A process becomes an isolated server.
+"""Lets a process become an isolated server.
 
-Namespaces of mounts, processes and names belong to the run's user namespace, the server's user namespace lies below
-it: so a server, even root's, can undo none of its mounts and change nothing in its network.
+Namespaces of mounts, processes and names belong to the run's user namespace, the server's user namespace lies below it:
+so a server, even root's, can undo none of its mounts and change nothing in its network.
 
 A usher stands between the forker and each server. It joins the run's user namespace, makes the server's pid namespace,
 forks the server as that namespace's first process, gives the server's user namespace its ids, and ends. The forker
@@ -24,7 +24,7 @@ _READY, _GO = b"ready", b"go"
 
 
 class CannotIsolate(Exception):
-    """Why servers cannot have namespaces of their own, in one line."""
+    """Raised if servers cannot have namespaces of their own. The message says why, in one line."""
 
 
 class Admission:
@@ -61,7 +61,7 @@ class Admission:
         return True
 
     def forget(self) -> None:
-        """In another server: closes the forker's end, which this process has inherited."""
+        """Closes the forker's end, which this process has inherited. Called in another server."""
         self._ours.close()
 
     def _usher_in(self, server: int) -> NoReturn:
@@ -75,9 +75,8 @@ class Admission:
         os._exit(0)
 
     def enter(self, index: int, seen: file_system.View, network: int | None) -> None:
-        """In the server: `index` is its number, `network` its net namespace, None for this machine's. Ends the process
-        if it cannot enter.
-        """
+        """Makes this process the server: `index` is its number, `network` its net namespace, None for this machine's.
+        Called in the server. Ends the process if it cannot enter."""
         try:
             _enter(index, seen, network)
         except OSError as error:
@@ -95,7 +94,8 @@ class Admission:
         system_calls.protect_memory()
 
     def finish(self) -> int:
-        """In the forker, which adopts orphans: the server's process id, once it has entered. Raises CannotIsolate."""
+        """Returns the server's process id, once it has entered. Called in the forker, which adopts orphans. Raises
+        CannotIsolate."""
         with self._ours:
             said = self._ours.recv(1 << 12)
             os.waitpid(self._usher, 0)

@@ -1,4 +1,4 @@
-"""What a server sees of this machine's files.
+"""The part of this machine's files that a server sees.
 
 /tmp and /dev/shm are its own and empty. What the run needs of /tmp stays visible at its path: the working directory,
 the script, the interpreter and its packages, paths in the command's arguments and in the environment. The system's and
@@ -29,14 +29,14 @@ class View:
     """A server's files, apart from what is private to it. All paths are real paths."""
 
     kept: tuple[str, ...]
-    """Below /tmp or below a read-only folder, but the same as outside."""
+    """Paths below /tmp or below a read-only folder that are the same as outside."""
     read_only: tuple[str, ...]
     runtime_dir: str
-    """Read-only but for the folders of `isolation.ranks_folder` and `isolation.server_folder`."""
+    """The runtime folder: read-only but for the folders of `isolation.ranks_folder` and `isolation.server_folder`."""
 
 
 def view(job: Job) -> View:
-    """What the servers of this job see. In the forker, whose paths are the script's."""
+    """Returns what the servers of this job see. Called in the forker, whose paths are the script's."""
     own = [os.path.realpath(path) for path in (job.runtime_dir, job.run_dir)]
     cwd = os.path.realpath(os.getcwd())
     used = [cwd, job.hook, sys.executable, sys.prefix, sys.base_prefix, *sys.path, *_named(job.arguments, os.environ)]
@@ -59,7 +59,8 @@ def view(job: Job) -> View:
 
 
 def _make_caches(homes: Iterable[str]) -> None:
-    """Servers could not make them: the first one of each home folder, and those that variables name."""
+    """Makes the caches that servers could not make: the first one of each home folder, and those that variables
+    name."""
     first = [os.path.join(home, isolation.CACHES[0]) for home in homes]
     for folder in (*first, *isolation.named_caches(os.environ)):
         with contextlib.suppress(OSError):  # its disk is full, or it is not the user's
@@ -67,7 +68,8 @@ def _make_caches(homes: Iterable[str]) -> None:
 
 
 def _hidden(home: str) -> set[str]:
-    """Where the home folder itself is the working directory: what is in it that programs read when they start."""
+    """Returns, where the home folder itself is the working directory, the files in it that programs read when they
+    start."""
     with os.scandir(home) as entries:
         return {
             entry.path
@@ -79,13 +81,14 @@ def _hidden(home: str) -> set[str]:
 
 
 def write_shared_files(job: Job, network: str) -> None:
-    """Files that all servers read, in the runtime folder."""
+    """Writes the files that all servers read, in the runtime folder."""
     with open(f"{job.runtime_dir}/hosts", "w") as file:
         file.write(isolation.hosts_file(len(job.servers), network))
 
 
 def enter(seen: View, server: int, own_network: bool) -> None:
-    """In the server, first process of a new pid namespace, in a new mount namespace. Raises OSError."""
+    """Gives the server its files. Called in the server, the first process of a new pid namespace, in a new mount
+    namespace. Raises OSError."""
     cwd, hostname = os.getcwd(), isolation.host_name(server)
     linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
     kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in seen.kept}
@@ -113,13 +116,13 @@ def enter(seen: View, server: int, own_network: bool) -> None:
 
 
 def _named(arguments: Iterable[str], environment: Mapping[str, str]) -> list[str]:
-    """Paths that the command line and the environment name."""
+    """Returns the paths that the command line and the environment name."""
     values = (value for name, value in environment.items() if name not in _NOT_NEEDED)
     return isolation.paths([*arguments, *(part for value in values for part in value.split(":"))])
 
 
 def _identify(runtime_dir: str, hostname: str) -> None:
-    """The server's name, and the names of all servers."""
+    """Mounts the files with the server's name and with the names of all servers in place of those in /etc."""
     os_file = f"{runtime_dir}/{hostname}"
     with open(os_file, "w") as file:
         file.write(f"{hostname}\n")
@@ -130,7 +133,8 @@ def _identify(runtime_dir: str, hostname: str) -> None:
 
 
 def _protect(runtime_dir: str, server: int) -> None:
-    """Ranks read what the run's other processes write here, such as costs and the names of servers."""
+    """Makes the runtime folder read-only but for the ranks' and the server's folders: ranks read what the run's other
+    processes write there, such as costs and the names of servers."""
     writable = (isolation.ranks_folder(runtime_dir), isolation.server_folder(runtime_dir, server))
     linux.mount(runtime_dir, runtime_dir, None, linux.BIND | linux.RECURSIVE)
     for folder in writable:

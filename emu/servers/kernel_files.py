@@ -43,7 +43,7 @@ _CONTROL = frozenset(
         "tracefs",
     }
 )
-"""File systems that have such files, wherever they are mounted."""
+"""Names of file systems that have such files, wherever they are mounted."""
 
 
 def mount_devices() -> None:
@@ -70,9 +70,8 @@ def mount_devices() -> None:
 
 
 def mount_sys() -> None:
-    """/sys shows the interfaces of the net namespace in which it was mounted. Where a container hides parts of /sys the
-    kernel does not permit another mount of it; then it shows this machine's.
-    """
+    """Mounts /sys, which shows the interfaces of the net namespace in which it was mounted. Where a container hides
+    parts of /sys the kernel does not permit another mount of it; then it shows this machine's."""
     with contextlib.suppress(OSError):
         groups = os.open(_GROUPS, os.O_PATH | os.O_CLOEXEC)
         try:
@@ -83,12 +82,12 @@ def mount_sys() -> None:
 
 
 def mount_proc() -> None:
-    """In the first process of a new pid namespace. Raises OSError."""
+    """Mounts the server's own /proc. Called in the first process of a new pid namespace. Raises OSError."""
     linux.mount("proc", "/proc", "proc", linux.NO_SETUID | linux.NO_DEVICES | linux.NO_EXEC)
 
 
 def make_read_only() -> None:
-    """After all other mounts. Raises OSError."""
+    """Makes these files read-only, after all other mounts. Raises OSError."""
     # A process with a cgroup namespace of its own could mount the control groups anew.
     with contextlib.suppress(FileNotFoundError):
         _GROUP_NAMESPACES.write_text("0")
@@ -107,7 +106,7 @@ def make_read_only() -> None:
 
 
 def _writable_in_proc() -> Iterator[str]:
-    """What does not belong to a process."""
+    """Yields the writable files, and the folders, of /proc that belong to no process."""
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.name.isdigit() or entry.is_symlink():
             continue
@@ -116,7 +115,7 @@ def _writable_in_proc() -> Iterator[str]:
 
 
 def _mounts() -> list[tuple[str, str]]:
-    """Where something is mounted, and the kind of file system."""
+    """Returns for each mount where it is, and the kind of its file system."""
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         before, _, after = line.partition(b" - ")

@@ -14,7 +14,8 @@ BIND = 4096
 RECURSIVE = 16384
 PRIVATE = 1 << 18
 _KEPT_FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
-"""Of statvfs(3) and of mount(2): nosuid, nodev, noexec, noatime, nodiratime, relatime."""
+"""Flags of a mount that stay: for each its bit in statvfs(3) and its bit in mount(2). They are nosuid, nodev, noexec,
+noatime, nodiratime, relatime."""
 
 _CAPABILITY_VERSION = 0x20080522
 _SET_DUMPABLE = 4
@@ -28,7 +29,7 @@ def _check(result: int, what: str) -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """mount(2). Raises OSError."""
+    """Calls mount(2). Raises OSError."""
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     result = _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3])
     _check(result, f"cannot mount {kind or source} on {target}")
@@ -42,16 +43,16 @@ def make_read_only(target: str, flags: int = 0) -> None:
 
 
 def drop_capabilities() -> None:
-    """The process has no capabilities from now on."""
+    """Takes all capabilities from the process."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "cannot drop capabilities")
 
 
 def system_call(number: int, *arguments: object) -> int:
-    """syscall(2). Returns its result: -1 if the kernel refuses it or does not have it."""
+    """Calls syscall(2). Returns its result: -1 if the kernel refuses it or does not have it."""
     return int(_libc.syscall(ctypes.c_long(number), *arguments))
 
 
 def set_dumpable(value: bool) -> None:
-    """May processes of the same user look into this one?"""
+    """Says whether processes of the same user may look into this one."""
     _check(_libc.prctl(_SET_DUMPABLE, ctypes.c_ulong(value), 0, 0, 0), "prctl")

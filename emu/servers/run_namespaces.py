@@ -35,20 +35,21 @@ _SETTINGS = (
 
 @dataclass(slots=True)
 class RunNamespaces:
-    """Held by the forker."""
+    """The namespaces that the forker holds."""
 
     user: int
     bridge: int | None
     """The net namespace of the bridge, which exists as long as this descriptor; None if there is none."""
     networks: list[int]
-    """Of the servers that this forker starts; empty if servers have this machine's network."""
+    """The net namespaces of the servers that this forker starts; empty if servers have this machine's network."""
 
     def network(self, place: int) -> int | None:
-        """`place`: the server's among those."""
+        """Returns a server's net namespace. `place`: the server's index among those that this forker starts."""
         return self.networks[place] if self.networks else None
 
     def close(self) -> None:
-        """In a server, once it has entered: it keeps no way to other servers. In the forker: after all servers."""
+        """Closes the descriptors. Called in a server, once it has entered, so that it keeps no way to other servers;
+        and in the forker, after all servers."""
         for descriptor in (self.user, self.bridge, *self.networks):
             if descriptor is not None:
                 os.close(descriptor)
@@ -58,7 +59,8 @@ class Preparation:
     """Namespaces in the making. `finish` waits for them."""
 
     def __init__(self, job: Job, network_builder: socket.socket) -> None:
-        """Starts. To be called while this process has a single thread and has not imported torch: it forks."""
+        """Starts the process that makes them. To be called while this process has a single thread and has not imported
+        torch: it forks."""
         self._builder = network_builder
         self._private = job.network == "private"
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -82,7 +84,7 @@ class Preparation:
             self._ours.shutdown(socket.SHUT_WR)
 
     def finish(self) -> RunNamespaces:
-        """Raises CannotIsolate."""
+        """Waits for the namespaces and returns them. Raises CannotIsolate."""
         with self._ours, self._builder:
             error, descriptors = namespaces.receive(self._ours)
             os.waitpid(self._pid, 0)
@@ -99,9 +101,8 @@ class Preparation:
 
 
 def _make(forker: socket.socket, builder: socket.socket, seen: file_system.View, first: int, servers: int) -> NoReturn:
-    """In the short-lived process: makes the namespaces, tries them as those of the server `first`, sends them. The
-    first network is the run's.
-    """
+    """Makes the namespaces, tries them as those of the server `first`, and sends them. Runs in the short-lived process.
+    The first network is the run's."""
     try:
         namespaces.unshare(namespaces.USER, "a user namespace")
         forker.send(_READY)
@@ -143,7 +144,7 @@ def _try(server: int, seen: file_system.View, network: int | None) -> None:
 
 
 def forbidding_setting() -> str:
-    """`` (user.max_user_namespaces is 0)``"""
+    """Names the setting that forbids user namespaces: `` (user.max_user_namespaces is 0)``; "" if there is none."""
     for path, value, words in _SETTINGS:
         with contextlib.suppress(OSError):
             if Path(path).read_text().strip() == value:

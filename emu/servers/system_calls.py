@@ -16,7 +16,8 @@ from typing import NamedTuple
 from . import linux
 
 FAMILIES = (0, 1, 2, 10, 16, 17, 38)
-"""Unspecified, local, IPv4, IPv6, netlink, packets, and the kernel's cryptography."""
+"""The families of sockets that stay: unspecified, local, IPv4, IPv6, netlink, packets, and the kernel's
+cryptography."""
 _SET_FILTER, _ALLOW_SPECULATION = 1, 4
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _LOAD, _EQUAL, _AND, _RETURN = 0x20, 0x15, 0x54, 0x06
@@ -26,7 +27,7 @@ _X32 = 0x40000000
 
 
 class _Machine(NamedTuple):
-    """Numbers of Linux."""
+    """Numbers of Linux on a kind of processor."""
 
     architecture: int
     seccomp: int
@@ -50,9 +51,8 @@ class _Program(ctypes.Structure):
 
 
 def close_other_sockets() -> None:
-    """For this process, which may administer its user namespace, and for all that it starts. Where the kernel has no
-    such filters everything stays open, as on an unknown processor.
-    """
+    """Sets the filter for this process, which may administer its user namespace, and for all that it starts. Where the
+    kernel has no such filters everything stays open, as on an unknown processor."""
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         return
@@ -64,7 +64,7 @@ def close_other_sockets() -> None:
 
 
 def _filter(machine: _Machine) -> bytes:
-    """Instructions of classic BPF. Jumps are counted from the next instruction."""
+    """Returns instructions of classic BPF. Jumps are counted from the next instruction."""
     refused = [_ERRNO | errno.EAFNOSUPPORT, _ERRNO | errno.ENOSYS]
     check = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT)]
     check += [(_EQUAL, len(FAMILIES) - 1 - at + 1, 0, family) for at, family in enumerate(FAMILIES)]
@@ -91,13 +91,12 @@ def _filter(machine: _Machine) -> bytes:
 
 
 def protect_memory() -> None:
-    """Processes of the same user cannot read or write this process's memory, or take its descriptors: a server's ranks
-    are such processes.
-    """
+    """Keeps processes of the same user, such as a server's ranks, from reading or writing this process's memory, and
+    from taking its descriptors."""
     linux.set_dumpable(False)
 
 
 def share_memory() -> None:
-    """In a process that a server has forked: as in any other, debuggers and /proc work."""
+    """Lets debuggers and /proc look into a process that a server has forked, as into any other."""
     if os.getpid() != 1:
         linux.set_dumpable(True)

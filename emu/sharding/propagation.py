@@ -24,13 +24,15 @@ _AN_OPERATOR = 3_500
 _A_TENSOR_OF_A_LIST = 400
 _A_RESULT_OF_A_LIST = 100
 _A_SINGLE_DIM_RESULT = 1_250
-"""A result of a strategy that DTensor expands to all dimensions of the mesh; from PyTorch 2.15 on for most lists."""
+"""Functions that a result of a strategy takes that DTensor expands to all dimensions of the mesh; from PyTorch 2.15 on
+for most lists."""
 _A_SINGLE_DIM_PAIR = 8
-"""Then all tensors are looked at for each result."""
+"""Functions that each tensor takes for each such result, as all tensors are looked at for each result."""
 
 
 def install(hook: Hook, results: Results | None) -> None:
-    """In the forker, once torch is imported. `results`: those that ranks share; None: they share none."""
+    """Makes a propagation take this host time. Called once, in the forker, when torch is imported. `results`: the
+    results that ranks share; None: they share none."""
     if results is not None and changes.usable("shared shardings") is None:
         results = None
     changes.install("sharding propagation", functools.partial(_change, hook, results))
@@ -67,14 +69,15 @@ def _propagating(
 
 
 def _cached_again(cached: Any) -> Any:
-    """A new cache around the method as it is now: the one that is there has kept it as it was."""
+    """Puts a new cache around the method as it is now: the cache that is there has kept the method as it was."""
     from torch.distributed.tensor import DTensor
 
     return type(cached)(DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding_non_cached)
 
 
 def functions_for(propagator: Any, schema: Any) -> int:
-    """How many Python functions the propagation counts as. Measured with PyTorch 2.11 and 2.15 (docs/host.md)."""
+    """Returns how many Python functions the propagation counts as. Measured with PyTorch 2.11 and 2.15
+    (docs/host.md)."""
     from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
     lists = [
@@ -92,7 +95,7 @@ def functions_for(propagator: Any, schema: Any) -> int:
 
 
 def _uncounted(hook: Hook, cached: Any) -> Any:
-    """A function with a cache, which takes no host time, be its result in the cache or not."""
+    """Wraps a function with a cache, so that it takes no host time, be its result in the cache or not."""
 
     @functools.wraps(cached)
     def call(*arguments: Any, **options: Any) -> Any:

@@ -21,13 +21,13 @@ from .encoding import CannotEncode, Encoding
 
 _OPERATORS = ("aten::_foreach_", "aten::_fused_", "aten::stack")
 _FEWEST_SPECS = 16
-"""With fewer a result is computed as fast as it is read."""
+"""The fewest specs of a schema whose result is shared: with fewer, a result is computed as fast as it is read."""
 _STRATEGIES = "torch.distributed.tensor."
-"""Modules whose strategies are known. A strategy of the program's own may do anything."""
+"""Prefix of the modules whose strategies are known. A strategy of the program's own may do anything."""
 
 
 class _Unnamed(Exception):
-    """The schema holds something whose value cannot be written down."""
+    """Raised if the schema holds something whose value cannot be written down."""
 
 
 class Results:
@@ -62,7 +62,7 @@ class Results:
         return found[0] if found[0] is not None else compute()
 
     def _read(self, name: str, meshes: list[Any]) -> tuple[Any] | None:
-        """None: no rank has told it. (None,): it is not shared."""
+        """Reads a result. None: no rank has told it. (None,): it is not shared."""
         try:
             piece = self._client.get(f"sharding {name}")
             if piece is None:
@@ -98,7 +98,7 @@ class Results:
 
 
 def follows_from_name(propagator: Any, schema: Any) -> bool:
-    """May ranks share the result?"""
+    """Tells whether ranks may share the result."""
     if not str(schema_of(schema.op).name).startswith(_OPERATORS):
         return False
     own = getattr(propagator, "op_single_dim_strategy_funcs", {}).get(schema.op)
@@ -113,7 +113,7 @@ def _redistributes_nothing(result: Any) -> bool:
 
 
 def _told(result: Any, meshes: list[Any]) -> bytes:
-    """What other ranks read."""
+    """Encodes the result as other ranks read it; None in its place if it cannot be shared."""
     encoding = Encoding(meshes)
     if _redistributes_nothing(result):
         with contextlib.suppress(CannotEncode):
@@ -129,10 +129,8 @@ def _load(told: bytes, meshes: list[Any]) -> tuple[Any]:
 
 
 def _name(schema: Any, meshes: list[Any]) -> str:
-    """Equal for schemas of equal results, in all ranks. The meshes that the schema refers to are put into `meshes`.
-
-    Raises _Unnamed, also if there are too few tensors.
-    """
+    """Returns a name that is equal for schemas of equal results, in all ranks. The meshes that the schema refers to are
+    put into `meshes`. Raises _Unnamed, also if there are too few tensors."""
     import torch
 
     writer = _Writer(meshes)
@@ -169,7 +167,7 @@ class _Writer:
         """Texts of specs, by what they say: thousands of parameters have a few shapes."""
 
     def text(self, value: Any) -> str:
-        """Raises _Unnamed."""
+        """Returns the value as text. Raises _Unnamed."""
         kind = type(value)
         if kind is self._spec:
             return self._spec_text(value)
@@ -200,6 +198,7 @@ class _Writer:
 
 
 def _mesh_text(mesh: Any) -> str:
-    """What strategies ask of a mesh: they compare costs by its sizes, and those of ranks outside are 0."""
+    """Returns the properties of a mesh that strategies ask for: they compare costs by its sizes, and those of ranks
+    outside are 0."""
     takes_part = mesh.get_coordinate() is not None
     return f"{mesh.device_type} {tuple(mesh.shape)} {mesh.mesh_dim_names} {takes_part}"

@@ -28,21 +28,22 @@ class Changing(Exception):
 class Event:
     kind: int
     first: int
-    """FAULT: unused; REMAP: from where; REMOVE, UNMAP: the first byte."""
+    """For FAULT unused; for REMAP the address from which pages move; for REMOVE and UNMAP the first byte."""
     second: int
-    """FAULT: the address; REMAP: to where; REMOVE, UNMAP: behind the last byte."""
+    """For FAULT the address; for REMAP the address to which pages move; for REMOVE and UNMAP the end: the byte after
+    the last."""
     nbytes: int
-    """REMAP."""
+    """The number of bytes that move, for REMAP."""
 
 
 class Faults:
-    """Of one process. `descriptor`: made by it; it does not block."""
+    """The page faults of one process. `descriptor`: made by that process; it does not block."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     def read(self) -> list[Event]:
-        """Those that wait."""
+        """Returns the events that wait."""
         try:
             data = os.read(self.descriptor, 64 * _MESSAGE.size)
         except BlockingIOError:
@@ -50,7 +51,7 @@ class Faults:
         return [Event(*fields) for fields in _MESSAGE.iter_unpack(data)]
 
     def register(self, start: int, nbytes: int) -> bool:
-        """Faults of these pages are told. False if they are not there."""
+        """Asks the kernel to tell faults of these pages. Returns False if they are not there."""
         failed, _ = self._call(_REGISTER, start, nbytes, _MISSING, 0)
         return not failed
 
@@ -72,13 +73,13 @@ class Faults:
                 done += PAGE
 
     def fill_zeros(self, page: int) -> None:
-        """Of a page without values. Raises Changing."""
+        """Fills a page that has no values with zeros. Raises Changing."""
         failed, _ = self._call(_ZEROPAGE, page, PAGE, 0, 0)
         if failed:
             self._passed(failed, page)
 
     def _passed(self, failed: int, page: int) -> bool:
-        """Can the pages behind this one be filled?"""
+        """Tells whether the pages behind this one can be filled."""
         if failed == errno.EAGAIN:
             raise Changing
         if failed in _GONE:
@@ -89,7 +90,7 @@ class Faults:
         return True
 
     def _call(self, request: int, *arguments: int) -> tuple[int, list[int]]:
-        """The error's number, or 0, and the arguments afterwards."""
+        """Returns the error's number, or 0, and the arguments after the call."""
         given = (ctypes.c_uint64 * len(arguments))(*arguments)
         failed = ctypes.get_errno() if _libc.ioctl(self.descriptor, request, given) else 0
         return failed, list(given)

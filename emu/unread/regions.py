@@ -1,4 +1,4 @@
-"""Which pages of a process are missing, and what they will be filled with."""
+"""Keeps which pages of a process are missing, and what they will be filled with."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ class Region:
     start: int
     end: int
     number: int
-    """What the process calls what it has given."""
+    """The number that the process has given to the values."""
     offset: int
-    """Of the first byte in that."""
+    """The offset of the region's first byte in these values."""
     content: Any
-    """Makes the values."""
+    """The object that makes the values."""
 
 
 @dataclass(slots=True)
 class Regions:
-    """Of one process; they do not overlap."""
+    """The missing regions of one process; they do not overlap."""
 
     gone: list[int] = field(default_factory=list)
-    """Numbers of which no page is missing any more, since the process was told."""
+    """Numbers of values of which no page is missing any more, since the process was told."""
     _all: list[Region] = field(default_factory=list)
-    """In order."""
+    """The regions in ascending order of addresses."""
     _starts: list[int] = field(default_factory=list)
     _pieces: Counter[int] = field(default_factory=Counter)
-    """By number."""
+    """How many regions have each number of values."""
 
     def put(self, region: Region) -> None:
         self.cut(region.start, region.end)
         self._replace(bisect_right(self._starts, region.start), 0, [region])
 
     def cut(self, start: int, end: int) -> None:
-        """Pages from `start` to `end` are not missing, or have no values."""
+        """Takes the pages from `start` to `end` out: they are not missing any more, or have no values."""
         first, last = self._range(start, end)
         kept = []
         for region in self._all[first:last]:
@@ -50,14 +50,14 @@ class Regions:
         self._replace(first, last - first, kept)
 
     def move(self, start: int, to: int, nbytes: int) -> None:
-        """mremap(2) has moved the pages."""
+        """Moves the regions of pages that mremap(2) has moved."""
         moved = self.within(start, start + nbytes)
         self.cut(start, start + nbytes)
         for region in moved:
             self.put(replace(region, start=region.start - start + to, end=region.end - start + to))
 
     def within(self, start: int, end: int) -> list[Region]:
-        """What is missing of these bytes, in order."""
+        """Returns the missing regions among these bytes, in ascending order, cut to the range."""
         first, last = self._range(start, end)
         return [
             replace(
@@ -70,14 +70,14 @@ class Regions:
         ]
 
     def copy(self) -> Regions:
-        """For a child process, which has its parent's memory and numbers."""
+        """Returns the regions of a child process, which has its parent's memory and numbers."""
         return Regions([], self._all.copy(), self._starts.copy(), self._pieces.copy())
 
     def all(self) -> list[Region]:
         return self._all.copy()
 
     def _range(self, start: int, end: int) -> tuple[int, int]:
-        """Places of those that overlap the bytes."""
+        """Returns the index of the first region that overlaps the bytes and the index after the last one."""
         first = bisect_right(self._starts, start)
         if first and self._all[first - 1].end > start:
             first -= 1

@@ -33,17 +33,17 @@ _ASK, _ANSWER = struct.Struct("=IIQQ"), struct.Struct("=IIQ")
 _NUMBER, _PIECE = struct.Struct("=Q"), struct.Struct("=4Q")
 _OPEN, _GIVE, _LIST, _FORK, _CLAIM, _COUNT = range(6)
 _LIMIT_NBYTES = 1 << 18
-"""Longer than any message."""
+"""The limit of a message's length, in bytes: no message is as long."""
 _MOST_LISTED = _MOST_GONE = 4096
 _CHUNK = 4 << 20
-"""Bytes that are filled when one page is touched: what a GPU draws is made in pieces of that order."""
+"""The number of bytes that are filled when one page is touched: what a GPU draws is made in pieces of that order."""
 
 
 class _Content:
-    """Values of what a process has given."""
+    """The values that a process has given."""
 
     def __init__(self, hook: Hook, table: bytes, nbytes: int) -> None:
-        """Raises LookupError if they cannot be had without asking a rank."""
+        """Takes the values. Raises LookupError if they cannot be had without asking a rank."""
         self._hook = hook
         self._handle = 0
         if not _alone(hook, table):
@@ -57,12 +57,12 @@ class _Content:
             self._hook.taken_drop(self._handle)
 
     def read(self, offset: int, nbytes: int, address: int) -> bool:
-        """False if some of the bytes cannot be had: they are 0."""
+        """Writes values to the address. Returns False if some of the bytes cannot be had: they are 0."""
         return bool(self._hook.taken_read_part(self._handle, offset, nbytes, address))
 
 
 def _alone(hook: Hook, table: bytes) -> bool:
-    """Do these sources follow from what the run keeps, and from computations of it?"""
+    """Tells whether these sources follow from what the run keeps, and from computations of it."""
     for remote, recipe in hook.table_rows(table):
         if remote or (recipe and not all(_alone(hook, told) for told, *_ in recipes.loads(recipe)[1])):
             return False
@@ -75,7 +75,7 @@ class _Process:
         self.faults: Faults | None = None
         self.regions = Regions()
         self.failed = 0
-        """Reads since the last answer whose values could not be had."""
+        """The number of reads since the last answer whose values could not be had."""
 
     def close(self) -> None:
         self.socket.close()
@@ -110,7 +110,7 @@ class _Server:
                     self._leave(descriptor, process)
 
     def _leave(self, descriptor: int, process: _Process) -> None:
-        """The process has ended, or executes another program."""
+        """Forgets a process that has ended, or executes another program."""
         self._poll.unregister(descriptor)
         del self._by_socket[descriptor]
         if process.faults is not None:
@@ -121,7 +121,7 @@ class _Server:
     # ---- messages --------------------------------------------------------------------------------------------------
 
     def _serve_message(self, process: _Process) -> bool:
-        """False if the process has gone, or is none of ours."""
+        """Answers one message. Returns False if the process has gone, or is none of ours."""
         try:
             data, descriptors, _, _ = socket.recv_fds(process.socket, _LIMIT_NBYTES, 1)
         except ConnectionError:
@@ -187,7 +187,7 @@ class _Server:
                 waiting += [event for event in self._events(process) if event.kind == FAULT]
 
     def _events(self, process: _Process) -> Iterator[Event]:
-        """Those that wait; what they say of memory has been noted."""
+        """Yields the events that wait; what they say of memory has been noted."""
         assert process.faults is not None
         for event in process.faults.read():
             if event.kind == REMAP:
@@ -197,7 +197,7 @@ class _Server:
             yield event
 
     def _fill(self, process: _Process, faults: Faults, page: int) -> None:
-        """Raises Changing."""
+        """Fills the page, with what is missing around it. Raises Changing."""
         found = process.regions.within(page, page + PAGE)
         if not found:  # filled already, or memory that the program has given back meanwhile
             faults.fill_zeros(page)
@@ -213,7 +213,7 @@ class _Server:
 
 
 def serve(listener: socket.socket, hook: Hook) -> NoReturn:
-    """In a process of its own, which ends with its parent."""
+    """Serves for ever. Runs in a process of its own, which ends with its parent."""
     server = _Server(listener, hook)
     while True:
         server.serve_ready()

@@ -14,11 +14,12 @@ from .store import Origin
 from .tensors import Sharing, block_of, watched
 
 _CONVERSIONS = ("to", "bfloat16", "half", "float", "double")
-"""Of torch.Tensor."""
+"""Names of the methods of torch.Tensor that convert."""
 
 
 def install(sharing: Sharing, of_lazy_modules: list[Any]) -> None:
-    """In the forker, once. `of_lazy_modules`: functions that PyTorch lets change a parameter that has no size yet."""
+    """Replaces these methods. Called once, in the forker. `of_lazy_modules`: functions that PyTorch lets change a
+    parameter that has no size yet."""
     import torch
 
     dtypes = {"bfloat16": torch.bfloat16, "half": torch.half, "float": torch.float, "double": torch.double}
@@ -31,7 +32,8 @@ def install(sharing: Sharing, of_lazy_modules: list[Any]) -> None:
 
 
 def _conversion(sharing: Sharing, function: Callable[..., Any], named: Any) -> Callable[..., Any]:
-    """`named`: the type that the function's name says; None: the arguments say it."""
+    """Makes the replacement of a conversion. `named`: the type that the function's name says; None: the arguments say
+    it."""
 
     @functools.wraps(function)
     def convert(tensor: Any, *arguments: Any, **options: Any) -> Any:
@@ -47,7 +49,7 @@ def _conversion(sharing: Sharing, function: Callable[..., Any], named: Any) -> C
 def _converted(
     sharing: Sharing, function: Callable[..., Any], tensor: Any, named: Any, arguments: Any, options: Any
 ) -> Any:
-    """None if the source is not shared, or if this is no conversion alone."""
+    """Returns the converted tensor; None if the source is not shared, or if this is no conversion alone."""
     import torch
 
     dtype = named if not arguments and not options else None if named else _asked(arguments, options)
@@ -65,7 +67,7 @@ def _converted(
 
 
 def _asked(arguments: Any, options: Any) -> Any:
-    """The type that `tensor.to(...)` is asked for; None if it is asked for anything else as well."""
+    """Returns the type that `tensor.to(...)` is asked for; None if it is asked for anything else as well."""
     import torch
 
     options = dict(options)
@@ -127,7 +129,7 @@ def _copy(sharing: Sharing, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fill_from(sharing: Sharing, tensor: Any, source: Any, origin: Origin) -> None:
-    """The tensor gets the source's values, converted to its type."""
+    """Gives the tensor the source's values, converted to its type."""
     if tensor.dtype == source.dtype and sharing.store.copy(
         block_of(tensor), tensor.untyped_storage(), block_of(source)
     ):

@@ -15,17 +15,17 @@ from . import pages
 from .tensors import Sharing, block_of, watched
 
 RANDOM_METHODS = ("uniform_", "normal_")
-"""Of torch.Tensor."""
+"""Names of the methods of torch.Tensor that draw numbers."""
 RANDOM_FUNCTIONS = ("trunc_normal_", "orthogonal_")
-"""Of torch.nn.init: these change the numbers that they draw."""
+"""Names of the functions of torch.nn.init that change the numbers that they draw."""
 CONSTANT_METHODS = ("zero_", "fill_")
-"""Of torch.Tensor."""
+"""Names of the methods of torch.Tensor that write a constant."""
 _GRAIN = 1 << 15
-"""Elements from which `zero_` calls `fill_`."""
+"""The number of elements from which `zero_` calls `fill_`."""
 
 
 def install(sharing: Sharing) -> None:
-    """In the forker, once."""
+    """Replaces these methods and functions. Called once, in the forker."""
     import torch
     import torch.nn.init
 
@@ -38,7 +38,8 @@ def install(sharing: Sharing) -> None:
 
 
 def _drawn_once(sharing: Sharing, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The functions of torch.nn.init switch autograd off themselves."""
+    """Makes the replacement of a function that draws numbers. The functions of torch.nn.init switch autograd off
+    themselves."""
 
     @functools.wraps(function)
     def initialise(tensor: Any, *arguments: Any, **options: Any) -> Any:
@@ -89,7 +90,8 @@ def _constant(sharing: Sharing, function: Callable[..., Any], name: str) -> Call
 
 
 def _is_new(sharing: Sharing, tensor: Any) -> bool:
-    """Has this process no page of the tensor in its memory yet? Else it is faster to write to the pages again."""
+    """Tells whether this process has no page of the tensor in its memory yet. Else it is faster to write to the pages
+    again."""
     with sharing.uncounted:
         new = pages.untouched(pages.whole_pages(block_of(tensor)))
     return new and sharing.may_fill(tensor)

@@ -20,7 +20,7 @@ from .tensors import Sharing
 
 
 def install(sharing: Sharing) -> None:
-    """In the forker, once."""
+    """Makes `torch.load` share storages, and notes files that the program maps. Called once, in the forker."""
     import torch
 
     reading = functools.partial(_reading, sharing)
@@ -47,7 +47,7 @@ def _reading(sharing: Sharing, reader: Any) -> Any:
 
 
 def _noting(sharing: Sharing, from_file: Callable[..., Any]) -> Any:
-    """For `UntypedStorage.from_file(filename, shared=False, nbytes=0)`."""
+    """Makes the replacement of `UntypedStorage.from_file(filename, shared=False, nbytes=0)`, which notes the file."""
 
     @functools.wraps(from_file)
     def map_file(*arguments: Any, **options: Any) -> Any:
@@ -75,7 +75,8 @@ class _Records:
         return getattr(self._records, name)
 
     def get_storage_from_record(self, name: str, count: int, kind: Any) -> Any:
-        """A tensor that has the record's bytes. torch.load passes the number of bytes and torch.UntypedStorage."""
+        """Returns a tensor that has the record's bytes. torch.load passes the number of bytes and
+        torch.UntypedStorage."""
         import torch
 
         if kind is torch.UntypedStorage and count >= LEAST_NBYTES:
@@ -85,7 +86,7 @@ class _Records:
         return self._records.get_storage_from_record(name, count, kind)
 
     def _is_plain(self, name: str) -> bool:
-        """Are the record's bytes in the file as they are, not compressed?"""
+        """Tells whether the record's bytes are in the file as they are, not compressed."""
         if self._plain is None:
             self._plain = _plain_records(f"/proc/self/fd/{self._descriptor}")
         return name in self._plain

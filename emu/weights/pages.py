@@ -14,7 +14,7 @@ _MAP_PRIVATE = 0x02
 _MAP_ANONYMOUS = 0x20
 _FAILED = ctypes.c_void_p(-1).value
 _ENTRY = struct.Struct("Q")
-"""Of /proc/self/pagemap."""
+"""The layout of an entry of /proc/self/pagemap."""
 _IN_MEMORY, _IN_SWAP, _OF_FILE = 63, 62, 61
 """Bits of an entry."""
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,22 +42,23 @@ class Block:
 
     @property
     def phase(self) -> int:
-        """Where in its first page it begins: pages can only be shared between blocks that agree in this."""
+        """The offset in its first page at which the block begins: pages can only be shared between blocks that agree in
+        this."""
         return self.address % mmap.PAGESIZE
 
     @property
     def first_page(self) -> int:
-        """Address of its first whole page."""
+        """The address of the block's first whole page."""
         return -(-self.address // mmap.PAGESIZE) * mmap.PAGESIZE
 
     @property
     def last_page(self) -> int:
-        """Where its last whole page ends."""
+        """The address at which the block's last whole page ends."""
         return self.end // mmap.PAGESIZE * mmap.PAGESIZE
 
     @property
     def edges(self) -> tuple[Block, Block]:
-        """What shares a page with others."""
+        """The two parts of the block, at its begin and its end, that share a page with other data."""
         return Block(self.address, self.first_page - self.address), Block(self.last_page, self.end - self.last_page)
 
     def memory(self) -> memoryview:
@@ -65,9 +66,8 @@ class Block:
 
 
 def map_file(descriptor: int, offset: int, block: Block) -> None:
-    """The block gets the file's bytes from `offset` on, which has the block's phase. Whole pages are mapped
-    copy-on-write in place of the block's; its edges are copied. Raises OSError.
-    """
+    """Gives the block the file's bytes from `offset` on, which has the block's phase. Whole pages are mapped
+    copy-on-write in place of the block's; its edges are copied. Raises OSError."""
     _map(block, _MAP_PRIVATE, descriptor, offset + block.first_page - block.address)
     for edge in block.edges:
         part = os.pread(descriptor, edge.nbytes, offset + edge.address - block.address)
@@ -75,7 +75,7 @@ def map_file(descriptor: int, offset: int, block: Block) -> None:
 
 
 def map_zeros(block: Block) -> None:
-    """The block gets the kernel's page of zeros until it is written to."""
+    """Gives the block the kernel's page of zeros until it is written to."""
     _map(block, _MAP_PRIVATE | _MAP_ANONYMOUS, -1, 0)
     for edge in block.edges:
         ctypes.memset(edge.address, 0, edge.nbytes)
@@ -96,7 +96,8 @@ def _map(block: Block, flags: int, descriptor: int, offset: int) -> None:
 
 
 def written(block: Block) -> bool:
-    """Has this process a page of its own within the block? Pages that were mapped and only read are not."""
+    """Tells whether this process has a page of its own within the block. Pages that were mapped and only read are not
+    its own."""
     entries = _entries(block)
     bits = int.from_bytes(entries, "little")
     if not bits:
@@ -106,17 +107,17 @@ def written(block: Block) -> bool:
 
 
 def untouched(block: Block) -> bool:
-    """Has the block no page in memory?"""
+    """Tells whether the block has no page in memory."""
     return not any(_entries(block))
 
 
 def whole_pages(block: Block) -> Block:
-    """The block without its edges; it must have a whole page."""
+    """Returns the block without its edges; it must have a whole page."""
     return Block(block.first_page, block.last_page - block.first_page)
 
 
 def _entries(block: Block) -> bytes:
-    """Of all pages that hold bytes of the block."""
+    """Reads the entries of all pages that hold bytes of the block."""
     first, last = block.address // mmap.PAGESIZE, -(-block.end // mmap.PAGESIZE)
     with open("/proc/self/pagemap", "rb", buffering=0) as file:
         return os.pread(file.fileno(), (last - first) * _ENTRY.size, first * _ENTRY.size)
@@ -124,5 +125,5 @@ def _entries(block: Block) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def _ones(count: int) -> int:
-    """The lowest bit of each of `count` entries."""
+    """Returns a number that has the lowest bit of each of `count` entries set."""
     return int.from_bytes(_ENTRY.pack(1) * count, "little")

@@ -30,7 +30,7 @@ from . import machine, pages
 from .pages import Block
 
 LEAST_NBYTES = 1 << 20
-"""Smaller tensors are computed by each rank: their pages are few."""
+"""The fewest bytes of a tensor that is shared: smaller ones are computed by each rank, as their pages are few."""
 _LEAST_FREE = 20
 """A disk is used until a twentieth of it is left."""
 
@@ -41,10 +41,10 @@ Name = Callable[[int, int, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Bytes of the store, or of a file that the program has mapped."""
+    """The origin of a block's bytes: bytes of the store, or of a file that the program has mapped."""
 
     name: str
-    """Tells these bytes from all others of this run."""
+    """A name that tells these bytes from all others of this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class UserFile:
 
     path: str
     identity: str
-    """Other than before if the file has been written to."""
+    """The file's identity: other than before if the file has been written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class _Mapped:
     base: int
     """The storage's address."""
     published: int | UserFile
-    """A piece's number."""
+    """The number of a piece, or a file of the user's."""
 
 
 class Store:
     def __init__(
         self, client: Client, folder: Path, processes: int, own_work: AbstractContextManager[None], name: Name
     ) -> None:
-        """In the forker. `folder`: of locks, which is made. `processes`: how many will map the same values. `own_work`
-        surrounds what is done when a storage is freed; `name` tells the hook library what is mapped where.
-        """
+        """Called in the forker. `folder`: of locks, which is made. `processes`: how many will map the same values.
+        `own_work` surrounds what is done when a storage is freed; `name` tells the hook library what is mapped
+        where."""
         folder.mkdir(exist_ok=True)
         self._client = client
         self._folder = folder
@@ -83,7 +83,7 @@ class Store:
         self._own_work = own_work
         self._name = name
         self._mapped: dict[int, _Mapped] = {}
-        """By address."""
+        """The blocks of this process that have been filled, by address."""
 
     def fill(self, key: str, block: Block, owner: Any, compute: Callable[[], bytes]) -> bytes:
         """Gives the block, which is memory of the storage `owner`, the values of this key. `compute` writes them to the
@@ -109,7 +109,8 @@ class Store:
         return rest
 
     def origin(self, block: Block) -> Origin | None:
-        """Where the store has the block's bytes; None if it does not, or if this process has written to them."""
+        """Returns where the store has the block's bytes; None if it does not, or if this process has written to
+        them."""
         mapped = self._containing(block)
         if mapped is None or block.nbytes < LEAST_NBYTES or pages.written(pages.whole_pages(block)):
             return None
@@ -136,7 +137,8 @@ class Store:
         return Origin(f"{name} {within} {block.nbytes}")
 
     def copy(self, block: Block, owner: Any, source: Block) -> bool:
-        """Gives the block the bytes of another one, of equal phase, that has an `origin`; False if it has none."""
+        """Gives the block the bytes of another one, of equal phase, that has an `origin`; returns False if it has
+        none."""
         mapped = self._containing(source)
         if mapped is None or mapped.block != source or block.phase != source.phase:
             return False
@@ -149,22 +151,23 @@ class Store:
         return True
 
     def forget(self, block: Block) -> None:
-        """The block's pages have been replaced."""
+        """Forgets a block whose pages have been replaced."""
         for mapped in list(self._overlapping(block)):
             self._drop(mapped)
 
     def note_file(self, block: Block, owner: Any, path: str) -> None:
-        """The program has mapped a file copy-on-write: the block, which is memory of the storage `owner`."""
+        """Notes that the program has mapped a file copy-on-write: the block, which is memory of the storage `owner`."""
         self._note(block, owner, UserFile(path, identity(path)))
 
     def has_blocks(self) -> bool:
-        """Has this process any block with an `origin`?"""
+        """Tells whether this process has any block with an `origin`."""
         return bool(self._mapped)
 
     # ---- blocks of this process ------------------------------------------------------------------------------------
 
     def _map(self, piece: Piece, block: Block, owner: Any) -> None:
-        """Closes the piece's descriptor. Raises OSError, and holds the piece no more."""
+        """Maps the piece to the block and closes the piece's descriptor. Raises OSError, and then holds the piece no
+        more."""
         try:
             if piece.nbytes < block.phase + block.nbytes:
                 raise OSError(errno.EIO, "a shared piece is too short")
@@ -202,7 +205,7 @@ class Store:
                 yield table[address]
 
     def _end(self, mapped: _Mapped) -> None:
-        """The storage has been freed."""
+        """Forgets a block whose storage has been freed."""
         with self._own_work:
             self._drop(mapped)
 
@@ -218,7 +221,7 @@ class Store:
     # ---- publishing ------------------------------------------------------------------------------------------------
 
     def _publish(self, name: str, block: Block, rest: bytes) -> Piece | None:
-        """The block begins in its piece where it begins in its page. Raises OSError."""
+        """Publishes the block's bytes. The block begins in its piece where it begins in its page. Raises OSError."""
         nbytes = block.phase + block.nbytes
         in_memory = self._make_room(nbytes)
         descriptor = os.memfd_create("phantora", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) if in_memory else -1
@@ -235,7 +238,7 @@ class Store:
             os.close(descriptor)
 
     def _make_file(self, nbytes: int) -> int:
-        """A file without a name, of which the keeper makes a copy."""
+        """Makes a file without a name, of which the keeper makes a copy."""
         status = os.statvfs(self._folder)
         if status.f_bavail * status.f_frsize - 2 * nbytes < status.f_blocks * status.f_frsize // _LEAST_FREE:
             raise OSError(errno.ENOSPC, "the disk is nearly full", str(self._folder))
@@ -249,7 +252,7 @@ class Store:
         return descriptor
 
     def _make_room(self, nbytes: int) -> bool:
-        """In memory. Frees what nobody maps, if that is needed."""
+        """Makes room in memory; frees what nobody maps, if that is needed. Returns False if there is no room."""
         while not machine.room_for(nbytes):
             if not self._client.drop_one():
                 return False
@@ -257,6 +260,6 @@ class Store:
 
 
 def identity(path: str | int) -> str:
-    """Of a file's content, as far as its times and its size tell."""
+    """Returns a text that identifies a file's content, as far as its times and its size tell."""
     status = os.stat(path)
     return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"

@@ -1,4 +1,5 @@
-"""Which tensors can share memory, and what ranks do in place of computing what another rank has computed."""
+"""Decides which tensors can share memory, and does what ranks do in place of computing what another rank has
+computed."""
 
 from __future__ import annotations
 
@@ -15,19 +16,18 @@ from .store import LEAST_NBYTES, Store
 
 
 def block_of(tensor: Any) -> Block:
-    """The memory of a contiguous tensor."""
+    """Returns the memory of a contiguous tensor."""
     return Block(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 class OwnWork(threading.local):
-    """What a thread does `with` this object takes no host time. (The standard library's functions for generators as
-    contexts would be counted.)
-    """
+    """A context in which a thread's work takes no host time. (The standard library's functions for generators as
+    contexts would be counted.)"""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self.depth = 0
-        """Of this thread."""
+        """How many of these contexts this thread has entered."""
 
     def __enter__(self) -> None:
         self.depth += 1
@@ -46,14 +46,15 @@ class Sharing:
     """
 
     def __init__(self, client: Client, folder: Path, processes: int, hook: Hook) -> None:
-        """In the forker. `folder`: of locks. `processes`: how many ranks the run has."""
+        """Called in the forker. `folder`: of locks. `processes`: how many ranks the run has."""
         self.uncounted = OwnWork(hook)
         self.store = Store(client, folder, processes, self.uncounted, hook.name_host)
         self._hook = hook
         self._forker = os.getpid()
 
     def is_large(self, tensor: Any) -> bool:
-        """A plain tensor in this process's memory, large enough to be shared; nothing intercepts its operations."""
+        """Tells whether this is a plain tensor in this process's memory, large enough to be shared, whose operations
+        nothing intercepts."""
         import torch
 
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or self.uncounted.depth:
@@ -77,11 +78,12 @@ class Sharing:
             )
 
     def in_rank(self) -> bool:
-        """Not in the forker, which imports modules for all ranks."""
+        """Tells whether this is a rank, not the forker, which imports modules for all ranks."""
         return os.getpid() != self._forker
 
     def may_fill(self, tensor: Any) -> bool:
-        """Its pages can be replaced: nobody else sees them. That is so for what torch's allocator has given out."""
+        """Tells whether the tensor's pages can be replaced because nobody else sees them. That is so for what torch's
+        allocator has given out."""
         if not self.is_large(tensor):
             return False
         with self.uncounted:
@@ -89,7 +91,7 @@ class Sharing:
             return bool(storage.resizable()) and not storage.is_shared() and not tensor.is_pinned()
 
     def charge(self, call: Callable[[], object]) -> None:
-        """Within `uncounted`: this call takes the host time that it takes."""
+        """Lets this call take the host time that it takes, within `uncounted`."""
         self._hook.uncounted(-1)
         try:
             call()
@@ -97,7 +99,7 @@ class Sharing:
             self._hook.uncounted(1)
 
     def fill(self, tensor: Any, key: str, compute: Callable[[], bytes]) -> bytes:
-        """See Store.fill."""
+        """Fills the tensor, see Store.fill."""
         import torch
 
         rest = self.store.fill(key, block_of(tensor), tensor.untyped_storage(), compute)
@@ -106,7 +108,7 @@ class Sharing:
 
 
 def watched(tensor: Any) -> bool:
-    """Does autograd record what is done to it?"""
+    """Tells whether autograd records what is done to the tensor."""
     import torch
 
     return bool(tensor.requires_grad) and torch.is_grad_enabled()
@@ -121,7 +123,7 @@ def _has_large_block(tensor: Any) -> bool:
 
 
 def _intercepted() -> bool:
-    """By a mode of the program's that changes functions of torch. `with torch.device("cpu")` does not."""
+    """Tells whether a mode of the program's changes functions of torch. `with torch.device("cpu")` does not."""
     import torch
     from torch.utils._device import DeviceContext
 
