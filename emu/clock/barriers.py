@@ -14,7 +14,8 @@ from typing import Any
 
 def install() -> None:
     """Makes `torch.distributed.barrier` wait, in real time, until every rank has called it. Called once, in the
-    forker."""
+    forker.
+    """
     import torch.distributed
 
     if not torch.distributed.is_available():

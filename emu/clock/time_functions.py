@@ -32,7 +32,8 @@ _SINCE_BOOT = frozenset(
 
 def install(clock: VirtualClock) -> None:
     """Replaces the time functions wherever they are bound already. Called once, in the forker. `clock` decides in every
-    process which time they return."""
+    process which time they return.
+    """
     replacements: dict[Any, Any] = {}
     for name in ("time", "perf_counter", "monotonic"):
         base_ns = (lambda: clock.epoch_ns) if name == "time" else (lambda: PERF_COUNTER_BASE_NS)
@@ -157,7 +158,8 @@ def _sleeper(clock: VirtualClock) -> Callable[[float], None]:
 
 def _waiter(clock: VirtualClock, real: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a method `wait(timeout)` that returns something empty or false when its timeout has ended it: then virtual
-    time passes as well, if the script made the wait itself on its main thread."""
+    time passes as well, if the script made the wait itself on its main thread.
+    """
 
     @functools.wraps(real)
     def wait(waiting: Any, timeout: float | None = None) -> Any:

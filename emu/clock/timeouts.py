@@ -45,7 +45,8 @@ def install() -> None:
 
 def _lengthen_all(names: Names) -> None:
     """Lengthens the timeouts that c10d's classes take. Their documentation says which of their functions take
-    timeouts."""
+    timeouts.
+    """
     from torch._C import _distributed_c10d as c10d
 
     real_wait = names.get("Work.wait")
@@ -59,7 +60,8 @@ def _lengthen_all(names: Names) -> None:
 
 def exact_for_nccl() -> None:
     """Lets process groups of NCCL get the timeouts that they are given: their watchdogs count virtual time. Called in
-    the rank."""
+    the rank.
+    """
     _exact.append("ProcessGroupNCCL")
 
 
@@ -69,7 +71,8 @@ def _is_exact(owner: Any) -> bool:
 
 def _lengthened(value: Any) -> Any:
     """Returns a timeout as C++ gets it; other values are returned as they are. Zero and below mean "none" or "not set"
-    in C++."""
+    in C++.
+    """
     if isinstance(value, timedelta) and timedelta() < value < _LONGEST:
         return value + _ADDED
     return value
@@ -92,7 +95,8 @@ def _classes_in(owner: Any) -> Iterator[type]:
 
 def _lengthen_arguments(owner: type) -> None:
     """Lengthens the arguments of every method and property of a C++ class whose signature, as pybind11 writes it, names
-    a timedelta."""
+    a timedelta.
+    """
     for name, member in list(vars(owner).items()):
         if isinstance(member, property):
             if member.fget is not None and "datetime.timedelta" in (member.fget.__doc__ or ""):

@@ -86,7 +86,8 @@ class VirtualClock:
         self._idle_reads = 0
         self.slept_ns = 0
         """Time, in ns, that this process has slept by its own wish: in virtual time, or in real time where it has no
-        virtual time."""
+        virtual time.
+        """
         self._daemon = threading.local()  # slept_until_ns: the end of this daemon thread's last sleep
 
     # ---- life of the process ----------------------------------------------------------------------------------------
@@ -96,7 +97,8 @@ class VirtualClock:
 
     def start(self, epoch_s: int) -> None:
         """Makes time virtual from now on. Called in the rank, on its main thread. `epoch_s`: `time.time()` at virtual
-        time 0."""
+        time 0.
+        """
         self._epoch_ns = epoch_s * 10**9
         self._main_thread = threading.get_ident()
         self._state = ClockState.VIRTUAL
@@ -146,7 +148,8 @@ class VirtualClock:
 
     def _daemon_thread_ns(self) -> int:
         """Returns the time of a daemon thread, which asks nobody: the last known time, or the end of the thread's own
-        last sleep."""
+        last sleep.
+        """
         return max(self._last_known_ns, getattr(self._daemon, "slept_until_ns", 0))
 
     def _ask(self) -> int:

@@ -24,7 +24,8 @@ _MOST_ELEMENTS = 1 << 21
 _MOST_OPERATIONS = 4000
 _MOST_OF_SINGLE_INSTANCES = 500
 """Most operations of a launch whose instances take different ways. (torchtitan's kernel for permutations would take
-longer than a rank needs for the rest of its step, and steers nothing.)"""
+longer than a rank needs for the rest of its step, and steers nothing.)
+"""
 _EVALUATED = ("tt.get_program_id", "tt.get_num_programs", "tt.load", "tt.reduce", "tt.scan", "scf.yield", "tt.assert")
 
 
@@ -78,7 +79,8 @@ class Evaluator:
 
     def stores(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> list[Store]:
         """Returns the stores of a launch, as far as they are known. `values`: the arguments, one for each parameter.
-        Raises NotEvaluated."""
+        Raises NotEvaluated.
+        """
         import torch
 
         parameters = {}

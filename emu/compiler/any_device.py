@@ -53,7 +53,8 @@ def renumber(code: str, compiled_for: int, own: int) -> str:
 
 def install_keys(names: Names, own_device: Callable[[], int]) -> None:
     """Changes the class that makes the keys of Inductor's and AOTAutograd's caches, so that they name no GPU's
-    number."""
+    number.
+    """
     names.change(
         "FxGraphCachePickler.__init__", functools.partial(_naming_own, names.get("BoxedDeviceIndex"), own_device)
     )
@@ -68,7 +69,8 @@ def install_autograd_keys(names: Names, own_device: Callable[[], int]) -> None:
 
 def load_on_own_device(names: Names, own_device: Callable[[], int], devices: Callable[[], int]) -> None:
     """Changes the class of Inductor's kernels, which loads their code on the GPU for which it was compiled: here it is
-    loaded on the process's own GPU."""
+    loaded on the process's own GPU.
+    """
     names.change("CachingAutotuner._make_launchers", functools.partial(_loading, own_device, devices))
 
 

@@ -75,7 +75,8 @@ class Uncounted:
 
 def install(hook: Hook, peaks: PeakMemory) -> None:
     """Keeps compilation, autotuning and benchmarks of torch and Triton out of virtual time. Called once, in the
-    forker."""
+    forker.
+    """
     uncounted = Uncounted(hook, peaks)
     for key, change in (
         ("compilation", _compilation),

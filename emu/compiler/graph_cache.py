@@ -32,7 +32,8 @@ _WAIT_S = 1800.0
 
 def install(torch_version: str) -> None:
     """Gives the cache a folder for this version of torch and lets ranks share it. Called once, before torch is
-    imported, in the forker or in a process that a launcher starts."""
+    imported, in the forker or in a process that a launcher starts.
+    """
     folder = os.environ.get(FOLDER)
     if not folder:
         return
@@ -216,7 +217,8 @@ def write_atomic(
     path_: str | os.PathLike[str], content: str | bytes, make_dirs: bool = False, encode_utf_8: bool = False
 ) -> None:
     """Writes a file under a temporary name that no other process uses, then renames it. torch's own function, which
-    this replaces, names its temporary file by process and thread: on emulated servers both numbers repeat."""
+    this replaces, names its temporary file by process and thread: on emulated servers both numbers repeat.
+    """
     path = Path(path_)
     if make_dirs:
         path.parent.mkdir(parents=True, exist_ok=True)

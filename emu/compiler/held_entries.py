@@ -43,7 +43,8 @@ class HeldEntries:
 
     def read(self) -> None:
         """Reads the entries that earlier runs noted. Called in the forker, before it forks. This run notes again what
-        it uses."""
+        it uses.
+        """
         contents: dict[Path, bytes] = {}
         for note in self._last_notes():
             with contextlib.suppress(OSError):
@@ -90,7 +91,8 @@ class HeldEntries:
 
     def _note(self, folder: Path, key: str, more: int) -> None:
         """Notes that this run used an entry. `more`: how many values torch yields besides the entry, which depends on
-        its version."""
+        its version.
+        """
         number = self._asked[key]
         self._asked[key] += 1
         with contextlib.suppress(OSError):  # noted already; or a full disk: the next run's ranks read the entry
@@ -100,7 +102,8 @@ class HeldEntries:
 
 def install(torch_version: str, scripts: Sequence[str]) -> HeldEntries | None:
     """Lets torch's caches take entries that the forker has read; returns them, or None without a cache or a script.
-    Called once in the forker, before `graph_cache.install`. `scripts`: the run's scripts."""
+    Called once in the forker, before `graph_cache.install`. `scripts`: the run's scripts.
+    """
     folder = os.environ.get(graph_cache.FOLDER)
     if not folder or not scripts:
         return None
@@ -122,7 +125,8 @@ def _files(folder: Path) -> list[str]:
 
 def _own_bytes(path: Path) -> bytes:
     """Returns a file's content. Raises OSError also if others can write the file or its folder: reading an entry
-    executes what they have written."""
+    executes what they have written.
+    """
     with path.open("rb") as file:
         for found in (os.fstat(file.fileno()), path.parent.stat()):
             if who := ownership.others_writing(found):

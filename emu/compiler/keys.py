@@ -37,7 +37,8 @@ _KEYS = (
 
 def install() -> None:
     """Keeps the keys of both compilers' caches in the cache's folder. Called once, in the forker, after
-    `graph_cache.install` and before Triton is imported."""
+    `graph_cache.install` and before Triton is imported.
+    """
     changes.when_imported("Triton's driver module", lambda names: names.change("_get_cache_manager", _any_run))
     folder = os.environ.get(graph_cache.FOLDER)
     if folder:
@@ -47,7 +48,8 @@ def install() -> None:
 
 def compute(capability: int) -> None:
     """Computes the keys for all ranks. Called once, in the forker, if the script is likely to compile. `capability`:
-    the described GPU's compute capability, 90 for 9.0."""
+    the described GPU's compute capability, 90 for 9.0.
+    """
     for purpose, module, name in _KEYS:
         if changes.usable(purpose) is not None:
             getattr(importlib.import_module(module), name)()  # remembers what it returns, as all here do

@@ -100,7 +100,8 @@ class PastRuns:
 
 def past_runs(torch_version: str, files: Iterable[str], arguments: Sequence[str]) -> PastRuns | None:
     """Returns the note on earlier runs; None without a compile cache. Called in the forker, before torch is
-    imported."""
+    imported.
+    """
     folder = os.environ.get(graph_cache.FOLDER)
     if not folder:
         return None

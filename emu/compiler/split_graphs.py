@@ -31,7 +31,8 @@ class Returned(NamedTuple):
 
 def install() -> None:
     """Makes AOTAutograd cache the graphs that DistributedDataParallel splits. Called once, in the forker, before torch
-    compiles. Has no effect on versions of torch that work in another way."""
+    compiles. Has no effect on versions of torch that work in another way.
+    """
     returned = _ByKey()
     changes.when_imported("what split graphs return", functools.partial(_note_returned, returned))
     changes.when_imported("split graphs", functools.partial(_save_returned, returned))

@@ -18,7 +18,8 @@ _WAIT_S = 180.0
 
 def install() -> None:
     """Replaces the look-up and the storing of Triton's cache. Called once, in the forker. Does nothing without Triton,
-    which comes with torch wherever torch can use it."""
+    which comes with torch wherever torch can use it.
+    """
     changes.install("Triton's cache", _change)
 
 

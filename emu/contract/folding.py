@@ -60,7 +60,8 @@ class NeedsParts(SystemExit):
     @classmethod
     def told(cls, words: str) -> tuple[str, str]:
         """Returns the reason, and the mesh as `--fold` takes it; both are empty if a rank's words are not this
-        exception's message."""
+        exception's message.
+        """
         reason, _, mesh = words.rpartition(f": {cls._FOLD}")
         return (reason, mesh) if reason else ("", "")
 
@@ -77,7 +78,8 @@ class Axis:
     turns: tuple[int, ...] = ()
     """How many coordinates each turn of a folded axis has: parts that repeat after as many coordinates as they have
     together. ``3, 1, 4``: of each eight coordinates the first three are alike, the next one stands for itself, and so
-    on. Empty: all are alike."""
+    on. Empty: all are alike.
+    """
 
     def __str__(self) -> str:
         """``dp*=2048``, ``dp*=1024+1024``, ``dp*=2048:3+1+4``, ``tp=8``."""
@@ -101,7 +103,8 @@ class Axis:
 
     def told_apart(self, kinds: Sequence[Any]) -> Axis:
         """Returns this axis with parts or turns such that coordinates of different kinds are not alike. `kinds`: by
-        coordinate."""
+        coordinate.
+        """
         if not self.folded or all(kind == kinds[0] for kind in kinds):
             return self
         period = _period(kinds)
@@ -130,7 +133,8 @@ class Axis:
 
 def _period(kinds: Sequence[Any]) -> int:
     """Returns after how many elements the sequence repeats; its last repetition may be incomplete. (The failure
-    function of Knuth, Morris and Pratt: the time grows with the length alone.)"""
+    function of Knuth, Morris and Pratt: the time grows with the length alone.)
+    """
     border = [0] * len(kinds)
     for at in range(1, len(kinds)):
         length = border[at - 1]
@@ -180,7 +184,8 @@ class Mesh:
 
     def role_name(self, rank: int) -> str:
         """Returns the role's name: ``pp 3, tp 0``. It is "" if all axes are folded and none has parts; axes that have
-        parts are named by the role's coordinates: ``dp 10-12``, ``dp 3, 11``."""
+        parts are named by the role's coordinates: ``dp 10-12``, ``dp 3, 11``.
+        """
         names = []
         for at, axis in enumerate(self.axes):
             here = self.coordinate(rank, at)
@@ -198,7 +203,8 @@ class Mesh:
 
     def constant_axes(self, members: Collection[int]) -> list[int]:
         """Returns the folded axes along which the members of a communicator have one coordinate. Raises CannotFold if
-        they have some coordinates of a folded axis, but not all."""
+        they have some coordinates of a folded axis, but not all.
+        """
         constant = []
         for at in self.folded_axes:
             axis, seen = self.axes[at], {self.coordinate(rank, at) for rank in members}
@@ -213,7 +219,8 @@ class Mesh:
 
     def with_parts(self, boundaries: Mapping[int, Collection[int]]) -> Mesh:
         """Returns this mesh with parts that begin at these coordinates as well. `boundaries`: by the index of a folded
-        axis."""
+        axis.
+        """
         axes = list(self.axes)
         for at, begins in boundaries.items():
             axes[at] = axes[at].with_parts(begins)
@@ -221,7 +228,8 @@ class Mesh:
 
     def told_apart(self, kinds: Sequence[Any]) -> Mesh:
         """Returns this mesh with parts and turns such that ranks of different kinds differ in role. `kinds`: by rank.
-        Ranks that differ along axes that are not folded do so already."""
+        Ranks that differ along axes that are not folded do so already.
+        """
         axes = list(self.axes)
         for at in self.folded_axes:
             along: list[list[Any]] = [[] for _ in range(axes[at].size)]
@@ -232,7 +240,8 @@ class Mesh:
 
     def with_root_apart(self, members: Sequence[int], root: int) -> Mesh:
         """Returns this mesh with parts such that the root of a gather or scatter, one of these members, has no member's
-        role."""
+        role.
+        """
         spanned = [at for at in self.folded_axes if len({self.coordinate(rank, at) for rank in members}) > 1]
         here = [self.coordinate(root, at) for at in spanned]
         kinds = [[self.coordinate(rank, at) for at in spanned] == here for rank in range(self.world_size)]
@@ -246,7 +255,8 @@ class Mesh:
     def boundaries(self, members: Sequence[int], kinds: Sequence[Any]) -> dict[int, set[int]]:
         """Returns where the members of a communicator must be divided into parts because they are of several kinds. For
         each folded axis along which they differ, by its index: the coordinates at which the kind is not that of the
-        coordinate before. `kinds`: by member."""
+        coordinate before. `kinds`: by member.
+        """
         found: dict[int, set[int]] = {}
         for at in self.folded_axes:
             at_each: dict[int, list[Any]] = {}
@@ -259,7 +269,8 @@ class Mesh:
 
     def shift(self, axes: Sequence[int], rank: int, to: int) -> int:
         """Returns by how much a rank's number grows when its coordinates on these axes change from `rank`'s to
-        `to`'s."""
+        `to`'s.
+        """
         return sum((self.coordinate(to, at) - self.coordinate(rank, at)) * self.strides[at] for at in axes)
 
     def moved(self, peer: int, rank: int, to: int) -> int:
@@ -298,7 +309,8 @@ class Folding:
     """The ranks that are apart in order to be compared with the representative of their role."""
     similar: bool = False
     """True if ranks of a role need only make the same calls: the work between the calls may differ, and is played as
-    the representative's."""
+    the representative's.
+    """
 
     @cached_property
     def _representatives(self) -> Mapping[int, int]:
@@ -317,7 +329,8 @@ class Folding:
     @cached_property
     def mirrored(self) -> Mapping[int, tuple[int, ...]]:
         """For each rank that has a process: the other ranks that it plays, in ascending order. Empty for ranks that are
-        apart."""
+        apart.
+        """
         found: dict[int, list[int]] = {rank: [] for rank in self.live}
         for rank in range(self.mesh.world_size):
             if rank not in found:
@@ -334,7 +347,8 @@ class Folding:
 
     def image(self, members: tuple[int, ...], rank: int, to: int) -> tuple[int, ...]:
         """Returns the members of the communicator that `to` has in the place of this one of `rank`, in the same order.
-        Raises CannotFold if there is none."""
+        Raises CannotFold if there is none.
+        """
         shift = self.mesh.shift(self.mesh.constant_axes(members), rank, to)
         image = tuple(member + shift for member in members) if shift else members
         if to not in image:
@@ -343,7 +357,8 @@ class Folding:
 
     def check_root(self, members: tuple[int, ...], place: int, rank: int, to: int) -> None:
         """Checks a gather or scatter in which `rank` takes part, whose root is the member at this place, and its image
-        for `to`. Raises CannotFold if one of the two ranks is the root and the other is not."""
+        for `to`. Raises CannotFold if one of the two ranks is the root and the other is not.
+        """
         root = members[place]
         if (root == rank) != (self.image(members, rank, to)[place] == to):
             raise root_is_alone(self.mesh, members, root)

@@ -1,5 +1,6 @@
 """Where this package is installed: its folder, the hook library and the Python stub in it; how another interpreter runs
-a part of it."""
+a part of it.
+"""
 
 from __future__ import annotations
 

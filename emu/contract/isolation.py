@@ -1,5 +1,6 @@
 """Levels of isolation, and the names and addresses of servers: how far emulated servers are apart from each other and
-from this machine."""
+from this machine.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +11,14 @@ from collections.abc import Iterable, Mapping
 
 LEVELS = ("auto", "full", "none")
 """full: a server is a process in its own user, mount, uts, pid, ipc and net namespaces. none: servers are plain
-processes that share this machine's. auto: full where the kernel permits it, else none."""
+processes that share this machine's. auto: full where the kernel permits it, else none.
+"""
 NETWORKS = ("private", "host")
 """private: a server has its own network, and reaches the other servers of its run only. host: this machine's."""
 PRIVATE = ("/tmp", "/dev/shm")
 """The folders of which an isolated server has its own. The part of /tmp that the run needs is shared, see
-`emu.servers`."""
+`emu.servers`.
+"""
 CACHES = (".cache", ".triton", ".nv", ".keras")
 """Folders of a home folder that hold only what can be made again; among them is phantora-async's own cache. They, and
 what CACHE_VARIABLES name, stay writable for isolated servers, which only read the rest of the home folder.

@@ -31,20 +31,24 @@ class Job:
     """The ranks that have processes, see ``Folding.to_json``; None: all ranks."""
     simulated: tuple[int, ...] | None
     """The ranks that a folded run simulates, if others share their timelines. Process groups without any of them are
-    not made. None: all ranks."""
+    not made. None: all ranks.
+    """
     cpus: int
     """The number of logical CPUs of each described server."""
     loaders: str
     """The policy of `--loaders`, see loading_policy."""
     slow_loaders: tuple[tuple[int, int, int], ...]
     """For each fault of a data loader, see loading_policy: the rank, the delay in nanoseconds and how many batches
-    apart it comes."""
+    apart it comes.
+    """
     dead_gpus: tuple[tuple[int, int, int], ...]
     """For each GPU that dies: its rank, and the instants of virtual time from which and until which it cannot be
-    used."""
+    used.
+    """
     mortal: bool
     """True if something dies during the run: where ranks wait for their GPUs, they go on when virtual time is there,
-    and timeouts run out."""
+    and timeouts run out.
+    """
     host_scale: float
     """CPU time of the described host for what takes one second here."""
     hosted: tuple[int, ...]
@@ -68,7 +72,8 @@ class Job:
     """True if ranks that initialise equal CPU tensors share their memory."""
     isolation: str
     """The isolation that the user asks for: one of `isolation.LEVELS`. The forker replaces `auto` by what is
-    possible."""
+    possible.
+    """
     network: str
     """One of `isolation.NETWORKS`."""
     writable: tuple[str, ...]
@@ -85,7 +90,8 @@ class Job:
     """The values that `--value` states, see stated_values. Each names a file."""
     loop_turns: int
     """The number of turns after which a loop that waits for a value that nobody computed ends the run; 0: no number
-    does."""
+    does.
+    """
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
 
@@ -131,7 +137,8 @@ class Seat:
 
 def torchrun_environment(job: Job, seat: Seat) -> dict[str, str]:
     """Returns the environment variables that torchrun's elastic agent sets for a worker (one role, static rendezvous,
-    rank 0 hosts the store)."""
+    rank 0 hosts the store).
+    """
     world_size, rank = str(job.world_size), str(seat.rank)
     return {
         "RANK": rank,

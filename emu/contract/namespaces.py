@@ -47,7 +47,8 @@ def send(end: socket.socket, namespaces: list[int]) -> None:
 
 def receive(end: socket.socket) -> tuple[str, list[int]]:
     """Receives what `send` has sent: returns "" and the descriptors. If the other side said something else instead,
-    returns its words, or `nothing` if it has ended, and no descriptors."""
+    returns its words, or `nothing` if it has ended, and no descriptors.
+    """
     received: list[int] = []
     while True:
         said, descriptors, _, _ = socket.recv_fds(end, 1 << 12, _DESCRIPTORS_A_MESSAGE, socket.MSG_CMSG_CLOEXEC)

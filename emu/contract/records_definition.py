@@ -23,7 +23,8 @@ _PAYLOAD = {"PAYLOAD": True, "NO_PAYLOAD": False}
 
 class RecordError(ValueError):
     """Raised for bytes that are no record of this definition, or a definition that cannot be read. ``before``: the
-    records in front of the faulty bytes."""
+    records in front of the faulty bytes.
+    """
 
     def __init__(self, message: str, before: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -64,7 +65,8 @@ class Entry:
 
 def parse(text: str) -> list[Entry]:
     """Returns the entries in the definition's order. Raises RecordError for a malformed one and for a number given
-    twice, ListError for one that does not end."""
+    twice, ListError for one that does not end.
+    """
     entries = []
     names: dict[int, str] = {}
     for macro, (name, *parts) in c_lists.entries(text, *_MACROS):

@@ -33,7 +33,8 @@ class CapturedOps:
 
     def take(self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> bool:
         """Returns True if the device's current stream is being captured. Then `work` is called at each launch of the
-        graph."""
+        graph.
+        """
         if not self._captured_streams.value:
             return False
         self._operations.append(work)

@@ -67,7 +67,8 @@ class ComputedOp:
         self._not_read_places = {i for i, a in enumerate(arguments) if a.name in self._not_read}
         self._scales_self = any(a.name == "beta" for a in arguments) and arguments[0].name == "self"
         """True if the first argument is multiplied by `beta`; if that is 0, it is not read (`mv` passes its empty
-        result)."""
+        result).
+        """
         self.reads_first = 0 not in self._not_read_places and not self._scales_self
         self.writes = bool(self._written)
         self._compares = name in ("aten::eq.Tensor", "aten::ne.Tensor")
@@ -242,7 +243,8 @@ class ComputedOp:
 
     def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any], state: int) -> list[Any] | None:
         """Returns the values that the operation writes and returns; None if it cannot be computed here. Raises
-        `device_assert`."""
+        `device_assert`.
+        """
 
         def values() -> list[Any] | None:
             try:
@@ -256,7 +258,8 @@ class ComputedOp:
 
     def on_host(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any]) -> list[Any] | None:
         """Returns the values that the operation writes and returns, computed of known values on the CPU. None if it
-        cannot be computed there."""
+        cannot be computed there.
+        """
         if "device" in cpu_kwargs:
             cpu_kwargs["device"] = "cpu"
         return self._compute(cpu_args, cpu_kwargs, KNOWN)
@@ -289,7 +292,8 @@ class ComputedOp:
 
     def _assumed(self, value: Any) -> Any:
         """Returns what stands for the value: 0 for unknown numbers, the identity for an unknown matrix that is
-        factorised."""
+        factorised.
+        """
         if isinstance(value, self._control.tensor_type):
             if self._control.state_of(Place(value)) in (KNOWN, ASSUMED):
                 return value

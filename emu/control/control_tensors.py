@@ -78,14 +78,17 @@ class ControlTensors:
         self._choices = False
         self.nested = False
         """True while a kernel is called whose operation is computed later: then operations that it calls are not
-        computed."""
+        computed.
+        """
         self.alone = _Alone()
         self.any_size: OrderedDict[int, None] = OrderedDict()
         """Addresses of the memory of tensors that count as small whatever their size, in the order in which they were
-        added."""
+        added.
+        """
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[bool], None]]] = {}
         """Indices that the routing policy chose and that nobody has used yet, by the address of their memory; each with
-        the function to call when they are used, which is told whether that is a comparison with labels."""
+        the function to call when they are used, which is told whether that is a comparison with labels.
+        """
         self.at_read: Callable[[Tensor], None] = lambda tensor: None
         """This function is called before the program reads a number."""
         names = changes.usable("op ranges")
@@ -194,7 +197,8 @@ class ControlTensors:
 
     def mark(self, place: Place, state: int) -> None:
         """Makes the place known, assumed or unknown from now on. Takes effect at once: it is not ordered with pending
-        writes."""
+        writes.
+        """
         if place.dense and state == KNOWN:
             self.hook.data_mark_known(place.address, place.nbytes)
             return
@@ -240,7 +244,8 @@ class ControlTensors:
 
     def is_unknown(self, tensor: Tensor) -> bool:
         """Tells whether this is a small floating-point tensor, on the device or in the host's memory, that nobody
-        computed."""
+        computed.
+        """
         if tensor.numel() > self.float_limit_numel or not tensor.is_floating_point() or not tensor.numel():
             return False
         if not tensor.is_cuda:
@@ -273,7 +278,8 @@ class ControlTensors:
 
     def values_to_come(self, tensor: Tensor) -> list[Any] | None:
         """Returns the elements of a small tensor on the GPU; None if they are not known. Waits for what has yet to
-        arrive from other ranks, so that what follows does not depend on when it does."""
+        arrive from other ranks, so that what follows does not depend on when it does.
+        """
         if not tensor.is_cuda or not self.small([tensor]) or self.capturing():
             return None
         self.wait([tensor])

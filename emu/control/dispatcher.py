@@ -137,7 +137,8 @@ def install(
 
 def libraries_from_now_on() -> extensions.Libraries:
     """Begins to note the operations that libraries bring. Called in the forker, before libraries are imported for all
-    ranks."""
+    ranks.
+    """
     return extensions.Libraries(registered_for)
 
 

@@ -109,7 +109,8 @@ def _svd(x: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, dri
 
 def _bags(name: str) -> Callable[..., Any]:
     """Returns the function for an operation of `EmbeddingBag`. Like the GPU's kernel it always returns each index's bag
-    and each bag's size, for the backward pass."""
+    and each bag's size, for the backward pass.
+    """
 
     def bags(
         weight: Tensor,

@@ -72,7 +72,8 @@ _ALSO = ("aten::copy_", "aten::fill_.Scalar", "aten::fill_.Tensor", "aten::zero_
 
 def install(control: ControlTensors, library: Any, names: Callable[[str], list[str]], operation: Any) -> None:
     """Registers the functions when the host's memory has the first such value. `names`: returns the operations that
-    have a kernel for a dispatch key."""
+    have a kernel for a dispatch key.
+    """
     import torch
 
     for name in sorted({*names("CPU"), *_ALSO}):
@@ -151,7 +152,8 @@ _probing = _Probing()
 
 class _Following:
     """Finds which elements of an operation's results follow from unknown elements of its arguments, where others are
-    known: those that become NaN if the unknown ones are."""
+    known: those that become NaN if the unknown ones are.
+    """
 
     def __init__(self, control: ControlTensors, kernel: Kernel, outputs: set[str]) -> None:
         self._control = control

@@ -106,7 +106,8 @@ class HostViews:
 
     def view(self, tensor: Tensor) -> Tensor | None:
         """Returns the CPU tensor over the same bytes; None for other dtypes, other memory, unaligned and nested
-        tensors."""
+        tensors.
+        """
         if tensor.is_nested:  # each part has sizes of its own
             return None
         if not self._whole_range:

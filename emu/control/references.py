@@ -30,7 +30,8 @@ DEEPEST = 32
 """Computations of computations of ...: deeper ones are computed at once, so that what is remembered stays small."""
 MUCH_WORK, OF_ELEMENT = 1 << 27, 1 << 10
 """Values are computed before something else depends on them, which would count their work again, if they go through at
-least MUCH_WORK elements, and through OF_ELEMENT for each of their own (such as counts of a mask's blocks)."""
+least MUCH_WORK elements, and through OF_ELEMENT for each of their own (such as counts of a mask's blocks).
+"""
 _FEW_RUNS = 1024
 """Elements in more pieces than this are remembered with the gaps between them."""
 
@@ -163,14 +164,16 @@ class References:
         self.kinds: dict[str, Maker] = {"copy": _copy}
         self.parts: dict[str, Maker] = {}
         """Makers of values of which some elements can be made alone, in the order of memory, by kind: the last two
-        arguments are the first of these elements and the one behind the last."""
+        arguments are the first of these elements and the one behind the last.
+        """
         self.needed: dict[str, Callable[..., list[Tensor]]] = {}
         """For kinds of which a part can be made: `needed(inputs, *parameters)` reads the inputs that a part needs."""
         control.hook.compute_sources(self._compute, self._tell)
 
     def values_of(self, tensor: Tensor) -> Values:
         """Returns the values that the tensor has before a kernel is called: for `assign_values` and `computed`,
-        afterwards."""
+        afterwards.
+        """
         layout, place = Layout(tensor), Place(tensor)
         if not tensor.numel():
             return Values(layout, place, None, pending=False)
@@ -192,7 +195,8 @@ class References:
 
     def read(self, tensor: Tensor) -> Tensor | None:
         """Returns the values on the CPU, once they have arrived; None if nobody knows them. For tensors that are not
-        small."""
+        small.
+        """
         if tensor.numel() > MOST_READ:
             return None
 
@@ -212,7 +216,8 @@ class References:
 
     def assign(self, target: Tensor, source: Tensor) -> None:
         """Gives the target the source's values, as `target.copy_(source)` does on one device. If these are unknown, the
-        target becomes unknown."""
+        target becomes unknown.
+        """
         if target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous():
             self._hook.data_move(target.data_ptr(), source.data_ptr(), target.numel() * target.element_size())
             return
@@ -367,7 +372,8 @@ class References:
 
 def _told(hook: Any, recipe: bytes) -> _Computation:
     """Reads a computation that another rank has described. Raises LookupError if its inputs have gone, or if this is no
-    recipe."""
+    recipe.
+    """
     how, inputs, layout = recipes.loads(recipe)
     return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
 

@@ -81,7 +81,8 @@ class Server:
 
     def _calls(self, *of: Any) -> list[dict[str, Any]]:
         """Returns the candidates, which are asked for a dozen at a time: making those of a list of tensors takes
-        seconds."""
+        seconds.
+        """
         if self._last_calls[0] != of:
             self._last_calls = of, self._candidates.candidates(*of)
         return self._last_calls[1]

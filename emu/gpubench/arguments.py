@@ -119,7 +119,8 @@ VALUES: dict[str, list[Any]] = {
 
 def values(name: str, kind: str, default: Any, shapes: Shapes, dtype: str) -> list[Any]:
     """Returns values that a parameter that is no tensor may have, likely ones first. `kind` is its type in the schema,
-    `dtype` that of the operator's main tensor."""
+    `dtype` that of the operator's main tensor.
+    """
     first = next((shape for shape in shapes.values() if shape), [1])
     if made := _of_sizes(name, kind, shapes, first, dtype):
         return made

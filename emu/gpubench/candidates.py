@@ -192,7 +192,8 @@ def _plain_options(op: str, parameter: Any, shapes: dict[str, Any], tensors: Sha
 
 def _packing(op: str, name: str, shapes: dict[str, Any]) -> list[Any]:
     """Returns the arguments that FSDP gives the operators that pack and unpack its parameters: they follow from the
-    shapes of the outputs."""
+    shapes of the outputs.
+    """
     out = shapes.get("out")
     if op == "aten::_chunk_cat" and out:
         found: dict[str, list[Any]] = {"dim": [0], "num_chunks": [out[0]]}

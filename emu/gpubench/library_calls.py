@@ -164,7 +164,8 @@ def _rnn(what: Json) -> Prepared:
 
 def _grouped(what: Json) -> Prepared:
     """Groups of equal length but for the longest one. Products whose rows are summed over have them last in the first
-    operand."""
+    operand.
+    """
     shapes = [shape for shape in what["sizes"] if shape]
     if what["op"] != "aten::_grouped_mm" or len(shapes) < 3:
         raise Unmeasurable("the sizes of the grouped product are not known")

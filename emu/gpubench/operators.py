@@ -25,7 +25,8 @@ class Unmeasurable(Exception):
 
 def overloads(op: str) -> list[Any]:
     """Returns the overloads of an operator such as `aten::add`. Raises Unmeasurable if this PyTorch has no such
-    operator."""
+    operator.
+    """
     namespace, _, name = op.partition("::")
     packet = getattr(getattr(torch.ops, namespace, None), name, None) if name else None
     if packet is None:
@@ -41,7 +42,8 @@ def overloads(op: str) -> list[Any]:
 def prepare_call(call: Json) -> Prepared:
     """Makes a call ready to run. It has `op`, `overload`, `args` and `kwargs`. An argument is a plain value, a list of
     arguments, `{"shape": ...}` (tensors.make_tensor) or `{"dtype": name}`. Raises what torch raises for arguments that
-    it cannot make."""
+    it cannot make.
+    """
     namespace, _, name = str(call["op"]).partition("::")
     function = getattr(getattr(getattr(torch.ops, namespace), name), call.get("overload", "default"))
     args = [_value(one) for one in call.get("args", ())]

@@ -12,7 +12,8 @@ from .tensors import DEVICE, Json
 
 THREADS, VECTORS = 640, 16
 """Threads of a block, and vectors of 16 bytes that each copies in one round: enough registers and threads that no block
-of another kernel finds room beside it."""
+of another kernel finds room beside it.
+"""
 SHARED_NBYTES = 160 << 10
 ROUNDS = 200_000
 """It ends by itself after so many, some seconds."""

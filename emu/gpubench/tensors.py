@@ -28,7 +28,8 @@ DTYPES = {
 """By the name in signatures."""
 LAYOUTS = ("dense", "heads", "turned", "part", "channels_last")
 """dense: as it is; heads: its dimensions 1 and 2 are stored the other way round; turned: its last two are; part: half
-of rows that are twice as long; channels_last: PyTorch's."""
+of rows that are twice as long; channels_last: PyTorch's.
+"""
 DEVICE = "cuda"
 
 

@@ -28,7 +28,8 @@ LONGEST_MS = 400.0
 STATES = ("cold", "written", "hot", "beside")
 """The contents of the L2 cache when the work starts: nothing of it (`cold`); the first operand, which was just written
 (`written`); all that an execution before it left (`hot`). `beside` is `written` while a kernel holds SMs and bandwidth
-as NCCL's channels do."""
+as NCCL's channels do.
+"""
 _DEVICE_EVENTS = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _MARK = "gpubench "

@@ -41,7 +41,8 @@ COMPILE = [
 ]
 WORKSPACES = SOURCES / "cudnn" / "workspaces.csv.gz"
 """The table of the memory that cuDNN's convolutions needed (cudnn/workspace.c); `python -m profiles.tools.workspaces`
-writes it."""
+writes it.
+"""
 ROW = struct.Struct("<8i2h9B3x")
 """The layout of ``measured`` in cudnn/workspace.c."""
 COLUMNS = ("images", "c", "k", "taps", "image", "groups", "amount", "rest", "stride", "dilation")
@@ -147,7 +148,8 @@ def _link(library: Path, inputs: list[Path], flags: list[str], extra: list[str])
 def _link_shell(output: Path, name: str, flags: list[str]) -> None:
     """Makes a library that is empty but for its name and its need of ours: whoever opens the real one by this name
     finds our functions, by the handle, too. Programs that are linked with the runtime also ask for a version of its
-    name."""
+    name.
+    """
     with tempfile.TemporaryDirectory() as folder:
         empty, versions = Path(folder) / "empty.c", Path(folder) / "versions"
         only = f"phantora_{re.sub('[^a-z0-9]', '_', name)}"

@@ -156,7 +156,8 @@ def _rounds(count: int, *, in_turns: bool) -> Iterator[int]:
 
 def _time(chosen: dict[str, Run], rounds: Iterable[int], clock: Callable[[], int]) -> dict[str, Any]:
     """Returns the nanoseconds of each part of a run after other workloads and of one right after it, one figure a round
-    but for the first. Workloads take turns; the GPU is idle when a part begins."""
+    but for the first. Workloads take turns; the GPU is idle when a part begins.
+    """
     import torch
 
     def now() -> tuple[float, float]:
@@ -222,7 +223,8 @@ class _Detached:
 
     def twice(self, run: Run) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
         """Runs twice, and returns what each run took, by phase: after other programs, which have emptied the caches,
-        and right after that."""
+        and right after that.
+        """
         self._hook.host_grows_old()
         return self._counted(run), self._counted(run)
 

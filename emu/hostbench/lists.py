@@ -61,7 +61,8 @@ def lists_of_tensors() -> Run:
 
 def _packing(*mebis: int, ranks: int = 4) -> Run:
     """Makes a workload of FSDP's packing of gradients: its operator makes a table for its kernel. For fewer ranks it is
-    larger."""
+    larger.
+    """
     gradients = [torch.zeros(n << 20, device="cuda", dtype=torch.bfloat16) for n in mebis]
     packed = torch.empty(ranks, sum(gradient.numel() for gradient in gradients) // ranks, device="cuda")
 

@@ -1,5 +1,6 @@
 """Workloads of the interpreter's work between operators, in the midst of training steps: calls, objects, contexts,
-walks."""
+walks.
+"""
 
 from __future__ import annotations
 

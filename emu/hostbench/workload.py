@@ -18,7 +18,8 @@ class Workload:
     """Sets the workload up on the current device; what it returns is run again and again."""
     tells_of_calls: bool = True
     """True if its calls of CUDA cost what those of a training step cost. A loop over a few operators launches the same
-    kernels, whose code and arguments are in the caches: a launch takes half of that."""
+    kernels, whose code and arguments are in the caches: a launch takes half of that.
+    """
 
 
 WORKLOADS: list[Workload] = []

@@ -20,7 +20,8 @@ SHOWN = ("name", "major", "minor", "total_memory", "multi_processor_count", "L2_
 
 def install(hook: Hook) -> None:
     """Makes the properties of GPUs tell that they are read, if the run is recorded. Called once, in the forker, after
-    torch is imported."""
+    torch is imported.
+    """
 
     def change(names: Names) -> None:
         _tell(hook, names.get("_CudaDeviceProperties"))

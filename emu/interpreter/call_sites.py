@@ -18,7 +18,8 @@ from .hook_library import Hook
 
 def install(hook: Hook) -> None:
     """Lets the library read frames. Called once, in the forker, when torch is imported. If this interpreter's frames
-    cannot be read, it prints so to the forker's log, and messages name no lines."""
+    cannot be read, it prints so to the forker's log, and messages name no lines.
+    """
     import torch
 
     try:

@@ -14,7 +14,8 @@ from .hook_library import Hook
 
 def install(hook: Hook) -> None:
     """Marks questions for finished work that Python code asks, if the run is recorded. Called once, in the forker,
-    after torch is imported."""
+    after torch is imported.
+    """
     import torch.distributed
 
     def change(names: Names) -> None:

@@ -48,7 +48,8 @@ _WARNING = tuple(
     for function in ("WarningMessage.__init__", "_showwarnmsg")
 )
 """Functions that show a warning, which frameworks let one rank do (torch.distributed.barrier): others would come
-earlier, and ranks of one role differ."""
+earlier, and ranks of one role differ.
+"""
 _OF_ENVIRONMENT = (
     *(("<frozen os>", f"_Environ.{method}") for method in ("__iter__", "__getitem__", "__setitem__", "copy")),
     *(("<frozen os>", f"_createenviron.<locals>.{function}") for function in ("encode", "decode")),
@@ -68,7 +69,8 @@ _COMPARING = (
 )
 _COMPARING_RECORDS = ("<string>", "__create_fn__.<locals>.__eq__")
 """The comparison of a dataclass. How often a table compares keys depends on their hashes, and those on addresses, which
-move with the length of a path or of an environment variable."""
+move with the length of a path or of an environment variable.
+"""
 _COMPILING = (
     "/torch/_dynamo/convert_frame.py",
     "/torch/_dynamo/bytecode_transformation.py",
@@ -105,10 +107,12 @@ _READS = (
     ("checkpoints.py", "Checkpoints._warn"),
 )
 """Functions that handle reads of values that nobody computed. What these call of PyTorch in Python depends on whether a
-new tensor has the address of an old one, which is another in each run."""
+new tensor has the address of an old one, which is another in each run.
+"""
 _FOLDING = ("ranks", "stores", "gloo", "work")
 """Modules that do work in a folded run which a run with all processes would not do. Only their work around the
-program's calls is free."""
+program's calls is free.
+"""
 _POLLING_FUNCTIONS = (
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._get_data"),
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data"),
@@ -125,7 +129,8 @@ _SHORTENING = (
 
 def install(hook: Hook) -> None:
     """Makes the hook library count Python functions. Called once, in the forker, when torch is imported. If this
-    interpreter does not let us, it says so in the log."""
+    interpreter does not let us, it says so in the log.
+    """
     for file, function, kind in rules():
         hook.frame_rule(file, function, kind)
     try:

@@ -20,7 +20,8 @@ from typing import TypeVar
 _T = TypeVar("_T")
 _OBJECT_FRAME = 24
 """The offset, in a frame object, of the pointer to the interpreter's internal frame: behind the object's head and
-f_back."""
+f_back.
+"""
 _TAG = 7
 """The low bits of a pointer, which CPython may use as flags."""
 _THREAD_NBYTES, _FRAME_NBYTES, _CODE_NBYTES = 1024, 80, 256
@@ -36,7 +37,8 @@ class FrameLayout:
 
     thread_link: int
     """Offset, in a thread's state, of the pointer to its newest frame, or (3.11 and 3.12) to a structure that has this
-    pointer."""
+    pointer.
+    """
     link_frame: int
     """Offset, in that structure, of the pointer to the newest frame; -1 if there is no such structure."""
     frame_previous: int
@@ -54,7 +56,8 @@ class FrameLayout:
 
 def find_layout() -> FrameLayout:
     """Returns the layout of this interpreter. Raises UnknownLayout; OSError if the process cannot read its own
-    memory."""
+    memory.
+    """
     memory = os.open("/proc/self/mem", os.O_RDONLY)  # a wrong address is an error there, not the process's end
     try:
         return _Finder(memory).outer()

@@ -17,7 +17,8 @@ from .hook_library import Hook
 
 COLLECTION_NS = 130_000_000
 """Host time of a collection, for the objects of torch and of what training scripts import of it: 120 to 150 ms on
-machines with H200s (PyTorch 2.11, 258,000 objects)."""
+machines with H200s (PyTorch 2.11, 258,000 objects).
+"""
 OLDEST = 2
 
 

@@ -32,7 +32,8 @@ class MemoryHolders:
 
     def install(self) -> None:
         """Makes it look when an allocation fails, before the exception takes the script's frames away. Called once, in
-        the rank."""
+        the rank.
+        """
         self._may_look = changes.usable("memory holders") is not None
         if self._may_look:
             changes.install("memory that was missing", self._observe)
@@ -76,7 +77,8 @@ class MemoryHolders:
 
 def find() -> Found:
     """Returns the storages on the device of all tensors that the garbage collector knows. What is a parameter and
-    something else, too, is a parameter; then gradients count, then the optimizer's state."""
+    something else, too, is a parameter; then gradients count, then the optimizer's state.
+    """
     torch = sys.modules["torch"]
     bases = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
     objects: dict[Any, list[Any]] = {base: [] for base in bases}

@@ -31,7 +31,8 @@ recording = _Recording()
 def recorded(on: bool) -> Iterator[None]:
     """Announces ops of this thread in the block, or does not. While a compiler traces they must not be announced: the
     ranges have the sizes of an op's inputs, and to ask a traced tensor for its size makes a constant of a size that was
-    to stay open."""
+    to stay open.
+    """
     before, names = recording.on, changes.usable("op ranges")
     enable: Callable[[bool], None] = _nothing if names is None else names.get("_enable_record_function")
     recording.on = on
@@ -91,7 +92,8 @@ class NvtxRanges:
 
     def start(self, epoch_ns: int = 0) -> None:
         """Switches the ranges on. Called in the rank, on the thread that will run the script. `epoch_ns`: Unix time at
-        virtual time 0."""
+        virtual time 0.
+        """
         self._epoch_ns = epoch_ns
         self._thread = threading.get_ident()
         self._resume()

@@ -48,7 +48,8 @@ def tell(hook: Hook, ranges: NvtxRanges) -> None:
 
 def _call_ns() -> int:
     """Returns the time of a CUDA call of the hook library, in ns; what ctypes takes for a call is known from one that
-    does nothing."""
+    does nothing.
+    """
     library = ctypes.CDLL(None)
 
     def repeated(function: Callable[[], int]) -> Callable[[], None]:

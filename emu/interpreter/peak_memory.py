@@ -40,7 +40,8 @@ class PeakMemory:
         """Statistics at the beginning of an `unnoticed` block since which torch has counted from zero, by device."""
         self._pools = 0
         """The number of `unnoticed` blocks, CUDA graphs and the like that take their memory from a pool of their own
-        now."""
+        now.
+        """
         self._read: Callable[[int], Stats] | None = None
         self._reset: Callable[[int], None] | None = None
 
@@ -67,7 +68,8 @@ class PeakMemory:
 
     def report_step(self, hook: Hook) -> None:
         """Tells the coordinator the peaks at the end of every step: a rank that is killed later has told its peaks up
-        to its last step."""
+        to its last step.
+        """
         hook.uncounted(1)
         try:
             self._note()
@@ -94,7 +96,8 @@ class PeakMemory:
     @contextlib.contextmanager
     def unnoticed(self) -> Iterator[None]:
         """A context in which this thread's allocations raise no peak. Its cached memory is returned at the block's
-        end."""
+        end.
+        """
         torch = sys.modules["torch"]
         if self._read is None or self._reset is None or not torch.cuda.is_initialized() or self._has_no_pool():
             yield  # torch ends the process if a pool dies while another one is in use

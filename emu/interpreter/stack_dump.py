@@ -20,7 +20,8 @@ from .hook_library import Hook
 
 def register(hook: Hook, folder: str, rank: int) -> None:
     """Makes the rank answer the signal. Called in the rank, before it connects to the coordinator. Also makes the
-    process write its stack to stderr when it crashes."""
+    process write its stack to stderr when it crashes.
+    """
     descriptor = os.open(path_of(folder, rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     faulthandler.enable(file=2)
     faulthandler.register(WITHOUT_LOCK, file=descriptor, all_threads=True, chain=False)
@@ -29,7 +30,8 @@ def register(hook: Hook, folder: str, rank: int) -> None:
 
 def _write(descriptor: int) -> None:
     """Writes the stacks, on a thread that has no other purpose. The script's finalizers, which free GPU memory, must
-    not run here."""
+    not run here.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:

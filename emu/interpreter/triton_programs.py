@@ -45,7 +45,8 @@ class Computed(Protocol):
 
 def install(hook: Hook, computed: Computed) -> None:
     """Makes Triton and Inductor tell of the kernels that they load. Called once, in the forker. Does nothing without
-    Triton."""
+    Triton.
+    """
     told = functools.partial(_telling, hook, computed)
     if changes.install("Triton's programs", lambda names: names.change("_init_handles", told)):
         own = functools.partial(_launcher, hook, computed)
@@ -65,7 +66,8 @@ def _telling(hook: Hook, computed: Computed, load: Any) -> Any:
 
 def _launcher(hook: Hook, computed: Computed, launcher: Any) -> Any:
     """Wraps Inductor's class of launchers, which load kernels themselves, from the file in Triton's cache that lies
-    beside the program."""
+    beside the program.
+    """
 
     class Launcher:
         @staticmethod
@@ -95,14 +97,16 @@ def _tell(hook: Hook, computed: Computed, function: int, program: str | None) ->
 @functools.lru_cache(maxsize=1024)
 def _read(program: str) -> tuple[str, str, str]:
     """Returns what the hook gets of a program, and remembers it: models load one program many times, once for each
-    graph that needs it."""
+    graph that needs it.
+    """
     text = one_line(program)
     return text, parameter_widths(text), stored_through(text)
 
 
 def parameter_widths(text: str) -> str:
     """Returns a character for each parameter of the kernel: the bytes of an integer that decides the work, `c` for a
-    pointer to counts in memory that end loops, or `-`."""
+    pointer to counts in memory that end loops, or `-`.
+    """
     parameters = parameters_of(text)
     lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
     deciding, counts = set(_deciding(lines, {f"%{one.name}" for one in parameters})), _counting(lines)
@@ -120,7 +124,8 @@ _COUNTS = "!tt.ptr<i32>"
 
 def _counting(lines: list[str]) -> set[str]:
     """Returns the pointers from which a single i32 is loaded that reaches a loop's bounds: how many blocks a mask
-    leaves, where a sequence ends. Values are followed from the bounds to what they come from."""
+    leaves, where a sequence ends. Values are followed from the bounds to what they come from.
+    """
     bounds: set[str] = set()
     addresses: set[str] = set()
     for line in reversed(lines):
@@ -175,7 +180,8 @@ def stored_through(text: str) -> str:
 
 def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """Returns for each value the values that it is made of, as far as that matters for addresses, and the addresses
-    that are stored to."""
+    that are stored to.
+    """
     made_of: dict[str, list[str]] = {}
     addresses: list[str] = []
     regions: list[tuple[Sequence[str], list[str]]] = []
@@ -209,7 +215,8 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:
     """Yields the parameters that reach an operation that decides. Values are followed from their use to what they come
-    from."""
+    from.
+    """
     wanted: set[str] = set()
     for line in reversed(lines):
         results, is_assignment, operation = line.partition(" = ")
@@ -230,7 +237,8 @@ def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:
 
 def _integers(values: str, types: str) -> Iterator[str]:
     """Yields the names of values that are integers or addresses, among those that one iteration of a loop gives to the
-    next."""
+    next.
+    """
     kinds = re.findall(r"(?:tensor<(?:\d+x)*)?(!?[\w.]+)(?:<[^,]*>)?(?:[^,]*)(?:,|$)", types)
     for name, kind in zip(_NAME.findall(values), kinds, strict=False):
         if kind.startswith(("i", "!tt")):

@@ -63,7 +63,8 @@ class Client:
         self._held: Counter[int] = Counter()
         self._kept: set[int] = set()
         """Numbers of pieces that are held until this process and a child of it have ended, as both share the
-        connection."""
+        connection.
+        """
         self._inherited: list[socket.socket] = []
         """Connections of processes that have forked this one, and hold pieces for it."""
         self._threads = threading.RLock()

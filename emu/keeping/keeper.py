@@ -61,7 +61,8 @@ def listen(runtime_dir: str) -> socket.socket:
 
 def raise_open_files() -> None:
     """Raises this process's limit of open files: every process of every rank connects, and every piece in memory is a
-    descriptor."""
+    descriptor.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -104,7 +105,8 @@ class _Keeper:
 
     def _refuse(self) -> None:
         """Takes a connection and closes it: the rank keeps its pages to itself. A connection that nobody takes would be
-        ready again at once."""
+        ready again at once.
+        """
         os.close(self._spare)
         self._listener.accept()[0].close()
         self._spare = spare_file()

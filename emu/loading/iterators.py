@@ -59,14 +59,16 @@ class DataLoading:
 
     def start(self, cpus: Fraction, slow: Sequence[SlowLoader] = ()) -> None:
         """Gives this many CPUs of the rank's server to its workers. Called in the rank. `slow`: faults of its
-        loaders."""
+        loaders.
+        """
         self._late = tuple(slow)
         if self._policy.takes_time or self._late:
             self._workers = Workers(cpus)
 
     def _late_ns(self, number: int) -> int:
         """Returns how much later than others the batch of this number of an iterator comes, in ns; the first batch is
-        0."""
+        0.
+        """
         return sum(one.more_ns for one in self._late if (number + 1) % one.every == 0)
 
     @property
@@ -202,7 +204,8 @@ class DataLoading:
 
 class _Aside:
     """A context in which nothing takes virtual time: the work depends on the workers' real speed, or is the emulation's
-    own."""
+    own.
+    """
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook

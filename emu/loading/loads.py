@@ -43,7 +43,8 @@ class Steps:
 @dataclass(frozen=True, slots=True)
 class OrdinarySteps:
     """The steps that take no more batches than most steps do: steps to which an evaluation adds batches are left
-    out."""
+    out.
+    """
 
     per_step: int = 0
     """The batches of all loaders together in a step: the median of all steps."""
@@ -71,7 +72,8 @@ class Loads:
 
     def step_ends(self) -> None:
         """Counts what loaders did since the step before. What came before the second step belongs to no step, unless
-        there is but one."""
+        there is but one.
+        """
         self._ended += 1
         if self._ended == 2:
             self._steps.clear()

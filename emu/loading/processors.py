@@ -32,7 +32,8 @@ class Processors:
 
     def install(self, when_imported: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
         """Replaces the functions that tell of CPUs, for all ranks. Called once, in the forker. `when_imported` calls a
-        function when a module has been imported."""
+        function when a module has been imported.
+        """
         real_count, real_affinity = os.cpu_count, os.sched_getaffinity
         os.cpu_count = lambda: real_count() if _asked_by_pool() else self._count
         os.sched_getaffinity = lambda pid, /: real_affinity(pid) if _asked_by_pool() else self._affinity(pid)

@@ -58,13 +58,15 @@ class Workers:
 
     def ask(self, iterator: Hashable, worker: int, number: int, at_ns: int, late_ns: int = 0) -> None:
         """Lets the worker load the batch from this instant on, when it has loaded those before. For `late_ns` more than
-        the batch's cost says it waits without a CPU."""
+        the batch's cost says it waits without a CPU.
+        """
         tasks = self._workers.setdefault((iterator, worker), _Worker()).tasks
         tasks.append(_Task((iterator, number), at_ns, late_ns))
 
     def learn(self, iterator: Hashable, number: int, cost: Cost) -> None:
         """Takes note of a batch's cost. Until it is known, a batch is taken to cost what batches have cost in the
-        mean."""
+        mean.
+        """
         self._known += 1
         cpu_ns = self._mean.cpu_ns + (cost.cpu_ns - self._mean.cpu_ns) // self._known
         latency_ns = self._mean.latency_ns + (cost.latency_ns - self._mean.latency_ns) // self._known

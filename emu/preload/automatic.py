@@ -51,7 +51,8 @@ def preload(job: Job) -> None:
 
 def _accepted(job: Job, wanted: list[str], variables: list[str], refused: list[str]) -> list[str]:
     """Returns the modules that may be kept. A rank finds the script's own modules first: packages of the same names are
-    refused."""
+    refused.
+    """
     accepted = _tried(job, wanted, variables, refused)
     packages = dict.fromkeys(name.partition(".")[0] for name in accepted)
     hidden = [name for name in packages if _is_own(name, script_imports.folders(job))]

@@ -38,7 +38,8 @@ def read(file: str) -> list[str] | None:
 
 def write(file: str, names: list[str]) -> None:
     """Writes the names to a file, unless the disk is full, for example. Removes the files that have not been read for
-    longest."""
+    longest.
+    """
     folder = os.path.dirname(file)
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)

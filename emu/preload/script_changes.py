@@ -1,5 +1,6 @@
 """Finds the changes that a script makes before it imports packages, by reading its text: a package that depends on them
-must not be imported beforehand."""
+must not be imported beforehand.
+"""
 
 from __future__ import annotations
 

@@ -18,12 +18,14 @@ _MOST_NBYTES = 1 << 20
 _INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
 _PACKAGES_FOLDERS = ("site-packages", "dist-packages")
 """Names of the folders where pip installs packages: an environment may see those of another one, of the system or of
-the user."""
+the user.
+"""
 
 
 def scripts(job: Job) -> list[str]:
     """Returns the Python files that the command names: the script, or what a launcher is to start. Modules are looked
-    up."""
+    up.
+    """
     if job.module:
         return [file for file in [_file_of(job.script, [os.getcwd(), *sys.path])] if file]
     if not job.launcher:
@@ -51,7 +53,8 @@ def is_installed(file: str | None) -> bool:
 def read(job: Job) -> tuple[list[str], set[str]]:
     """Returns the names that the script imports from installed packages, wherever in its text: `package.module`, or
     `package:name` for `from package import name`; the standard library is left out. And returns the user's files that
-    were read."""
+    were read.
+    """
     path = [*folders(job), *sys.path]
     wanted: dict[str, None] = {}
     unread, seen = scripts(job), set[str]()
@@ -75,7 +78,8 @@ def read(job: Job) -> tuple[list[str], set[str]]:
 
 def _imports(file: str) -> Iterator[tuple[str, str]]:
     """Yields module and name ("" for a whole module) of each import statement. Relative ones begin at the file's
-    folder."""
+    folder.
+    """
     try:
         if os.path.getsize(file) > _MOST_NBYTES:
             return
@@ -122,7 +126,8 @@ def _location(spec: ModuleSpec) -> str | None:
 
 def _file_of(name: str, path: Sequence[str]) -> str | None:
     """Returns the file of a module, found without importing its packages: a package's `__init__.py`; with `-m` its
-    `__main__.py` is left out."""
+    `__main__.py` is left out.
+    """
     spec: ModuleSpec | None = None
     full = ""
     for part in name.split("."):

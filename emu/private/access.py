@@ -28,7 +28,8 @@ def backend_of(group: Any, device: Any) -> Any:
 
 def is_daemon_thread(thread: int) -> bool:
     """Tells whether it is a daemon thread that Python started. Autograd's threads are not: Python knows them as
-    dummies."""
+    dummies.
+    """
     if changes.usable("daemon threads") is None:
         return False
     known = threading._active.get(thread)  # type: ignore[attr-defined]

@@ -71,7 +71,8 @@ class Names:
 
     def get(self, path: str) -> Any:
         """Returns the value of a name, or None where this version lacks it as the table says. `path`: the end of its
-        full name."""
+        full name.
+        """
         found = self._of(path)
         return None if found is None else found.value
 

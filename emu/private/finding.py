@@ -91,7 +91,8 @@ def version_of(package: str) -> str:
 
 def has_module(name: str) -> bool:
     """Tells whether there is a file for this module. True for a package that is not installed: nobody will miss its
-    modules. Imports nothing."""
+    modules. Imports nothing.
+    """
     top, *rest = name.split(".")
     spec = importlib.util.find_spec(top) if top not in sys.modules else sys.modules[top].__spec__
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []

@@ -50,7 +50,8 @@ class Name:
 
     def expected_in(self, package: str, version: str) -> bool:
         """Tells whether the tried versions around this one all have it. An unknown version has what the newest one
-        has."""
+        has.
+        """
         tried = TRIED.get(package, ())
         if not self.seen or not tried:
             return True

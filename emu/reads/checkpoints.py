@@ -87,7 +87,8 @@ class Checkpoints:
 
     def note_read(self, target: Tensor | None, nbytes: int, uncomputed: int) -> None:
         """The program has read these bytes of a large tensor, into `target` if it is a tensor of the host's. Its line
-        is told later, unless they are saved."""
+        is told later, unless they are saved.
+        """
         if self._hook is None:
             return
         line = self._hook.line()

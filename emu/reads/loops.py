@@ -100,7 +100,8 @@ class _Candidate:
 
     def _closed(self, conditions: Sequence[Condition], variables: Variables) -> dict[Condition, list[Any]]:
         """Conditions that are false. Their values are also those of which their variables are made in the loop: `done`
-        may stay False for long while a counter goes up that sets it in the end."""
+        may stay False for long while a counter goes up that sets it in the end.
+        """
         closed = {}
         for condition in conditions:
             at = Evaluation(variables, self.reads, self._hook)

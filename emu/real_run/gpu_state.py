@@ -23,7 +23,8 @@ class Samples:
 
 class GpuState:
     """The state of the GPU with that UUID, sampled by a thread of its own until `stop`. Without NVML nothing is
-    known."""
+    known.
+    """
 
     def __init__(self, uuid: str) -> None:
         self.samples = Samples()

@@ -76,7 +76,8 @@ class Admission:
 
     def enter(self, index: int, seen: file_system.View, network: int | None) -> None:
         """Makes this process the server: `index` is its number, `network` its net namespace, None for this machine's.
-        Called in the server. Ends the process if it cannot enter."""
+        Called in the server. Ends the process if it cannot enter.
+        """
         try:
             _enter(index, seen, network)
         except OSError as error:
@@ -95,7 +96,8 @@ class Admission:
 
     def finish(self) -> int:
         """Returns the server's process id, once it has entered. Called in the forker, which adopts orphans. Raises
-        CannotIsolate."""
+        CannotIsolate.
+        """
         with self._ours:
             said = self._ours.recv(1 << 12)
             os.waitpid(self._usher, 0)

@@ -60,7 +60,8 @@ def view(job: Job) -> View:
 
 def _make_caches(homes: Iterable[str]) -> None:
     """Makes the caches that servers could not make: the first one of each home folder, and those that variables
-    name."""
+    name.
+    """
     first = [os.path.join(home, isolation.CACHES[0]) for home in homes]
     for folder in (*first, *isolation.named_caches(os.environ)):
         with contextlib.suppress(OSError):  # its disk is full, or it is not the user's
@@ -69,7 +70,8 @@ def _make_caches(homes: Iterable[str]) -> None:
 
 def _hidden(home: str) -> set[str]:
     """Returns, where the home folder itself is the working directory, the files in it that programs read when they
-    start."""
+    start.
+    """
     with os.scandir(home) as entries:
         return {
             entry.path
@@ -88,7 +90,8 @@ def write_shared_files(job: Job, network: str) -> None:
 
 def enter(seen: View, server: int, own_network: bool) -> None:
     """Gives the server its files. Called in the server, the first process of a new pid namespace, in a new mount
-    namespace. Raises OSError."""
+    namespace. Raises OSError.
+    """
     cwd, hostname = os.getcwd(), isolation.host_name(server)
     linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
     kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in seen.kept}
@@ -134,7 +137,8 @@ def _identify(runtime_dir: str, hostname: str) -> None:
 
 def _protect(runtime_dir: str, server: int) -> None:
     """Makes the runtime folder read-only but for the ranks' and the server's folders: ranks read what the run's other
-    processes write there, such as costs and the names of servers."""
+    processes write there, such as costs and the names of servers.
+    """
     writable = (isolation.ranks_folder(runtime_dir), isolation.server_folder(runtime_dir, server))
     linux.mount(runtime_dir, runtime_dir, None, linux.BIND | linux.RECURSIVE)
     for folder in writable:

@@ -71,7 +71,8 @@ def mount_devices() -> None:
 
 def mount_sys() -> None:
     """Mounts /sys, which shows the interfaces of the net namespace in which it was mounted. Where a container hides
-    parts of /sys the kernel does not permit another mount of it; then it shows this machine's."""
+    parts of /sys the kernel does not permit another mount of it; then it shows this machine's.
+    """
     with contextlib.suppress(OSError):
         groups = os.open(_GROUPS, os.O_PATH | os.O_CLOEXEC)
         try:

@@ -15,7 +15,8 @@ RECURSIVE = 16384
 PRIVATE = 1 << 18
 _KEPT_FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
 """Flags of a mount that stay: for each its bit in statvfs(3) and its bit in mount(2). They are nosuid, nodev, noexec,
-noatime, nodiratime, relatime."""
+noatime, nodiratime, relatime.
+"""
 
 _CAPABILITY_VERSION = 0x20080522
 _SET_DUMPABLE = 4

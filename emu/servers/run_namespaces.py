@@ -49,7 +49,8 @@ class RunNamespaces:
 
     def close(self) -> None:
         """Closes the descriptors. Called in a server, once it has entered, so that it keeps no way to other servers;
-        and in the forker, after all servers."""
+        and in the forker, after all servers.
+        """
         for descriptor in (self.user, self.bridge, *self.networks):
             if descriptor is not None:
                 os.close(descriptor)
@@ -60,7 +61,8 @@ class Preparation:
 
     def __init__(self, job: Job, network_builder: socket.socket) -> None:
         """Starts the process that makes them. To be called while this process has a single thread and has not imported
-        torch: it forks."""
+        torch: it forks.
+        """
         self._builder = network_builder
         self._private = job.network == "private"
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -102,7 +104,8 @@ class Preparation:
 
 def _make(forker: socket.socket, builder: socket.socket, seen: file_system.View, first: int, servers: int) -> NoReturn:
     """Makes the namespaces, tries them as those of the server `first`, and sends them. Runs in the short-lived process.
-    The first network is the run's."""
+    The first network is the run's.
+    """
     try:
         namespaces.unshare(namespaces.USER, "a user namespace")
         forker.send(_READY)

@@ -17,7 +17,8 @@ from . import linux
 
 FAMILIES = (0, 1, 2, 10, 16, 17, 38)
 """The families of sockets that stay: unspecified, local, IPv4, IPv6, netlink, packets, and the kernel's
-cryptography."""
+cryptography.
+"""
 _SET_FILTER, _ALLOW_SPECULATION = 1, 4
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _LOAD, _EQUAL, _AND, _RETURN = 0x20, 0x15, 0x54, 0x06
@@ -52,7 +53,8 @@ class _Program(ctypes.Structure):
 
 def close_other_sockets() -> None:
     """Sets the filter for this process, which may administer its user namespace, and for all that it starts. Where the
-    kernel has no such filters everything stays open, as on an unknown processor."""
+    kernel has no such filters everything stays open, as on an unknown processor.
+    """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         return
@@ -92,7 +94,8 @@ def _filter(machine: _Machine) -> bytes:
 
 def protect_memory() -> None:
     """Keeps processes of the same user, such as a server's ranks, from reading or writing this process's memory, and
-    from taking its descriptors."""
+    from taking its descriptors.
+    """
     linux.set_dumpable(False)
 
 

@@ -25,14 +25,16 @@ _A_TENSOR_OF_A_LIST = 400
 _A_RESULT_OF_A_LIST = 100
 _A_SINGLE_DIM_RESULT = 1_250
 """Functions that a result of a strategy takes that DTensor expands to all dimensions of the mesh; from PyTorch 2.15 on
-for most lists."""
+for most lists.
+"""
 _A_SINGLE_DIM_PAIR = 8
 """Functions that each tensor takes for each such result, as all tensors are looked at for each result."""
 
 
 def install(hook: Hook, results: Results | None) -> None:
     """Makes a propagation take this host time. Called once, in the forker, when torch is imported. `results`: the
-    results that ranks share; None: they share none."""
+    results that ranks share; None: they share none.
+    """
     if results is not None and changes.usable("shared shardings") is None:
         results = None
     changes.install("sharding propagation", functools.partial(_change, hook, results))
@@ -77,7 +79,8 @@ def _cached_again(cached: Any) -> Any:
 
 def functions_for(propagator: Any, schema: Any) -> int:
     """Returns how many Python functions the propagation counts as. Measured with PyTorch 2.11 and 2.15
-    (docs/host.md)."""
+    (docs/host.md).
+    """
     from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
     lists = [

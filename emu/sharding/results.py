@@ -130,7 +130,8 @@ def _load(told: bytes, meshes: list[Any]) -> tuple[Any]:
 
 def _name(schema: Any, meshes: list[Any]) -> str:
     """Returns a name that is equal for schemas of equal results, in all ranks. The meshes that the schema refers to are
-    put into `meshes`. Raises _Unnamed, also if there are too few tensors."""
+    put into `meshes`. Raises _Unnamed, also if there are too few tensors.
+    """
     import torch
 
     writer = _Writer(meshes)
@@ -199,6 +200,7 @@ class _Writer:
 
 def _mesh_text(mesh: Any) -> str:
     """Returns the properties of a mesh that strategies ask for: they compare costs by its sizes, and those of ranks
-    outside are 0."""
+    outside are 0.
+    """
     takes_part = mesh.get_coordinate() is not None
     return f"{mesh.device_type} {tuple(mesh.shape)} {mesh.mesh_dim_names} {takes_part}"

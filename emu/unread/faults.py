@@ -31,7 +31,8 @@ class Event:
     """For FAULT unused; for REMAP the address from which pages move; for REMOVE and UNMAP the first byte."""
     second: int
     """For FAULT the address; for REMAP the address to which pages move; for REMOVE and UNMAP the end: the byte after
-    the last."""
+    the last.
+    """
     nbytes: int
     """The number of bytes that move, for REMAP."""
 

@@ -19,7 +19,8 @@ _CONVERSIONS = ("to", "bfloat16", "half", "float", "double")
 
 def install(sharing: Sharing, of_lazy_modules: list[Any]) -> None:
     """Replaces these methods. Called once, in the forker. `of_lazy_modules`: functions that PyTorch lets change a
-    parameter that has no size yet."""
+    parameter that has no size yet.
+    """
     import torch
 
     dtypes = {"bfloat16": torch.bfloat16, "half": torch.half, "float": torch.float, "double": torch.double}
@@ -33,7 +34,8 @@ def install(sharing: Sharing, of_lazy_modules: list[Any]) -> None:
 
 def _conversion(sharing: Sharing, function: Callable[..., Any], named: Any) -> Callable[..., Any]:
     """Makes the replacement of a conversion. `named`: the type that the function's name says; None: the arguments say
-    it."""
+    it.
+    """
 
     @functools.wraps(function)
     def convert(tensor: Any, *arguments: Any, **options: Any) -> Any:

@@ -39,7 +39,8 @@ def install(sharing: Sharing) -> None:
 
 def _drawn_once(sharing: Sharing, function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Makes the replacement of a function that draws numbers. The functions of torch.nn.init switch autograd off
-    themselves."""
+    themselves.
+    """
 
     @functools.wraps(function)
     def initialise(tensor: Any, *arguments: Any, **options: Any) -> Any:
@@ -91,7 +92,8 @@ def _constant(sharing: Sharing, function: Callable[..., Any], name: str) -> Call
 
 def _is_new(sharing: Sharing, tensor: Any) -> bool:
     """Tells whether this process has no page of the tensor in its memory yet. Else it is faster to write to the pages
-    again."""
+    again.
+    """
     with sharing.uncounted:
         new = pages.untouched(pages.whole_pages(block_of(tensor)))
     return new and sharing.may_fill(tensor)

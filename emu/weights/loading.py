@@ -76,7 +76,8 @@ class _Records:
 
     def get_storage_from_record(self, name: str, count: int, kind: Any) -> Any:
         """Returns a tensor that has the record's bytes. torch.load passes the number of bytes and
-        torch.UntypedStorage."""
+        torch.UntypedStorage.
+        """
         import torch
 
         if kind is torch.UntypedStorage and count >= LEAST_NBYTES:

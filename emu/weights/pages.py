@@ -43,7 +43,8 @@ class Block:
     @property
     def phase(self) -> int:
         """The offset in its first page at which the block begins: pages can only be shared between blocks that agree in
-        this."""
+        this.
+        """
         return self.address % mmap.PAGESIZE
 
     @property
@@ -67,7 +68,8 @@ class Block:
 
 def map_file(descriptor: int, offset: int, block: Block) -> None:
     """Gives the block the file's bytes from `offset` on, which has the block's phase. Whole pages are mapped
-    copy-on-write in place of the block's; its edges are copied. Raises OSError."""
+    copy-on-write in place of the block's; its edges are copied. Raises OSError.
+    """
     _map(block, _MAP_PRIVATE, descriptor, offset + block.first_page - block.address)
     for edge in block.edges:
         part = os.pread(descriptor, edge.nbytes, offset + edge.address - block.address)
@@ -97,7 +99,8 @@ def _map(block: Block, flags: int, descriptor: int, offset: int) -> None:
 
 def written(block: Block) -> bool:
     """Tells whether this process has a page of its own within the block. Pages that were mapped and only read are not
-    its own."""
+    its own.
+    """
     entries = _entries(block)
     bits = int.from_bytes(entries, "little")
     if not bits:

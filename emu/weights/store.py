@@ -75,7 +75,8 @@ class Store:
     ) -> None:
         """Called in the forker. `folder`: of locks, which is made. `processes`: how many will map the same values.
         `own_work` surrounds what is done when a storage is freed; `name` tells the hook library what is mapped
-        where."""
+        where.
+        """
         folder.mkdir(exist_ok=True)
         self._client = client
         self._folder = folder
@@ -110,7 +111,8 @@ class Store:
 
     def origin(self, block: Block) -> Origin | None:
         """Returns where the store has the block's bytes; None if it does not, or if this process has written to
-        them."""
+        them.
+        """
         mapped = self._containing(block)
         if mapped is None or block.nbytes < LEAST_NBYTES or pages.written(pages.whole_pages(block)):
             return None
@@ -138,7 +140,8 @@ class Store:
 
     def copy(self, block: Block, owner: Any, source: Block) -> bool:
         """Gives the block the bytes of another one, of equal phase, that has an `origin`; returns False if it has
-        none."""
+        none.
+        """
         mapped = self._containing(source)
         if mapped is None or mapped.block != source or block.phase != source.phase:
             return False
@@ -167,7 +170,8 @@ class Store:
 
     def _map(self, piece: Piece, block: Block, owner: Any) -> None:
         """Maps the piece to the block and closes the piece's descriptor. Raises OSError, and then holds the piece no
-        more."""
+        more.
+        """
         try:
             if piece.nbytes < block.phase + block.nbytes:
                 raise OSError(errno.EIO, "a shared piece is too short")

@@ -1,5 +1,6 @@
 """Decides which tensors can share memory, and does what ranks do in place of computing what another rank has
-computed."""
+computed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def block_of(tensor: Any) -> Block:
 
 class OwnWork(threading.local):
     """A context in which a thread's work takes no host time. (The standard library's functions for generators as
-    contexts would be counted.)"""
+    contexts would be counted.)
+    """
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
@@ -54,7 +56,8 @@ class Sharing:
 
     def is_large(self, tensor: Any) -> bool:
         """Tells whether this is a plain tensor in this process's memory, large enough to be shared, whose operations
-        nothing intercepts."""
+        nothing intercepts.
+        """
         import torch
 
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or self.uncounted.depth:
@@ -83,7 +86,8 @@ class Sharing:
 
     def may_fill(self, tensor: Any) -> bool:
         """Tells whether the tensor's pages can be replaced because nobody else sees them. That is so for what torch's
-        allocator has given out."""
+        allocator has given out.
+        """
         if not self.is_large(tensor):
             return False
         with self.uncounted:

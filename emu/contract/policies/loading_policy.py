@@ -29,7 +29,8 @@ class SlowLoader:
 
 def parse(text: str) -> LoadingPolicy:
     """Reads the option's text. Raises ValueError if it is neither `free`, `modelled` nor a time greater than 0 such as
-    12ms."""
+    12ms.
+    """
     if text in (FREE, MODELLED):
         return LoadingPolicy(text, text == MODELLED)
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(us|ms|s)", text)

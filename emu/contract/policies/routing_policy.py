@@ -31,7 +31,8 @@ class RoutingPolicy:
 
     def weights(self, experts: int, layer: int) -> tuple[float, ...] | None:
         """Returns the experts' shares in a layer, in any unit; None if they are equal. RANDOM has equal shares, too.
-        Which experts are popular under ZIPF differs between layers, and is the same in every run."""
+        Which experts are popular under ZIPF differs between layers, and is the same in every run.
+        """
         if self.kind == ZIPF and self.exponent > 0:
             shares = [(n + 1.0) ** -self.exponent for n in range(experts)]
             random.Random(f"{experts} experts, layer {layer}").shuffle(shares)
@@ -71,7 +72,8 @@ def _number(text: str) -> float:
 
 def _read_trace(path: Path) -> tuple[tuple[float, ...], ...]:
     """Reads a trace, which has a line for each layer: the experts' loads, separated by blanks or commas. `#` begins a
-    comment."""
+    comment.
+    """
     layers = []
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()

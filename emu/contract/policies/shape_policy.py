@@ -37,15 +37,18 @@ class ShapePolicy:
     """The size where the trace says nothing, as a share of the most that there can be."""
     halves: bool = True
     """True if, where the trace says nothing and integers are compared with a number, the comparison holds for half of
-    them."""
+    them.
+    """
     sizes: tuple[tuple[str, tuple[Size, ...]], ...] = ()
     """The sizes of a place's calls, in turn, over and over. A place is `file.py:LINE`, the name of an operation, or
-    ANY."""
+    ANY.
+    """
 
     def size(self, places: tuple[str, ...], operation: str, call: int, most: int, *, of_classes: bool = False) -> int:
         """Returns the size for call number `call` (from 0) of an operation, at most `most`. `places`: the lines that
         call it, as path:LINE, the innermost first. `of_classes`: integers are compared with a number, so that an
-        element on one side is missing on the other one."""
+        element on one side is missing on the other one.
+        """
         found = self._find(places, operation)
         if found is not None:
             return min(found[call % len(found)].of(most), most)
@@ -97,7 +100,8 @@ def _size(word: str, where: str) -> Size:
 
 def _read_trace(path: Path) -> tuple[tuple[str, tuple[Size, ...]], ...]:
     """Reads a trace, which has a line for each place: where, then the sizes of its calls, in turn. `#` begins a
-    comment."""
+    comment.
+    """
     found: dict[str, tuple[Size, ...]] = {}
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()

@@ -50,7 +50,8 @@ class ChosenSizes:
 
     def choose(self, operation: str, most: int, *, of_classes: bool = False) -> int:
         """Returns how many of `most` elements the result has. To be called once for each call of the operation.
-        `of_classes`: integers are compared with a number."""
+        `of_classes`: integers are compared with a number.
+        """
         lines = self._lines()
         caller = Caller(operation, short(lines[0]) if lines else "", self._hook.line())
         total = self._totals.setdefault(caller, _Total())
@@ -74,7 +75,8 @@ class ChosenSizes:
 
     def _lines(self) -> tuple[str, ...]:
         """Returns the lines that the thread runs, the innermost first, without those of PyTorch and of the
-        emulation."""
+        emulation.
+        """
         found = []
         frame: Any = sys._getframe(2)
         for _ in range(_MOST_FRAMES):

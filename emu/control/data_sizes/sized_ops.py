@@ -115,7 +115,8 @@ class SizedOps:
 
     def _chosen_nonzero(self, tensor: Tensor) -> tuple[int, Tensor | None]:
         """Returns how many elements are not zero, and their places; None in place of these if they are more integers
-        than are computed."""
+        than are computed.
+        """
         import torch
 
         control, numel = self._control, tensor.numel()

@@ -20,7 +20,8 @@ from ..host_views import Place
 
 Finding = Callable[[Callable[[], int | None]], contextlib.AbstractContextManager[None]]
 """`finding(found)`: while the block of this context runs, kernels find as many elements as `found()` says; None: that
-is not known."""
+is not known.
+"""
 
 
 class _Asked(threading.local):
@@ -56,7 +57,8 @@ class _KnownOp(ComputedOp):
 
     def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int) -> None:
         """Computes the results, but for those of a kernel that has counted what it found among unknown values:
-        PyTorch's operations make these results, and have said already what is known of them."""
+        PyTorch's operations make these results, and have said already what is known of them.
+        """
         if state == KNOWN or not self._asked.on:
             super()._after(args, kwargs, result, state, marks)
 

@@ -56,7 +56,8 @@ class Distributions:
         self, draw: Draw, state: GeneratorState, output: Output, given: Given, first: int, last: int
     ) -> Iterator[Tensor]:
         """Yields, one after another, the numbers that `draw` makes for the elements from the first up to the last of a
-        piece."""
+        piece.
+        """
         for philox, count in self._philox.windows(output.numel, 2 if self._wide(output) else 4, first, last):
             yield draw(Distributions(philox), state, Output(count, output.dtype), given)
 
@@ -103,7 +104,8 @@ class Distributions:
 
 def _scaled(drawn: Tensor, factor: float, addend: float) -> Tensor:
     """Returns `drawn * factor + addend` as the GPU computes it: rounded once. For single precision alone: a product of
-    two such numbers is exact in double precision."""
+    two such numbers is exact in double precision.
+    """
     import torch
 
     if drawn.dtype is not torch.float32:

@@ -46,7 +46,8 @@ class RandomOps:
 
     def state(self, generator: Any) -> GeneratorState | None:
         """Returns the generator's state; None while a graph is captured: the numbers are those of the launches of the
-        graph."""
+        graph.
+        """
         import torch
 
         if torch.cuda.is_current_stream_capturing() or generator.device.type != "cuda":

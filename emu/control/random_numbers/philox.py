@@ -49,7 +49,8 @@ class Philox:
 
     def words(self, state: GeneratorState, numel: int, unroll: int) -> tuple[Tensor, int]:
         """Returns [calls, threads, 4] words for `numel` elements, `unroll` of them a call and thread; and the number of
-        threads of the launch. Threads that draw for no element are left out."""
+        threads of the launch. Threads that draw for no element are left out.
+        """
         import torch
 
         launched = min(-(-numel // BLOCK) * BLOCK, self.threads_at_once)

@@ -54,7 +54,8 @@ def _sizes(control: ControlTensors, ends: Tensor) -> list[int] | None:
 
 def group_sizes(rows: list[int]) -> list[int]:
     """Returns the number of groups that are not empty, the rows of all, the rows of the longest, and how many tiles of
-    64 and of 128 rows there are."""
+    64 and of 128 rows there are.
+    """
     tiles: Callable[[int], int] = lambda high: sum(-(-n // high) for n in rows)  # noqa: E731
     return [sum(n > 0 for n in rows), sum(rows), max(rows), tiles(64), tiles(128)]
 

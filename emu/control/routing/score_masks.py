@@ -165,7 +165,8 @@ class ScoreMasks:
     # ---- what they have in common ----------------------------------------------------------------------------------
     def _is_matrix(self, tensor: Tensor) -> bool:
         """Tells whether the tensor is a matrix of floating-point numbers that is larger than what is always
-        computed."""
+        computed.
+        """
         limit = self._control.float_limit_numel
         return tensor.is_floating_point() and tensor.is_cuda and limit < tensor.numel() <= MAX_NUMEL
 

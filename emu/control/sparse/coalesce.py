@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def coalesce(sized: SizedOps, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """Makes the function before `coalesce`. Its result has as many elements as there are different places; where these
-    are unknown, as many as the policy says."""
+    are unknown, as many as the policy says.
+    """
     computed = sparse_op(control, operation, kernel)
 
     def call(keyset: Any, tensor: Tensor) -> Any:

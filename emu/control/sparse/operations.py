@@ -66,7 +66,8 @@ class SparseOp:
 
     def _kernel_alone(self, keyset: Any, args: Any, kwargs: dict[str, Any], *, computed: bool) -> Any:
         """Calls the kernel. Operations that it calls are not computed, and what it reads does not matter if the result
-        is `computed`."""
+        is `computed`.
+        """
         control = self._control
         control.nested = True
         control.hook.reads_discarded(computed, -1)

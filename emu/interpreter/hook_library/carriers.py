@@ -26,13 +26,15 @@ class CarrierCalls(Library):
         """Notes that the calling thread has read a value that nobody computed."""
         self.carrying: Callable[[], int] = self._function_with_lock("carrying", c_int)
         """Returns how many calls of the calling thread carry numbers and go on: what they read of a number is not its
-        last use."""
+        last use.
+        """
         self._unknown_on_host = self._function_with_lock("unknown_on_host", None, c_int)
 
     def follow_numbers(self, saved_as: str, replace: Callable[[int, Any, bool, bool, Any], Any]) -> bool:
         """Follows the functions that carry numbers, see emu/hook/threads/carriers.c. Called in the forker.
         `replace(number, result, failed, just_read, first)` returns what the program gets of the function with this
-        number, OF_FLOAT of `float`. It must not raise. Returns False if this interpreter does not let us."""
+        number, OF_FLOAT of `float`. It must not raise. Returns False if this interpreter does not let us.
+        """
 
         def run(number: int, result: int | None, first: Any) -> Any:
             value = None if result is None else ctypes.cast(result, ctypes.py_object).value
@@ -47,12 +49,14 @@ class CarrierCalls(Library):
 
     def carry(self, method: int, kind: int) -> int:
         """Makes the function with this entry in a table of methods one of these. Returns its number; -1: there are too
-        many."""
+        many.
+        """
         return int(self._carry(method, kind))
 
     def marked_type(self, kind: type) -> None:
         """Names a class whose objects are numbers, or arrays, that nobody computed; the first is a subclass of
-        `float`."""
+        `float`.
+        """
         if self._marked_type(id(kind)):
             raise ValueError("too many classes")
 

@@ -51,7 +51,8 @@ class DataCalls(Library):
         self.allow_copies: Callable[[int], None] = self._function("data_allow", None, c_uint64)
         self.reads_discarded: Callable[[bool, int], None] = self._function("reads_discarded", None, c_int, c_int64)
         """True: what this thread reads from now on decides nothing in the program, and is not counted; False: it is.
-        The number: how many elements it reads, where one of them is a value that nobody computed; -1: 0 is read."""
+        The number: how many elements it reads, where one of them is a value that nobody computed; -1: 0 is read.
+        """
         self.data_mark_chosen: Callable[[int, int], None] = self._function("data_mark_chosen", None, c_uint64, c_uint64)
         self.data_chosen: Callable[[int, int], int] = self._function("data_chosen", c_int, c_uint64, c_uint64)
         self.reads_counted: Callable[[], int] = self._function("unmodelled_reads", c_uint64)
@@ -72,12 +73,14 @@ class DataCalls(Library):
 
     def overwrite(self, ranges: Sequence[int]) -> None:
         """Notes that a launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are
-        unknown."""
+        unknown.
+        """
         self._data_overwrite(flat(ranges), len(ranges) // 2)
 
     def overwrite_on(self, stream: int, ranges: Sequence[int]) -> None:
         """Notes that a launch on the stream writes to the ranges: they are unknown; if it is captured, at each launch
-        of the graph."""
+        of the graph.
+        """
         self._overwrite_on(stream, flat(ranges), len(ranges) // 2)
 
     def data_marks(self) -> ctypes.c_uint64:

@@ -23,7 +23,8 @@ class HostTimeCalls(Library):
         self._host_counts = self._function("host_counts", c_int, RANGES, c_int)
         self.host_grows_old: Callable[[], None] = self._function("host_grows_old", None)
         """Makes what all threads have run so far count as long ago; none of them does anything meanwhile. For
-        counting."""
+        counting.
+        """
         self._host_kind = self._function("host_kind", c_char_p, c_int)
         self.clock_ns: Callable[[], int] = self._function("clock_ns", c_uint64)
         self.host_clock_ns: Callable[[], int] = self._function("host_clock_ns", c_uint64)
@@ -42,14 +43,16 @@ class HostTimeCalls(Library):
         self._script_reads = self._function("script_reads", None, c_char_p)
         self.looks_on: Callable[[], int] = self._function("looks_on", c_int)
         """Tells whether the calling thread has only asked for the time and for finished work so far. Its questions move
-        no clock."""
+        no clock.
+        """
         self.thread_looks_on: Callable[[int], None] = self._function("thread_looks_on", None, c_int)
         """Says that a new thread of the program looks on. 1: Python calls it a daemon."""
         self.python_work: Callable[[int, int], None] = self._function("python_work", None, c_uint64, c_uint64)
         """Takes the host time of this number of Python functions of this many code units, run a moment before."""
         self.own_work: Callable[[int, int, int], None] = self._function("own_work", None, c_uint32, c_uint32, c_uint32)
         """Says what the emulation takes for observing a call, a range and a Python function, in nanoseconds. For
-        `--host measured`."""
+        `--host measured`.
+        """
 
     def script_reads(self, attribute: str) -> None:
         """Notes, for recordings, that somebody reads this of the GPU, if it is the script itself."""
@@ -61,7 +64,8 @@ class HostTimeCalls(Library):
 
     def count_frames(self, offsets: Sequence[int]) -> bool:
         """Makes Python functions cost host time from now on. Called in the forker, after the rules. Returns False if
-        this interpreter lacks what it takes."""
+        this interpreter lacks what it takes.
+        """
         counting = bool(self._count_frames((c_int32 * len(offsets))(*offsets)) == 0)
         _begin()  # the first frame that the library sees must be one that begins
         return counting

@@ -35,7 +35,8 @@ class KernelCalls(Library):
     def compute_programs(self, compute: Callable[[int, list[int]], None], store: Callable[[], None]) -> None:
         """Lets launches of programs with a number be computed: such a launch calls `compute(number, values)`, then what
         the kernel stores to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither
-        may raise."""
+        may raise.
+        """
         self._compute_programs(
             self._callback(_COMPUTE, lambda number, values, n: compute(number, values[:n])),
             self._callback(CALLED, store),
@@ -43,12 +44,14 @@ class KernelCalls(Library):
 
     def groups(self, sizes: Sequence[int] | None) -> None:
         """Names the groups of the product that this thread launches (emu/hook/threads/thread.h); None: it launches no
-        product."""
+        product.
+        """
         self._groups(None if sizes is None else flat(sizes))
 
     def sequences(self, sizes: Sequence[int] | None) -> None:
         """Names the sequences of the attention that this thread launches (emu/hook/threads/thread.h); None: it launches
-        none."""
+        none.
+        """
         self._sequences(None if sizes is None else flat(sizes))
 
     def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:

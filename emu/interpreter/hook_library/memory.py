@@ -37,7 +37,8 @@ class MemoryCalls(Library):
 
     def memory_at_end(self, server: int, local_rank: int) -> list[list[int]]:
         """Returns for each GPU of a server that a rank's processes have used: its number, and the most bytes that these
-        had allocated, reserved and taken of it. For the process that hears of the rank's end."""
+        had allocated, reserved and taken of it. For the process that hears of the rank's end.
+        """
         found = (c_uint64 * (4 * MOST_GPUS))()
         n = self._memory_at_end(server, local_rank, found, len(found))
         return [list(found[at : at + 4]) for at in range(0, n, 4)]

@@ -49,18 +49,21 @@ class ProcessCalls(Library):
         """Makes the rank go on, where it waits for its GPU, when virtual time is there. Called in the rank."""
         self.mortal: Callable[[], None] = self._function("mortal", None)
         """Says that something dies in this run: the rank is kept in step, and NCCL's watchdogs count virtual time.
-        Called in the rank."""
+        Called in the rank.
+        """
         self.gpu_dies: Callable[[int, int, int], None] = self._function("gpu_dies", None, c_uint32, c_uint64, c_uint64)
         """Says that a GPU of the rank's server cannot be used from one instant until another. Called in the rank."""
         self.keep_data_stack: Callable[[], None] = self._function("keep_data_stack", None)
         """Keeps blocks for the frames of Python functions from going back to the kernel one by one. Called in the
-        forker."""
+        forker.
+        """
         self.steps_done: Callable[[], None] = self._function("steps_done", None)
         """Says that the script has done the steps of `--steps`. Called in the rank; does not return."""
 
     def load(self, device_file: str) -> None:
         """Reads the emulated device's properties, one `key=value` a line. Called in the forker, before torch is
-        imported. Raises HookError."""
+        imported. Raises HookError.
+        """
         if self._load(os.fsencode(device_file)) != 0:
             raise HookError(f"the hook library rejects {device_file}")
 
@@ -70,7 +73,8 @@ class ProcessCalls(Library):
 
     def learn_versions(self) -> None:
         """Asks for the versions of CUDA and of cuDNN, which loads a library that ranks share. Called in the forker,
-        when torch is imported."""
+        when torch is imported.
+        """
         self._cuda_version(ctypes.byref(ctypes.c_int()))
         self._cudnn_version()
 
@@ -100,7 +104,8 @@ class ProcessCalls(Library):
 
     def join_in_child(self, join: Callable[[int], None]) -> None:
         """Has `join(device)` called by a process that the rank forks before it has initialised CUDA, when that process
-        first uses a GPU. Called in the rank."""
+        first uses a GPU. Called in the rank.
+        """
         self._join_in_child(self._callback(_JOIN, join))
 
     def finish(self, exit_code: int, last_words: str = "") -> None:
@@ -132,12 +137,14 @@ class ProcessCalls(Library):
 
     def at_stop(self, run: Callable[[], None]) -> None:
         """Has `run`, which is to end this process, called on a thread of its own when the coordinator ends the run
-        before the script ends. Called in the rank."""
+        before the script ends. Called in the rank.
+        """
         self._at_stop(self._callback(CALLED, run))
 
     def answer_stacks(self, ask: int, without_lock: int, write: Callable[[], None]) -> None:
         """Has `write()` called on another thread at the signal `ask`. If that thread does not get Python's lock, the
-        rank gets the signal `without_lock`. Called in the rank. Raises HookError."""
+        rank gets the signal `without_lock`. Called in the rank. Raises HookError.
+        """
         error = self._answer_stacks(ask, without_lock, self._callback(CALLED, write))
         if error:
             hint = f"{NO_PROCESS}; {NO_PROCESS_HINT}" if error == errno.EAGAIN else os.strerror(error)
@@ -145,5 +152,6 @@ class ProcessCalls(Library):
 
     def at_exit(self, run: Callable[[int], None]) -> None:
         """Has `run(exit code)` called when the program ends by C's `exit`. The rank has ended after it. Called in the
-        rank."""
+        rank.
+        """
         self._at_exit(self._callback(_EXIT, run))

@@ -51,7 +51,8 @@ class SourceCalls(Library):
             "taken_read_part", c_int, c_uint64, c_uint64, c_uint64, c_uint64
         )
         """Writes bytes of what was taken, from a byte on so many, to an address. Returns 0 if some cannot be had: these
-        are 0."""
+        are 0.
+        """
         self._host_pages_open = self._function("host_pages_open", None, c_char_p)
         number = ctypes.POINTER(c_uint64)
         self._table_row = self._function(
@@ -61,12 +62,14 @@ class SourceCalls(Library):
 
     def open_store(self, folder: str) -> None:
         """Lets all ranks keep what their programs give to the device with the process that serves in this folder.
-        Called in the forker."""
+        Called in the forker.
+        """
         self._store_open(os.fsencode(folder))
 
     def serve_store(self, listener: int, folder: str) -> None:
         """Serves the store that keeps what ranks give it, in a process of its own. `listener`: a socket that listens in
-        the folder, as `STORE_SOCKET`. Returns if it cannot serve."""
+        the folder, as `STORE_SOCKET`. Returns if it cannot serve.
+        """
         self._store_serve(listener, os.fsencode(folder))
 
     def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
@@ -80,7 +83,8 @@ class SourceCalls(Library):
     def source_range(self) -> tuple[int, int, int]:
         """Returns which bytes of the source are read: from which byte on, how many bytes, and how many were made for
         parts before. Such a part may be given by `give_source_part(address, offset, nbytes)`; it is not kept for other
-        reads."""
+        reads.
+        """
         offset, nbytes, apart = c_uint64(), c_uint64(), c_uint64()
         self._source_range(offset, nbytes, apart)
         return offset.value, nbytes.value, apart.value
@@ -106,7 +110,8 @@ class SourceCalls(Library):
 
     def table_rows(self, table: bytes) -> list[tuple[bool, bytes]]:
         """Returns for each row of a `taken_table`: whether it refers to what ranks tell each other, and how it is
-        computed; empty if it is not."""
+        computed; empty if it is not.
+        """
         at, remote, recipe, nbytes, rows = c_uint64(), c_int(), c_void_p(), c_uint64(), []
         while self._table_row(table, len(table), at, remote, recipe, nbytes):
             rows.append((bool(remote.value), ctypes.string_at(recipe, nbytes.value) if nbytes.value else b""))
@@ -114,7 +119,8 @@ class SourceCalls(Library):
 
     def open_host_pages(self, folder: str) -> None:
         """Lets the process that serves in this folder make what ranks copy to the host, when somebody reads it. Called
-        in the forker."""
+        in the forker.
+        """
         self._host_pages_open(os.fsencode(folder))
 
     def dropped_sources(self) -> list[int]:
@@ -124,6 +130,7 @@ class SourceCalls(Library):
 
     def name_host(self, address: int, nbytes: int, name: bytes) -> None:
         """Names a range of the host's memory: ranks that have not written to ranges of equal names have equal bytes
-        there. `name`: 16 bytes; zeros take the name away."""
+        there. `name`: 16 bytes; zeros take the name away.
+        """
         low, high = int.from_bytes(name[:8], "little"), int.from_bytes(name[8:], "little")
         self._name_host(address, nbytes, low, high)
