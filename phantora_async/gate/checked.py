@@ -1,4 +1,4 @@
-"""A check in one call, for the command and for `phantora_async.check`."""
+"""Runs a whole check in one call, for the command and for `phantora_async.check`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from phantora_async.gate.job_file import Job
 from phantora_async.wording import short
 
 MOST_PARALLEL = 1024
-"""Runs at a time, each of which has processes for its ranks."""
+"""The most runs at a time; each has processes for its ranks."""
 PathText = str | os.PathLike[str]
 
 
 class Checked:
-    """What came of the jobs of a file. ``print(checked)`` shows it as the command line does."""
+    """The results of the jobs of a file. ``print(checked)`` shows them as the command line does."""
 
     def __init__(self, name: str, jobs: Sequence[Judged], stored: Path | None) -> None:
         self.name = name
@@ -33,23 +33,23 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Each job keeps within its budget."""
+        """True if each job keeps within its budget."""
         return all(one.good for one in self.jobs)
 
     def document(self) -> dict[str, Any]:
         return forms.as_document(self.jobs)
 
     def write_junit(self, path: PathText) -> None:
-        """Raises NotWritten."""
+        """Writes the results as JUnit XML. Raises NotWritten."""
         _write(Path(path), forms.as_junit(self.jobs, self.name))
 
     def write_markdown(self, path: PathText) -> None:
-        """Raises NotWritten."""
+        """Writes the results as Markdown. Raises NotWritten."""
         _write(Path(path), forms.as_markdown(self.jobs))
 
     @property
     def closing(self) -> str:
-        """What follows the jobs' lines."""
+        """The lines that are shown after those of the jobs."""
         lines = [*forms.report_lines(self.jobs), forms.summary(self.jobs)]
         return "\n".join([*lines, f"baseline: {short(self._stored)}"] if self._stored else lines)
 
@@ -68,10 +68,10 @@ def check(
     run_dir: PathText | None = None,
     told: Callable[[str], None] | None = None,
 ) -> Checked:
-    """Runs the jobs of a file and judges them, as `phantora-async check` does. `jobs`: these alone. `baseline`: figures
-    to compare with (default: FILE.baseline.json), which `update` stores anew. `parallel`: jobs at a time. `told` is
-    called with a line for each job. A job that fails or breaks a limit is no error; those of ``phantora_async.errors``
-    are raised for what is wrong with the file, before anything starts.
+    """Runs the jobs of a file and judges them, as `phantora-async check` does. `jobs`: run only these. `baseline`:
+    figures to compare with (default: FILE.baseline.json), which `update` stores anew. `parallel`: jobs at a time.
+    `told` is called with a line for each job. A job that fails or breaks a limit is no error; those of
+    ``phantora_async.errors`` are raised for what is wrong with the file, before anything starts.
     """
     path = Path(file)
     if isinstance(jobs, str):
@@ -100,7 +100,7 @@ def check(
 
 
 def check_writable(paths: Iterable[Path]) -> None:
-    """Before anything starts. Raises NotWritten."""
+    """Checks before anything starts that these files can be written. Raises NotWritten."""
     for path in paths:
         try:
             try_to_write(path)

@@ -25,24 +25,24 @@ Runner = Callable[..., Run]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A job that has been run."""
+    """A job that has been run, with its verdict."""
 
     job: Job
     rows: Sequence[Row]
     fits: bool | None
-    """None: it did not come so far."""
+    """False if the GPU's memory did not suffice; None: the run did not come far enough to tell."""
     left_nbytes: int
-    """Of the fullest GPU's memory; negative: so much is missing at least."""
+    """The memory in bytes that is left on the fullest GPU; if negative, at least so much is missing."""
     failure: str
-    """Why the run failed; empty if it did not."""
+    """The reason why the run failed; empty if it did not."""
     wall_s: float
     steps: int
-    """That rank 0 has done."""
+    """The steps that rank 0 has done."""
     report: str
-    """The report's file; empty if there is none."""
+    """The path of the report; empty if there is none."""
     figures: Mapping[str, float] = field(default_factory=dict)
     ended_in_step: int | None = None
-    """The run ended in it, since a limit of memory was exceeded for certain."""
+    """The step in which the run ended because a limit of memory was exceeded for certain; None: that did not end it."""
 
     @property
     def good(self) -> bool:
@@ -50,14 +50,14 @@ class Judged:
 
     @property
     def reason(self) -> str:
-        """Why it is not good, in a line; empty if it is."""
+        """The reason in one line why the job is not good; empty if it is."""
         if self.fits is False or self.ended_in_step is not None:
             return self.memory_text
         return self.failure.splitlines()[0] if self.failure else broken_text(self.rows)
 
     @property
     def memory_text(self) -> str:
-        """Empty if the job did not come so far."""
+        """The verdict on memory; empty if the job did not come far enough."""
         if self.ended_in_step is not None:
             over = f"{broken_text(self.rows)} in step {self.ended_in_step}"
             return f"does not fit its budget: {over}, after which the run ended"
@@ -85,8 +85,8 @@ class Judged:
 
 
 def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, parallel: int = 1) -> Iterator[Judged]:
-    """Verdicts in the jobs' order, each as soon as it and those before it are known. `folder`: each job's run directory
-    will be in it. KeyboardInterrupt ends the runs.
+    """Yields the verdicts in the jobs' order, each as soon as it and those before it are known. `folder`: each job's
+    run directory will be in it. KeyboardInterrupt ends the runs.
     """
 
     def one(job: Job) -> Judged:

@@ -12,11 +12,13 @@ from phantora_async.gate.checking import Judged
 from phantora_async.wording import markdown, printable, short
 
 FAILURE, ERROR = "failure", "error"
-"""What a test case of JUnit holds that did not pass."""
+"""The elements that JUnit XML has in a test case that did not pass."""
 
 
 def line(one: Judged, width: int) -> str:
-    """``ok    llama-8b  fits, 8.52 GiB left; step 433.8 ms of 450.0 ms (-3.6 %); 5 steps for a median``"""
+    """The line for one job: ``ok    llama-8b  fits, 8.52 GiB left; step 433.8 ms of 450.0 ms (-3.6 %); 5 steps for a
+    median``.
+    """
     parts = [one.memory_text]
     if one.ended_in_step is None:
         parts += [row.text for row in one.rows if one.good or row.broken]
@@ -42,7 +44,7 @@ def as_json(judged: Sequence[Judged]) -> str:
 
 
 def as_junit(judged: Sequence[Judged], name: str) -> str:
-    """As CI servers read it: a test case for each job."""
+    """The verdicts as JUnit XML, which CI servers read: a test case for each job."""
     kinds = [_junit_kind(one) for one in judged]
     suite = ElementTree.Element(
         "testsuite",
@@ -63,14 +65,16 @@ def as_junit(judged: Sequence[Judged], name: str) -> str:
 
 
 def _junit_kind(one: Judged) -> str:
-    """A job that breaks a budget, the GPU's memory included, is a failure; one that could not be judged is an error."""
+    """The kind of a test case that did not pass. A job that breaks a budget, the GPU's memory included, is a failure;
+    one that could not be judged is an error.
+    """
     if one.good:
         return ""
     return ERROR if one.failure and one.fits is not False else FAILURE
 
 
 def as_markdown(judged: Sequence[Judged]) -> str:
-    """A table for a comment on a pull request."""
+    """The verdicts as a Markdown table for a comment on a pull request."""
     titles = [figure.title for figure in FIGURES.values()]
     lines = [f"| job | verdict | {' | '.join(titles)} |", f"| --- | --- |{' ---: |' * len(titles)}"]
     for one in judged:
@@ -90,7 +94,7 @@ def _cell(rows: Sequence[Row], one: Judged, name: str) -> str:
 
 
 def report_lines(judged: Sequence[Judged]) -> list[str]:
-    """Where to look for jobs that are not good."""
+    """Names the reports of the jobs that are not good."""
     return [
         f"{one.job.name}: phantora-async report {short(one.report)}" for one in judged if not one.good and one.report
     ]

@@ -38,9 +38,11 @@ from phantora_async.options import OPTIONS, Kind, RunOptions
 from profiles import ProfileError, load_machine
 
 UNFOLDED = "none"
-"""Of `fold`: a process for each rank."""
+"""The value of `fold` that gives each rank a process."""
 NOT_WITH_AUTO = ("launcher", "fault", "faults", "moe", "witnesses", "roles", "replicas", "reasons", "real_steps")
-"""Options that ask for something else than what each rank does by itself, or that say how to fold."""
+"""Options that turn off automatic folding: they ask for something else than what each rank does by itself, or say how
+to fold.
+"""
 OWN = (
     "run_dir",
     "report",
@@ -55,11 +57,15 @@ OWN = (
     "machines",
     "token_file",
 )
-"""Options that `check` sets itself, or that do not go with it."""
+"""Options that `check` sets itself, or that cannot be combined with it."""
 STEPS_FOR_MEMORY = 2
-"""Memory is at its peak in the second step at the latest: then the optimizer's state is there, too."""
+"""The steps that a limit of memory needs. Memory is at its peak in the second step at the latest: then the optimizer's
+state exists, too.
+"""
 STEPS_FOR_TIME = 5
-"""The first one is not timed, two are left out as warm-up, and of the others the median counts."""
+"""The steps that a limit of time needs. The first one is not timed, two are left out as warm-up, and the median of the
+others counts.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +75,20 @@ class Job:
     limits: Limits
     rules: Rules
     why_steps: str
-    """Why so many steps are run, in words; empty if the file says how many."""
+    """Says why so many steps are run; empty if the file says how many."""
     folded: bool = False
-    """`check` folds it by itself, and runs it with all processes if it cannot be folded."""
+    """True if `check` folds the job by itself, and runs it with all processes if it cannot be folded."""
 
     def unfolded(self) -> Job:
         return dataclasses.replace(self, options=dataclasses.replace(self.options, fold=None), folded=False)
 
     def without_rules(self) -> Job:
-        """Judged by its limits alone."""
+        """The job without rules, so that its limits alone decide."""
         return dataclasses.replace(self, rules=Rules(()))
 
 
 def read(path: Path) -> list[Job]:
-    """In the file's order. Raises UsageError for the first thing that is wrong with any of them."""
+    """Reads the jobs in the file's order. Raises UsageError for the first thing that is wrong with any of them."""
 
     def fault(message: str) -> UsageError:
         return UsageError(message, "docs/check.md has an example")
@@ -131,7 +137,7 @@ def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], 
 
 
 def _folded(job: Job) -> Job:
-    """With `--fold auto` if that leaves processes out: the simulated part of the report is the same."""
+    """The job with `--fold auto` if that leaves out processes: the simulated part of the report is the same."""
     given = job.options.given()
     if any(name in given for name in NOT_WITH_AUTO) or job.options.clock == "optimistic":
         return job
@@ -149,7 +155,7 @@ def _likely(key: str) -> str:
 
 
 def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared: set[str]) -> tuple[RunOptions, str]:
-    """`compared`: figures that are held against the baseline."""
+    """Reads the options of a run. `compared`: the figures that are compared with the baseline."""
     script, arguments, named = program_of(folder, fields, given)
     if named.get("fold") == UNFOLDED:
         del named["fold"]
@@ -163,7 +169,7 @@ def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared
 
 
 def program_of(folder: Path, fields: FileTable, given: Mapping[str, Any]) -> tuple[str, Sequence[str], dict[str, Any]]:
-    """Script, its arguments, and the options of a run. Raises the error of `fields`."""
+    """Reads the script, its arguments, and further options of a run. Raises the error of `fields`."""
     named = {key: value for key, value in given.items() if key in OPTIONS}
     script, arguments = given.get("script"), given.get("arguments", [])
     kinds = [key for key in ("script", "module", "launcher") if key in given]
@@ -183,7 +189,7 @@ def program_of(folder: Path, fields: FileTable, given: Mapping[str, Any]) -> tup
 
 
 def _beside(folder: Path, text: str) -> str:
-    """The path as seen from the file's folder; names of descriptions stay what they are."""
+    """The path relative to the file's folder, if it exists there; names of descriptions are returned unchanged."""
     beside = folder / text
     return str(beside) if beside.exists() else text
 

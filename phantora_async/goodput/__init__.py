@@ -1,4 +1,4 @@
-"""What a long run keeps of its time when parts of the machine fail: `phantora-async goodput`.
+"""Computes the share of its time that a long run keeps when parts of the machine fail: `phantora-async goodput`.
 
 Lives here: failure rates (`rates`), the closed form (`closed_form`), and by simulation (`simulation`), what a
 report says (`inputs`), and all of it together (`document`, `text`).

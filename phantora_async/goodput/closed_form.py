@@ -25,30 +25,30 @@ MOST_TURNS = 200
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """In seconds."""
+    """The costs of a checkpoint and of a restart, in seconds."""
 
     stall_s: float
-    """The job stands still while its state is copied."""
+    """The time for which the job stands still while its state is copied."""
     behind_s: float
-    """The checkpoint is durable so much later."""
+    """The time after that until the checkpoint is durable."""
     restart_s: float
-    """From a failure until the job works again: noticing it, starting, loading."""
+    """The time from a failure until the job works again: noticing it, starting, loading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the time, in the long run. They add up to 1."""
+    """The shares of the time in the long run. They add up to 1."""
 
     useful: float
     checkpoints: float
-    """Standing still for those that were completed."""
+    """Standing still for the checkpoints that were completed."""
     lost_work: float
-    """Work, and checkpoints, that a failure made useless."""
+    """Work and checkpoints that a failure made useless."""
     restarts: float
 
 
 def cycle_s(interval_s: float, costs: Costs, mean_s: float) -> float:
-    """The mean time from one durable checkpoint to the next. `mean_s`: between failures."""
+    """The mean time from one durable checkpoint to the next, in seconds. `mean_s`: the mean time between failures."""
     again_s = costs.restart_s + interval_s + costs.stall_s + costs.behind_s
     if again_s / mean_s > 700:
         return inf
@@ -87,7 +87,7 @@ def young(costs: Costs, mean_s: float) -> float:
 
 
 def daly(costs: Costs, mean_s: float) -> float:
-    """The higher-order estimate."""
+    """Daly's higher-order estimate of the best interval, in seconds."""
     stall_s = costs.stall_s
     if stall_s >= 2 * mean_s:
         return mean_s

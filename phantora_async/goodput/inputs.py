@@ -1,4 +1,6 @@
-"""What a report says of the job: how many GPUs, how fast, and what a restart took that the run has simulated."""
+"""Reads from a report the facts of the job that goodput needs: the number of GPUs, the speed, and the time of a
+simulated restart.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ class TrainingJob:
     nodes: int
     step_s: float | None = None
     tokens_per_s: float | None = None
-    """Of all GPUs, without failures."""
+    """The speed of all GPUs together without failures, in tokens per second."""
     mfu: float | None = None
     restart_s: float | None = None
-    """Of the restarts that the run has simulated, the mean; None: there was none."""
+    """The mean time in seconds of the restarts that the run has simulated; None: there was none."""
 
 
 def job_of(report: Mapping[str, Any]) -> TrainingJob:
@@ -35,8 +37,9 @@ def job_of(report: Mapping[str, Any]) -> TrainingJob:
 
 
 def _restart_s(simulated: Mapping[str, Any], step_ns: int) -> float | None:
-    """From the end of the last step before a failure to the end of the first one after it, less two steps: the one that
-    failed, which counts as lost work, and the one that ends. So the time until the failure is noticed is a part of it.
+    """The mean time of a restart: from the end of the last step before a failure to the end of the first step after it,
+    less two steps: the one that failed, which counts as lost work, and the one that ends. So it includes the time until
+    the failure is noticed.
     """
     step = simulated["step"]
     ends = list(accumulate(step.get("each_ns", []), initial=step.get("from_ns", 0)))

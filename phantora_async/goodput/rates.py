@@ -23,7 +23,7 @@ cables 35, NICs 7. node: host maintenance 32, SSD 3, power supply 3, chassis 2, 
 bugs 54, dependencies 2, NCCL's watchdog 7, silent data corruption 6."""
 SOURCE = "419 interruptions in 54 days on 16,384 H100 (The Llama 3 Herd of Models, table 5)"
 GPUS_PER_NODE = 8
-"""Of the machine that these rates were counted on."""
+"""The number of GPUs per node of the machine on which these rates were counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def published(gpus: int) -> dict[str, float]:
 
 
 def rates_of(gpus: int, nodes: int, mtbf_s: Mapping[str, float]) -> Rates:
-    """`mtbf_s`: mean time between failures of one part: of a GPU (`gpu`), of a node (`node`, `network`, `software`);
-    causes that it does not name have published rates.
+    """The rates of a machine. `mtbf_s`: the mean time between failures of one part: of a GPU (`gpu`), of a node
+    (`node`, `network`, `software`); a cause that it does not name has its published rate.
     """
     parts = {"gpu": gpus, "network": nodes, "node": nodes, "software": nodes}
     per_s = published(gpus) | {cause: parts[cause] / mean_s for cause, mean_s in mtbf_s.items()}

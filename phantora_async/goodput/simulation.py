@@ -12,41 +12,44 @@ from phantora_async.goodput.closed_form import Costs
 from phantora_async.goodput.rates import Rates
 
 WITHIN = 3.0
-"""Standard errors that the closed form may be away."""
+"""The number of standard errors by which the closed form may differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One horizon."""
+    """One simulated horizon."""
 
     useful_s: float
-    """At least so much work is in durable checkpoints, or under way, at the end of the horizon."""
+    """The work in seconds that is in durable checkpoints, or under way, at the end of the horizon; a lower bound."""
     cycles: int
-    """Completed, the one that reaches over the horizon's end included."""
+    """The completed cycles, including the one that reaches over the horizon's end."""
     cycles_s: float
-    """What these took."""
+    """The seconds that these cycles took."""
     failures: Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
     useful: float
-    """The useful share in the long run: work of all completed cycles, by their time. Its mean is the closed form's
-    (Wald: a cycle is followed to its end)."""
+    """The useful share in the long run: the work of all completed cycles, divided by their time. Its mean is that of
+    the closed form (Wald: a cycle is followed to its end).
+    """
     error: float
-    """Its standard error."""
+    """The standard error of ``useful``."""
     low: float
     high: float
-    """Nine horizons in ten keep a share between these."""
+    """Nine horizons in ten have a useful share between ``low`` and ``high``."""
     failures: dict[str, float]
-    """In one horizon, in the mean, by cause."""
+    """The mean number of failures in one horizon, by cause."""
 
     def agrees(self, useful: float) -> bool:
         return abs(useful - self.useful) <= WITHIN * self.error
 
 
 class _Failures:
-    """The next failure, whatever the job does. Those of all causes together are a Poisson process, too."""
+    """Draws the next failure, which does not depend on the job. The failures of all causes together are a Poisson
+    process, too.
+    """
 
     def __init__(self, rates: Rates, chance: random.Random) -> None:
         self._chance = chance
@@ -85,7 +88,7 @@ def run_once(interval_s: float, costs: Costs, rates: Rates, horizon_s: float, ch
 
 
 def simulate(interval_s: float, costs: Costs, rates: Rates, horizon_s: float, runs: int, seed: int) -> Simulated:
-    """Equal seeds give equal figures."""
+    """Simulates so many horizons. Equal seeds give equal figures."""
     chance = random.Random(seed)
     done = [run_once(interval_s, costs, rates, horizon_s, chance) for _ in range(runs)]
     cycles, total_s = sum(run.cycles for run in done), sum(run.cycles_s for run in done)

@@ -20,13 +20,13 @@ from phantora_async.errors import EnvironmentUnusable
 Json = dict[str, Any]
 _ENDED = "the process that executes it ended"
 _LOST = ("CUDA error", "device-side assert", "unspecified launch failure", "CUDNN_STATUS_EXECUTION_FAILED")
-"""In an error: the process cannot use the GPU any more."""
+"""Words of an error which mean that the process cannot use the GPU any more."""
 START_LIMIT_S = 300.0
-"""How long the process may take to import PyTorch and to find the GPU."""
+"""The seconds that the process may take to import PyTorch and to find the GPU."""
 ANSWER_LIMIT_S = 60.0
-"""How long any other answer may take. A dozen pieces of work take a few seconds."""
+"""The seconds that any other answer may take. A dozen pieces of work take a few seconds."""
 MOST_LATE = 3
-"""After so many answers that did not come in time, nothing is asked any more."""
+"""The number of answers that may come too late before nothing is asked any more."""
 _POLL_MS = 200
 _KILL_LIMIT_S = 5.0
 _READ_NBYTES = 1 << 20
@@ -35,13 +35,15 @@ _LATE = "did not end within"
 
 
 class Bench(Protocol):
-    """What measures. A test's stand-in has these, too."""
+    """The interface to the process that measures; tests replace it."""
 
     def ask(self, request: Json) -> Json: ...
 
 
 class GpuBench:
-    """Started at the first question; started again when a piece of work has broken it."""
+    """Runs `emu.gpubench` in a process: it starts at the first question, and again when a piece of work has broken
+    it.
+    """
 
     def __init__(self, python: Path) -> None:
         self._command = [str(python), "-X", "faulthandler", "-c", program("gpubench.__main__"), str(EMU)]
@@ -54,8 +56,8 @@ class GpuBench:
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by close()
 
     def ask(self, request: Json) -> Json:
-        """The answer, or {"error": ...}, also where the process has ended of it or does not answer in time, and after
-        an interrupt. Raises EnvironmentUnusable if it cannot be started.
+        """Returns the answer to the request. It is {"error": ...} also when the process has ended because of it or does
+        not answer in time, and after an interrupt. Raises EnvironmentUnusable if it cannot be started.
         """
         if self._given_up:
             return {"error": self._given_up}
@@ -122,7 +124,7 @@ class GpuBench:
 
 
 def is_late(error: str) -> bool:
-    """The process was ended because it did not answer in time."""
+    """Returns true if the process was ended because it did not answer in time."""
     return _LATE in error
 
 
@@ -131,8 +133,8 @@ class _Interrupted(Exception):
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, limit_s: float) -> bytes:
-    """The line that answers; empty if the process has ended. Raises TimeoutError, and _Interrupted at an interrupt,
-    which then takes effect.
+    """Sends the request and returns the line that answers; empty if the process has ended. Raises TimeoutError, and
+    _Interrupted at an interrupt, which then takes effect.
 
     Neither side waits for the other to read: pipes hold 64 KiB, requests and answers of large lists are longer.
     """
@@ -167,7 +169,7 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, limit_s: float) 
 
 
 def is_broken(answer: Json) -> bool:
-    """Something of what was asked has ended the process, or has left it without a GPU."""
+    """Returns true if some of the requested work has ended the process, or has left it without a GPU."""
     return any(sign in json.dumps(answer) for sign in (_ENDED, *_LOST))
 
 
@@ -181,7 +183,7 @@ def gpu_bench(python: Path) -> Iterator[GpuBench]:
 
 
 def about(bench: Bench) -> dict[str, str]:
-    """The GPU and its software. Raises EnvironmentUnusable without a GPU."""
+    """Describes the GPU and its software. Raises EnvironmentUnusable without a GPU."""
     answer = bench.ask({"do": "about"})
     if "error" in answer:
         raise EnvironmentUnusable(
@@ -191,7 +193,7 @@ def about(bench: Bench) -> dict[str, str]:
 
 
 def driver() -> str:
-    """Its version, as the kernel module tells it; empty if it does not."""
+    """The driver's version, as the kernel module reports it; empty if it does not."""
     try:
         text = Path("/proc/driver/nvidia/version").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a run's report says about the signatures that no table covers."""
+"""Reads from a run's report which signatures no table covers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from profiles.timings.keys import key_of
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Signatures of a run."""
+    """The signatures that a run has used."""
 
     shares: dict[str, float]
-    """Of the GPU time."""
+    """The share of the GPU time of each signature."""
     sources: dict[str, str]
     titles: dict[str, str]
     keys: dict[str, str]
-    """Those of the same work are equal (keys.key_of)."""
+    """The key of each signature's work; signatures of the same work have equal keys (keys.key_of)."""
 
     def missing(self) -> dict[str, float]:
-        """Share by signature, largest first. Signatures of the same work are one."""
+        """The share of each signature that is not measured, the largest first. Signatures of the same work are one."""
         shares: dict[str, float] = {}
         first: dict[str, str] = {}
         for signature, share in self.shares.items():
@@ -36,7 +36,9 @@ class Used:
 
 
 def read_report(path: Path) -> Used:
-    """Takes a run's directory, too. Raises UsageError for anything but a report of a run with kernels."""
+    """Reads the report, or the one in a run's directory. Raises UsageError for anything but a report of a run with
+    kernels.
+    """
     if path.is_dir():
         path /= "report.json"
     try:

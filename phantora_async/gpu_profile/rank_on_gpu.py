@@ -24,7 +24,7 @@ WARM_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class ProfiledJob:
-    """A script, and the rank of it that is run here. Fields are those of `emu.real_run`'s task."""
+    """A script, and the rank of it that is run here. The fields are those of `emu.real_run`'s task."""
 
     script: str
     module: bool
@@ -32,30 +32,30 @@ class ProfiledJob:
     rank: int
     world_size: int
     per_server: int
-    """Ranks of one server."""
+    """The number of ranks of one server."""
     steps: int
-    """Traced, after the first `WARM_STEPS`."""
+    """The number of steps that are traced, after the first `WARM_STEPS`."""
     to_the_end: bool
     everything: bool = False
-    """Trace the script from its start to its end."""
+    """True: the script is traced from its start to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What the rank left. The trace exists until `traced` ends."""
+    """The output of a traced rank. The trace exists until `traced` ends."""
 
     trace: Path | None
-    """None if the script ended before there was anything to trace."""
+    """The path of the trace; None if the script ended before there was anything to trace."""
     first_step: int
     steps: int
-    """Traced steps, 0 if the script never stepped an optimizer."""
+    """The number of traced steps, 0 if the script never stepped an optimizer."""
     about: dict[str, Any]
-    """GPU, clocks, power and versions: emu/real_run/__main__.py."""
+    """The GPU, its clocks and power, and versions: emu/real_run/__main__.py."""
 
 
 @contextlib.contextmanager
 def traced(python: Path, job: ProfiledJob) -> Iterator[Traced]:
-    """Runs the rank to its end; its output goes where this process's goes. Raises ScriptFailed."""
+    """Runs the rank to its end; its output goes to this process's. Raises ScriptFailed."""
     with tempfile.TemporaryDirectory(prefix="phantora-profile-") as folder:
         task = Path(folder, "task.json")
         task.write_text(json.dumps(asdict(job) | {"warm": WARM_STEPS, "folder": folder}))
@@ -69,7 +69,7 @@ def traced(python: Path, job: ProfiledJob) -> Iterator[Traced]:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
-    """The process and its children have ended when this returns or raises."""
+    """Runs the command. The process and its children have ended when this returns or raises."""
     sys.stdout.flush()
     with child(command, kill, env=environment, process_group=0) as process:
         try:
@@ -85,8 +85,8 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def _environment(job: ProfiledJob, folder: str) -> dict[str, str]:
-    """As torchrun would set it, but that the local rank is always 0: scripts choose their GPU by it, and the rank has
-    this machine's first one.
+    """The environment that torchrun would set, except that the local rank is always 0: scripts choose their GPU by it,
+    and the rank uses this machine's first one.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     rank, world_size = str(job.rank), str(job.world_size)

@@ -26,17 +26,21 @@ from profiles.signature import (
 )
 
 WRITTEN, COLD = "written", "cold"
-"""States of the L2 cache (emu/gpubench/timing.py): it has the first operand, just written; it has nothing."""
+"""States of the L2 cache (emu/gpubench/timing.py): it holds the first operand, just written; it holds nothing of the
+operands.
+"""
 BESIDE = "beside"
 CHANNELS = 24
-"""SMs that NCCL's kernels hold."""
+"""The number of SMs that NCCL's kernels hold."""
 CHANNEL_SHARE = 0.15
-"""Of the memory's bandwidth, that they use."""
+"""The share of the memory's bandwidth that NCCL's kernels use."""
 AT_ONCE = 12
-"""Pieces of work in one profiler session."""
+"""The pieces of work in one profiler session."""
 TRIED_AT_ONCE = 12
 FIND_LIMIT_S = 30.0
-"""How long to look for the call that launches a kernel: operators on lists of tensors take seconds for each try."""
+"""The seconds for which the call that launches a kernel is searched: operators on lists of tensors take seconds for
+each try.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +50,18 @@ class NotMeasured:
 
 @dataclass(frozen=True, slots=True)
 class BenchWork:
-    """Something to execute, and what of it is the signature's."""
+    """A piece of work to execute for a signature."""
 
     signature: str
     request: Json
-    """As emu.gpubench takes it."""
+    """The request that emu.gpubench takes."""
 
 
 class SignatureBench:
     """Measures signatures on the local GPU."""
 
     def __init__(self, bench: Bench) -> None:
-        """Raises EnvironmentUnusable without a GPU."""
+        """Asks the bench for its GPU. Raises EnvironmentUnusable without a GPU."""
         self._bench = bench
         self.about = about(bench)
         self.gpu = described(self.about["gpu"])
@@ -65,7 +69,7 @@ class SignatureBench:
         """Which candidate launched a kernel, by operator and kernel name: of other sizes it is likely the same one."""
 
     def measure(self, signatures: Sequence[str]) -> Iterator[tuple[str, Measured | NotMeasured]]:
-        """Each with its time or the reason why there is none, as soon as it is known."""
+        """Yields each signature with its time, or the reason why there is none, as soon as that is known."""
         waiting: list[BenchWork] = []
         for signature in signatures:
             found = self.work_of(signature)
@@ -88,7 +92,7 @@ class SignatureBench:
         return BenchWork(signature, {"kind": signature.partition(";")[0], "fields": dataclasses.asdict(what)})
 
     def _find(self, signature: str, what: Kernel) -> BenchWork | NotMeasured:
-        """The call that launches this kernel with this grid."""
+        """Finds the call that launches this kernel with this grid."""
         if not what.op:
             return NotMeasured("no operator is known that launches it")
         name = read_name(what.name)
@@ -128,7 +132,7 @@ class SignatureBench:
                 yield work.signature, times if isinstance(times, NotMeasured) else _measured(work.signature, times)
 
     def times(self, works: Sequence[BenchWork], states: Sequence[str]) -> list[dict[str, list[float]] | NotMeasured]:
-        """By state, ns of each execution."""
+        """Measures each work. Returns the ns of each execution, by state."""
         asked = {"do": "time", "works": [work.request for work in works], "states": list(states)}
         answer = self._bench.ask(asked | {"beside": self._beside()})
         if "error" in answer and len(works) > 1:
@@ -156,7 +160,9 @@ class SignatureBench:
         return found
 
     def _of_execution(self, what: Signature, kernels: Sequence[Json]) -> list[float]:
-        """ns that count as the signature's. Kernels of one library call are one time, with the gaps between them."""
+        """The ns that count as the signature's. The kernels of one library call are one time, with the gaps between
+        them.
+        """
         if isinstance(what, (Kernel, Grouped)):
             return [kernel["us"] * 1e3 for kernel in kernels if _same(what, kernel)]
         cat = {Copy: "gpu_memcpy", Memset: "gpu_memset"}.get(type(what))
@@ -177,7 +183,7 @@ _NEVER: dict[type[Signature], str] = {
 
 
 def state_of(what: Signature) -> str:
-    """In which the work takes as long as it does in training: docs/costs.md."""
+    """The state of the cache in which the work takes as long as in training: docs/costs.md."""
     late = isinstance(what, Copy) or (isinstance(what, Kernel) and "reduce_kernel" in what.name)
     return COLD if late else WRITTEN
 
@@ -191,14 +197,14 @@ def _measured(signature: str, times: dict[str, list[float]]) -> Measured:
 
 
 def _same(what: Kernel | Grouped, kernel: Json) -> bool:
-    """Is the kernel this function with this grid and block?"""
+    """Returns true if the kernel is this function with this grid and block."""
     if kernel["cat"] != "kernel" or tuple(kernel["grid"]) != what.grid or tuple(kernel["block"]) != what.block:
         return False
     return read_name(kernel["name"]).function == read_name(what.name).function
 
 
 def described(device_name: str) -> Gpu | None:
-    """The description of a GPU that calls itself so; None if there is none."""
+    """The description of the GPU with this device name; None if there is none."""
     for name in gpu_names():
         gpu = load_gpu(name)
         if gpu.device_name == device_name:

@@ -48,11 +48,11 @@ MODELS = (
     (2048, 128256),
     (4096, 32000),
 )
-"""Inputs and outputs of linear layers: from GPT-2 to Llama 70B."""
+"""The inputs and outputs of linear layers: from GPT-2 to Llama 70B."""
 ROWS = ((2048, 768), (8192, 768), (2048, 2048), (8192, 2048), (4096, 4096), (16384, 4096), (8192, 8192))
-"""Activations: tokens, width."""
+"""The sizes of activations: tokens, width."""
 WORDS = ((2048, 32000), (8192, 50304), (8192, 128256), (4096, 30522))
-"""Of a language model's head: tokens, vocabulary."""
+"""The sizes of the logits of a language model's head: tokens, vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Piece:
 
 
 def pieces(families: tuple[str, ...] = FAMILIES) -> Iterator[Piece]:
-    """The families take turns, so that a sweep that is cut short has measured something of each."""
+    """Yields the work of the families in turns, so that a sweep that is cut short has measured something of each."""
     waiting = [iter(list(_GRIDS[family]())) for family in families]
     while waiting:
         for one in list(waiting):

@@ -24,17 +24,17 @@ from phantora_async.errors import EnvironmentUnusable
 from profiles import AGAIN, HostModel, load_gpu
 
 TIMEOUT_S = 240.0
-"""Of counting or timing, which take 15 to 40 s: then something hangs."""
+"""The seconds after which counting or timing counts as hung; it takes 15 to 40 s."""
 STACKS_S = 5.0
 _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Variables of torchrun and batch systems: only the processes that are ranks here get theirs."""
+"""The variables of torchrun and batch systems: only the processes that are ranks here get theirs."""
 _EMULATED_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
-"""There is one: the user's list is about GPUs of this machine."""
+"""The environment that makes the emulated GPU visible: the user's list is about GPUs of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredMachine:
-    """What was measured."""
+    """The machine that was measured."""
 
     cpu: str
     cpus: int
@@ -42,7 +42,7 @@ class MeasuredMachine:
     python: str
     torch: str
     gpu: str
-    """Empty if there was none."""
+    """The name of the GPU; empty if there was none."""
     gpus: int
 
 
@@ -50,26 +50,30 @@ class MeasuredMachine:
 class Measurement:
     machine: MeasuredMachine
     counts: dict[str, dict[str, float]]
-    """Units of each kind in one run, by program: right after other programs, and with `AGAIN` right after itself."""
+    """The units of each kind in one run, by program: right after other programs, and with `AGAIN` right after
+    itself.
+    """
     real_ns: dict[str, float] | None
-    """Nanoseconds of one run, by the same names; None without a GPU."""
+    """The nanoseconds of one run, by the same names; None without a GPU."""
     detached_ns: dict[str, float] | None
-    """In front of a library that does nothing, in turns with `real_ns`; None if only the GPU was asked."""
+    """The nanoseconds of one run with a library that does nothing, measured in turns with `real_ns`; None if only the
+    GPU was asked.
+    """
     fast: float
-    """A tenth of the rounds took less than this times the median one: how steady the host was."""
+    """A tenth of the rounds took less than this factor times the median round: how steady the host was."""
     slow: float
-    """A tenth took more than this."""
+    """A tenth of the rounds took more than this factor times the median round."""
     failed: dict[str, str]
-    """Programs that this PyTorch cannot run, and why."""
+    """The programs that this PyTorch cannot run, each with the reason."""
     no_calls: tuple[str, ...] = ()
-    """Programs that do not tell what calls of CUDA take in a training step."""
+    """The programs that do not tell what calls of CUDA take in a training step."""
 
 
 def measure(
     python: Path, gpus: int, rounds: int, like: HostModel, say: Callable[[str], None], programs: Sequence[str] = ()
 ) -> Measurement:
-    """Takes about a minute. With several GPUs as many processes run at once, as in training. Work is counted as for
-    `like`. Of `programs`, if any are named, only what they take as a whole is measured. Raises EnvironmentUnusable.
+    """Measures this host in about a minute. With several GPUs as many processes run at once, as in training. Work is
+    counted as for `like`. If `programs` names any, only their time as a whole is measured. Raises EnvironmentUnusable.
     """
     if not HOOK_LIBRARY.is_file():
         raise EnvironmentUnusable(f"the hook library {HOOK_LIBRARY} is missing", "build it: python emu/hook/build.py")
@@ -111,7 +115,7 @@ def measure(
 
 
 def by_run(answer: dict[str, Any]) -> dict[str, Any]:
-    """What is said of each program's run after others and of the one right after it, under one name for each."""
+    """Joins the figures of each program's run after others and of the run right after it, under one name for each."""
     return {**answer["first"], **{name + AGAIN: told for name, told in answer["again"].items()}}
 
 
@@ -132,17 +136,18 @@ def _torchrun(gpus: int) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Processes of emu.hostbench that run at once."""
+    """A group of processes of emu.hostbench that run at once."""
 
     arguments: Sequence[str]
     ranks: Sequence[dict[str, str]]
-    """What each has in its environment."""
+    """The additional environment of each process."""
 
 
 def _run(python: Path, parts: Sequence[_Part], rounds: int = 0) -> list[list[dict[str, Any]]]:
-    """One process for each rank of the parts; their answers. Several parts take turns in each of `rounds`: a host's
-    speed may drift by a third within minutes, and what the GPU's driver takes is the difference of two parts. Raises
-    EnvironmentUnusable. The processes have ended when it returns."""
+    """Runs one process for each rank of the parts, and returns their answers. Several parts take turns in each of
+    `rounds`: a host's speed may drift by a third within minutes, and the time of the GPU's driver is the difference of
+    two parts. Raises EnvironmentUnusable. The processes have ended when it returns.
+    """
     base = {name: value for name, value in os.environ.items() if name not in _OF_A_RANK}
     base |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     command = [str(python), "-X", "faulthandler", "-c", program("hostbench.__main__"), str(EMU)]
@@ -177,7 +182,9 @@ def _close(process: subprocess.Popen[str]) -> None:
 
 
 def _take_turns(parts: Sequence[Sequence[subprocess.Popen[str]]], rounds: int) -> list[list[str]]:
-    """What the processes say after their rounds. One that has ended says nothing more."""
+    """Starts the rounds, one part after the other, and returns the processes' answers after them. A process that has
+    ended says nothing more.
+    """
     for turn in range(rounds):
         for processes in parts:
             for process in processes:
@@ -193,8 +200,9 @@ def _take_turns(parts: Sequence[Sequence[subprocess.Popen[str]]], rounds: int) -
 
 
 def _wait(parts: Sequence[_Part], started: Sequence[Sequence[subprocess.Popen[str]]], limit_s: float) -> str | None:
-    """Until all have ended well, or one has failed, or the time is over: then what is wrong. A process that is out of
-    time is asked for its Python stacks (faulthandler)."""
+    """Waits until all have ended well, or one has failed, or the time is over; returns what is wrong. A process that is
+    out of time is asked for its Python stacks (faulthandler).
+    """
     names = {
         process: f"{part.arguments[0]} {{}}{_which(rank, len(processes))}"
         for part, processes in zip(parts, started, strict=True)
@@ -224,7 +232,7 @@ def _which(rank: int, count: int) -> str:
 
 
 def _last_words(errors: Sequence[IO[str]]) -> str:
-    """The ends of what the processes printed to stderr."""
+    """The last lines that the processes printed to stderr."""
     texts = []
     for file in errors:
         file.seek(0)
@@ -233,14 +241,15 @@ def _last_words(errors: Sequence[IO[str]]) -> str:
 
 
 def _of_mean_rank(answers: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """What the processes that ran a program at once take in the mean, each its rounds' median. No program's host
-    waits for another rank: what the slowest one takes is `HostModel.slowest`."""
+    """The mean time of each program over the processes that ran at once, each with the median of its rounds. No
+    program's host waits for another rank: the time of the slowest one is `HostModel.slowest`.
+    """
     times = [by_run(answer) for answer in answers]
     return {name: fmean(median(one[name]) for one in times if name in one) for name in times[0]}
 
 
 def _steadiness(times: dict[str, list[int]]) -> tuple[float, float]:
-    """Tenth and ninetieth percentile of a program's rounds over their median; of all programs the median."""
+    """The tenth and ninetieth percentile of a program's rounds over their median, as the median of all programs."""
     ratios = []
     for samples in times.values():
         if len(samples) >= 4:
@@ -252,7 +261,7 @@ def _steadiness(times: dict[str, list[int]]) -> tuple[float, float]:
 
 
 def _cpu() -> str:
-    """The processor's name as the kernel tells it."""
+    """The processor's name, as the kernel reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -19,26 +19,26 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Receiver(Protocol):
-    """Receives what the channels bring. An exception that one of these methods raises is passed to ``failed``."""
+    """Receives the records of channels. An exception that one of these methods raises is passed to ``failed``."""
 
     def connected(self, channel: Channel, hello: records.Hello) -> None:
-        """A new channel's first record, which says which rank it belongs to."""
+        """Handles a new channel's first record, which says which rank it belongs to."""
 
     def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
-        """Records of one rank in their order, HELLO among them; ``nbytes`` is their size on the wire."""
+        """Handles records of one rank in their order, HELLO among them; ``nbytes`` is their size on the wire."""
 
     def closed(self, channel: Channel) -> None:
-        """The process will send nothing more."""
+        """Handles the end of the connection: the process will send nothing more."""
 
     def failed(self, error: Exception) -> None:
-        """The run cannot continue: a RunFailure, or a bug."""
+        """Handles an error after which the run cannot continue: a RunFailure, or a bug."""
 
 
 class Channel(asyncio.Protocol):
     """One connection. ``rank`` is -1 until HELLO has arrived."""
 
     def __init__(self, receiver: Receiver, pid: int = 0, ranks: Container[int] | None = None) -> None:
-        """`pid`: of the rank's process, if it is on another machine; `ranks`: those which are there."""
+        """`pid`: the rank's process, if it is on another machine; `ranks`: the ranks on that machine."""
         self._receiver = receiver
         self._ranks = ranks
         self._transport: asyncio.Transport | None = None
@@ -98,21 +98,23 @@ class Channel(asyncio.Protocol):
             self._refuse(error)
 
     def _refuse(self, error: Exception) -> None:
-        """The receiver ends the run, whatever the error is. Nothing more is read, but the connection stays open: a rank
-        ends when its connection closes, and its end would hide the reason.
+        """Passes on an error that ends the run. Nothing more is read, but the connection stays open: a rank ends when
+        its connection closes, and its end would hide the reason.
         """
         self.pause()
         self._receiver.failed(error)
 
     def _without_bye(self, arrived: list[Any]) -> list[Any]:
-        """As they are, unless the process ends and another one of the rank goes on."""
+        """The records without BYE if another process of the rank goes on after this one; else unchanged."""
         kept = [record for record in arrived if record.kind != records.BYE]
         self.said_bye = self.said_bye or len(kept) < len(arrived)
         goes_on = any(other.open and not other.said_bye for other in self.of_rank)
         return kept if goes_on else arrived
 
     def _introduce(self, first: Any) -> None:
-        """`first`: HELLO. Raises ProtocolError unless it is of this version, and of a rank that may be there."""
+        """Checks `first`, a HELLO. Raises ProtocolError unless it is of this version, and of a rank that may be
+        there.
+        """
         if first.version != records.VERSION:
             raise ProtocolError(
                 first.rank,
@@ -129,7 +131,9 @@ class Channel(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """A killed rank may leave an incomplete record; the server that watches the process reports its death."""
+        """Handles the end of the connection. A killed rank may leave an incomplete record; the server that watches the
+        process reports its death.
+        """
         self.open = False
         if self.rank >= 0:
             self._receiver.closed(self)
@@ -157,6 +161,8 @@ class Channel(asyncio.Protocol):
 
 
 def _begins_with_hello(stream: bytes | bytearray) -> bool:
-    """Looked at before the whole record has come: who has not said which rank it is cannot fill the memory."""
+    """Checks that the bytes begin with a small HELLO, before the whole record has come: a process that has not said
+    which rank it is cannot fill the memory.
+    """
     kind = int.from_bytes(stream[:2], "little")
     return kind == records.HELLO and records.nbytes_of(stream) <= MOST_HELLO_NBYTES

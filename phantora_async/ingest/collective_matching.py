@@ -1,4 +1,4 @@
-"""Which collective calls of different ranks are the same collective, and whether these calls agree.
+"""Finds which collective calls of different ranks are the same collective, and whether these calls agree.
 
 NCCL matches by order: the n-th collective that a rank calls on a communicator is the n-th of every other member. Sends
 and receives are matched by their order between the two ranks.
@@ -27,16 +27,18 @@ _Key = tuple[int, int] | tuple[int, int, int, int]
 
 
 class CollectiveMatching:
-    """Collectives that some members have called and others have not."""
+    """The collectives that some members have called and others have not."""
 
     def __init__(self, communicators: Communicators, timelines: Timelines) -> None:
         self._communicators = communicators
         self._timelines = timelines
         self._open: dict[_Key, Collective] = {}
         self._called: dict[tuple[int, int], int] = {}
-        """By rank and communicator: how many collectives, sends and receives excluded, the rank has called."""
+        """The number of collectives that the rank has called, by rank and communicator, without sends and receives."""
         self._messages: Counter[tuple[int, int, int]] = Counter()
-        """Of ranks that share timelines: by communicator, sender and receiver, parts of gathers and scatters."""
+        """The number of parts of gathers and scatters, by communicator, sender and receiver, for ranks that share
+        timelines.
+        """
         self._ended: set[int] = set()
         """Ranks that have ended."""
 
@@ -89,7 +91,7 @@ class CollectiveMatching:
         return joined
 
     def _enter(self, key: _Key, collective: Collective, rank: int, site: int) -> None:
-        """Raises Deadlock."""
+        """Records that the rank takes part in the collective. Raises Deadlock."""
         collective.joined.append(rank)
         collective.sites.append(site)
         if len(collective.joined) == len(collective.callers):
@@ -100,9 +102,9 @@ class CollectiveMatching:
     def _pair(
         self, rank: int, comm: Comm, op: records.NcclOp, site: int, message: tuple[int, int] | None = None
     ) -> tuple[_Key, Collective]:
-        """A send with its receive: the two must agree on the size. Raises NotFoldable if one of them shares the
-        timeline of another rank: then it has no call of its own. `message`: sender and receiver of a part of a gather
-        or scatter, for which those call that have their timelines.
+        """Pairs a send with its receive: the two must agree on the size. Raises NotFoldable if one of them shares the
+        timeline of another rank: then it has no call of its own. `message`: the sender and receiver of a part of a
+        gather or scatter, for which the ranks call that have the timelines of these.
         """
         if not 0 <= op.peer < len(comm.members):
             raise ProtocolError(rank, f"send or receive with rank {op.peer} of the {comm.label}")
@@ -143,7 +145,7 @@ class CollectiveMatching:
         return offsets
 
     def _collective(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:
-        """A call of all members: they must agree on everything."""
+        """Matches a call of all members: they must agree on everything."""
         key = comm.id, op.seq
         collective = self._open.get(key)
         if collective is None:
@@ -164,18 +166,18 @@ class CollectiveMatching:
         return key, collective
 
     def restart(self, ranks: Iterable[int]) -> None:
-        """These ranks start again; all processes have ended."""
+        """Prepares a restart of these ranks; all processes have ended."""
         self._open.clear()
         self._called.clear()
         self._messages.clear()
         self._ended.difference_update(ranks)
 
     def begin_again(self, rank: int) -> None:
-        """Another process of a rank that has ended calls with communicators of its own."""
+        """Prepares for another process of a rank that has ended, which calls with communicators of its own."""
         self._ended.discard(rank)
 
     def rank_ended(self, rank: int) -> None:
-        """The rank has ended and will call nothing more. Raises Deadlock if others wait for it."""
+        """Records that the rank has ended and will call nothing more. Raises Deadlock if others wait for it."""
         self._ended.add(rank)
         for collective in self._open.values():
             self._check_ended(collective)
@@ -191,7 +193,7 @@ class CollectiveMatching:
             )
 
     def incomplete(self) -> dict[int, Collective]:
-        """For each rank the oldest collective that it has called and other members have not, if there is one."""
+        """The oldest collective, for each rank, that it has called and other members have not, if there is one."""
         oldest: dict[int, Collective] = {}
         for collective in self._open.values():
             for rank in collective.joined:
@@ -214,7 +216,7 @@ def _side(collective: Collective) -> Side:
 
 
 def _half(pair: Collective, rank: int) -> str:
-    """What the rank does of the two: ``send #0 of 8 f32 to rank 1``."""
+    """Describes the rank's half of the pair: ``send #0 of 8 f32 to rank 1``."""
     what = f"#{pair.seq} of {pair.count} {DTYPE_NAMES[pair.dtype]}"
     sender, receiver = pair.ranks
     return f"send {what} to rank {receiver}" if rank == sender else f"recv {what} from rank {sender}"

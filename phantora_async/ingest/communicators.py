@@ -1,4 +1,4 @@
-"""NCCL communicators: which ranks make up each, from ncclCommInitRank and ncclCommSplit.
+"""Tracks NCCL communicators: which ranks make up each, from ncclCommInitRank and ncclCommSplit.
 
 This happens when the questions arrive, in real time, and depends on nothing but the members' calls. In a folded run the
 questions say who the members are (`told_members`): ranks without a process are played by others, whose ids differ.
@@ -20,21 +20,21 @@ from phantora_async.virtual_time.facts import Comm, CommCreation
 from phantora_async.wording import compact, named
 
 NO_COLOR = -1
-"""NCCL_SPLIT_NOCOLOR"""
+"""The value of NCCL_SPLIT_NOCOLOR."""
 MOST_COLOR = 1 << 31
-"""Colors are smaller."""
+"""The bound of colors: all are smaller."""
 UNIQUE_ID_NBYTES = 128
-"""Size of ncclUniqueId."""
+"""The size of ncclUniqueId in bytes."""
 Answers = list[tuple[int, bytes]]
-"""(rank, encoded record)"""
+"""Answers as (rank, encoded record)."""
 
 
 class Created(NamedTuple):
-    """A member's question has been taken."""
+    """The result of a member's question for a communicator."""
 
     creation: CommCreation
     answers: Answers
-    """For all members, once the last one has asked; empty before."""
+    """The answers for all members, once the last one has asked; empty before."""
 
 
 class _Init(NamedTuple):
@@ -48,16 +48,16 @@ class _Split(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a question of a folded run says of the members."""
+    """The members that a question of a folded run names."""
 
     each_its_own: bool
-    """Of a split: the program gives each member's own part, not one part that all members are asked about."""
+    """Of a split: true if each member names its own part; false if all members name the same part."""
     members: tuple[int, ...]
-    """World ranks, in the rank order of the communicator; for a split: of the part."""
+    """The world ranks of the members, in the rank order of the communicator; for a split: of the part."""
 
 
 class _PendingInit:
-    """A communicator that not all members have asked for."""
+    """A communicator for which not all members have asked."""
 
     __slots__ = ("asked", "by_place", "by_rank", "creation")
 
@@ -74,7 +74,7 @@ class _PendingInit:
 
 
 class _PendingSplit:
-    """A split of ``parent`` that not all its members have asked for."""
+    """A split of ``parent`` for which not all its members have asked."""
 
     __slots__ = ("asked", "creation", "parent")
 
@@ -86,7 +86,9 @@ class _PendingSplit:
 
 
 _InitKey = bytes | tuple[tuple[int, ...], int]
-"""A ncclUniqueId; in folded runs the members, and how many communicators they have made before."""
+"""Identifies a communicator that is being made: by its ncclUniqueId; in folded runs by its members, and how many
+communicators they have made before.
+"""
 
 
 class _SplitKey(NamedTuple):
@@ -98,26 +100,26 @@ class Communicators:
     """All communicators by id, and those that are being created."""
 
     def __init__(self, timelines: Timelines) -> None:
-        """Of communicators that ranks with timelines of their own are members of, these alone ask. Their questions say
-        who the other members are.
+        """In a folded run only the members with timelines of their own ask for a communicator. Their questions say who
+        the other members are.
         """
         self._timelines = timelines
         self.by_id: dict[int, Comm] = {}
         self._inits: dict[_InitKey, _PendingInit] = {}
         self._generations: Counter[bytes] = Counter()
-        """How many communicators were created with a ncclUniqueId."""
+        """The number of communicators that were made with a ncclUniqueId."""
         self._splits: dict[_SplitKey, _PendingSplit] = {}
         self._same_members: Counter[str] = Counter()
-        """How many communicators have the same label."""
+        """The number of communicators with the same label."""
         self._of_members: dict[tuple[int, ...], list[Comm]] = {}
-        """By members: communicators in the order of their creation."""
+        """The communicators by their members, in the order of their creation."""
         self._number: dict[int, int] = {}
-        """By id: how many communicators the same members had made before."""
+        """The number of communicators that the same members had made before, by id."""
         self._asked: Counter[tuple[int, tuple[int, ...]]] = Counter()
-        """How many communicators of these members the rank has asked for. Of folded runs."""
+        """The number of communicators of these members for which the rank has asked, in folded runs."""
 
     def init(self, rank: int, ask: records.CommInit) -> Created:
-        """A member asks for a communicator. Raises Mismatch if it contradicts another member."""
+        """Handles a member's question for a communicator. Raises Mismatch if it contradicts another member."""
         unique = ask.payload[:UNIQUE_ID_NBYTES]
         if len(unique) != UNIQUE_ID_NBYTES or not 0 <= ask.rank < ask.nranks:
             raise ProtocolError(rank, f"COMM_INIT as rank {ask.rank} of {ask.nranks}, {len(unique)} bytes of unique id")
@@ -154,7 +156,7 @@ class Communicators:
         return Created(pending.creation, answers)
 
     def split(self, rank: int, ask: records.CommSplit) -> Created:
-        """A member of the parent asks for its part of a split."""
+        """Handles the question of a member of the parent for its part of a split."""
         parent = self.of(rank, ask.parent)
         key = _SplitKey(parent.id, ask.seq)
         pending = self._splits.get(key)
@@ -197,7 +199,9 @@ class Communicators:
         return answers
 
     def _register(self, number: int, devices: dict[int, int], told: Told | None) -> Comm:
-        """`devices`: of the members that have asked, in the rank order of the communicator."""
+        """Makes the communicator known. `devices`: those of the members that have asked, in the rank order of the
+        communicator.
+        """
         members = list(devices)
         callers: tuple[int, ...] | None = None
         offsets: tuple[int, ...] = (0,)
@@ -225,7 +229,9 @@ class Communicators:
         return comm
 
     def _device(self, rank: int, devices: dict[int, int]) -> int:
-        """A member that uses the GPU of its own number does so wherever its timeline is shared."""
+        """The device that the rank uses. A member that uses the GPU of its own number does so wherever its timeline is
+        shared.
+        """
         own, gpus = self._timelines.of(rank), self._timelines.gpus
         return gpus[rank] if devices[own] == gpus[own] else devices[own]
 
@@ -235,11 +241,11 @@ class Communicators:
         return same[number] if number < len(same) else None
 
     def number_of(self, comm: Comm) -> int:
-        """How many communicators the same members had made before."""
+        """The number of communicators that the same members had made before."""
         return self._number[comm.id]
 
     def of(self, rank: int, number: int) -> Comm:
-        """The communicator of that id, which the rank must be a member of. Raises ProtocolError."""
+        """The communicator with this id, of which the rank must be a member. Raises ProtocolError."""
         comm = self.by_id.get(number)
         if comm is None:
             raise ProtocolError(rank, f"communicator {number:#x} is unknown")
@@ -248,12 +254,12 @@ class Communicators:
         return comm
 
     def restart(self) -> None:
-        """All ranks start again: those that waited wait no more."""
+        """Drops the questions of members that wait, because all ranks start again."""
         self._inits.clear()
         self._splits.clear()
 
     def rank_ended(self, rank: int) -> None:
-        """The rank has ended and will not ask. Raises Deadlock if others wait in a split for it."""
+        """Records that the rank has ended and will not ask. Raises Deadlock if others wait in a split for it."""
         for pending in self._splits.values():
             creation = pending.creation
             if rank in pending.parent.rank_of and rank not in creation.joined:
@@ -264,7 +270,7 @@ class Communicators:
 
 
 def told_members(ask: records.CommInit | records.CommSplit) -> Told | None:
-    """What the question says of the members; None if nothing, as in runs that are not folded."""
+    """The members that the question names; None if it names none, as in runs that are not folded."""
     if isinstance(ask, records.CommInit):
         ranks = _ranks(ask.payload[UNIQUE_ID_NBYTES:])
         return Told(True, ranks[: ask.nranks]) if len(ranks) >= ask.nranks else None
@@ -276,12 +282,14 @@ def told_members(ask: records.CommInit | records.CommSplit) -> Told | None:
 
 @lru_cache(maxsize=256)
 def _ranks(told: bytes) -> tuple[int, ...]:
-    """One object for all members of a communicator that say so."""
+    """The ranks that the bytes list; cached, so that all members of a communicator share one object."""
     return tuple(memoryview(told[: len(told) // 4 * 4]).cast("I"))
 
 
 def _colors_of_parts(asked: Sequence[_Split]) -> dict[tuple[int, ...], int]:
-    """By members: the color that those which have processes ask for. Ranks without one do not know theirs."""
+    """The color of each part for which its members with processes ask, by members. Ranks without a process do not know
+    theirs.
+    """
     colors: dict[tuple[int, ...], int] = {}
     for member in asked:
         told = told_members(member.ask)
@@ -303,7 +311,7 @@ def _join(creation: CommCreation, rank: int, site: int) -> None:
 
 
 def _check_agreement(pending: _PendingInit, rank: int, ask: records.CommInit) -> None:
-    """Raises Mismatch if a member that has asked before claims the same place or another size."""
+    """Raises Mismatch if a member that has asked before claims the same rank or another size."""
     if not pending.asked:
         return
     # Those before agree with each other: about the size it is enough to ask the first.

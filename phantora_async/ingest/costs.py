@@ -26,17 +26,17 @@ _KEY_NBYTES = 8
 
 @dataclass(slots=True)
 class Unrecognised:
-    """Signatures that the cost model does not recognise, for one reason."""
+    """The signatures that the cost model does not recognise, for one reason."""
 
     signatures: int
     example: str
-    """The first of them in alphabetical order: it does not depend on which rank asked first."""
+    """The first of these signatures in alphabetical order: it does not depend on which rank asked first."""
     at_least: bool = False
-    """Are costs of some of them lower bounds?"""
+    """True if the costs of some of them are lower bounds."""
 
 
 class CostTable:
-    """The shared file, created empty."""
+    """The shared file with costs, created empty."""
 
     def __init__(self, path: Path, capacity: int = CAPACITY) -> None:
         """`capacity`: a power of two."""
@@ -57,7 +57,9 @@ class CostTable:
         self._words = memoryview(self._file).cast("Q")
 
     def write(self, key: int, cost: Cost) -> bool:
-        """Publishes a cost under its key. False if the table is full: ranks then ask each time, which is slower."""
+        """Publishes a cost under its key. Returns false if the table is full: ranks then ask each time, which is
+        slower.
+        """
         if self._used >= self._capacity * MAX_LOAD:
             return False
         slot = key & (self._capacity - 1)
@@ -82,7 +84,7 @@ class Priced(NamedTuple):
 
 
 class Costs:
-    """Answers COST. Each signature is priced once, for all ranks."""
+    """Answers COST records. Each signature is priced once, for all ranks."""
 
     def __init__(self, model: CostModel, table: CostTable | None) -> None:
         """`table`: None if no rank asks."""
@@ -112,13 +114,13 @@ class Costs:
         return records.CostOf.encode(ask.qid, *_answer(known.cost))
 
     def add(self, key: int, priced: Priced) -> None:
-        """What this key stands for."""
+        """Records the signature and the cost that the key stands for."""
         self.known[key] = priced
 
     @property
     def unrecognised(self) -> dict[str, Unrecognised]:
-        """By what the model does not know. They cost an estimate. A kernel that was asked for again with its operands
-        counts as that.
+        """The unrecognised signatures by what the model does not know of them; their costs are estimates. A kernel for
+        which a rank asked again with its operands counts as the signature with operands.
         """
         again = {without_operands(one.signature) for one in self.known.values()}
         found: dict[str, Unrecognised] = {}
@@ -132,12 +134,12 @@ class Costs:
         return found
 
     def check(self, rank: int, key: int) -> None:
-        """Raises ProtocolError for work of a key that no rank has asked for: nobody knows what it is."""
+        """Raises ProtocolError if no rank has asked for the cost of this key: then its work is not known."""
         if key not in self.known:
             raise ProtocolError(rank, f"work of key {key:#x}, whose cost no rank has asked for")
 
     def launches(self, rank: int, record: records.SegmentContent) -> Counter[int]:
-        """Of a segment, by key. Raises ProtocolError."""
+        """The launches of a segment, by key. Raises ProtocolError."""
         try:
             entries = records.SegmentCost.decode_all(record.payload, 0, record.entries)
         except RecordError as error:
@@ -148,17 +150,19 @@ class Costs:
         return Counter({entry.key: entry.launches for entry in entries})
 
     def priced(self, key: int) -> Priced:
-        """What was answered for this key. Raises KeyError for one that no rank has asked for."""
+        """The cost that was answered for this key. Raises KeyError for one that no rank has asked for."""
         return self.known[key]
 
 
 def without_operands(signature: str) -> str:
-    """What a rank asks first, if this is what it asks again; "" for all other signatures."""
+    """The signature without operands that a rank asks first, if `signature` is the one that it asks next; "" for all
+    other signatures.
+    """
     head, _, rest = signature.partition(";")
     return f"kernel;{rest.rsplit(';', 2)[0]}" if head == "sized" else ""
 
 
 def _answer(cost: Cost) -> tuple[int, int, float, int, int, int, int]:
-    """The fields that COST_OF and COST_ENTRY share."""
+    """The fields that COST_OF and COST_ENTRY have in common."""
     power, clocked = round(1000 * cost.draw.power), round(1000 * cost.draw.clocked)
     return cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), power, clocked, 0

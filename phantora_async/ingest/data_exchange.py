@@ -1,9 +1,9 @@
-"""Small data that collectives really exchange: members' input bytes in, the bytes that NCCL would have written out.
+"""Exchanges the small data of collectives: members' input bytes come in, the bytes that NCCL would have written go out.
 
-Independent of virtual time: an output leaves as soon as all inputs have arrived. A member whose input nothing modelled
-wrote sends no bytes. Then what the outputs would be is unknown: floating-point outputs are empty, and integers are
-what they would be if the missing input were zeros, marked as assumed. If no member sends bytes, all outputs are empty.
-A member may know some bytes of its input alone: then it is known of each byte of the outputs whether it is known.
+This does not depend on virtual time: an output leaves as soon as all inputs have arrived. A member whose input was
+written by nothing that is modelled sends no bytes. Then the outputs are unknown: floating-point outputs are empty, and
+integers are computed as if the missing input were zeros, and marked as assumed. If no member sends bytes, all outputs
+are empty. A member may know only some bytes of its input: then each byte of the outputs is marked as known or unknown.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import DTYPE_NBYTES, Collective
 
 ASSUMED, SOME_KNOWN, CHECKS = 1, 2, 3
-"""What NCCL_DATA and DATA say of bytes."""
+"""Values that NCCL_DATA and DATA have for their bytes."""
 FOLLOWS = (1 << 64) - 1
-"""data_nbytes of an input that comes later, in an NCCL_DATA record."""
+"""The value of data_nbytes for an input that comes later, in an NCCL_DATA record."""
 SUM, PROD, MAX, MIN, AVG, PREMULSUM = range(6)
-"""ncclRedOp_t"""
+"""The values of ncclRedOp_t."""
 _NATIVE = ("i1", "u1", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
-"""numpy's types of the first ncclDataType_t. numpy lacks those that come after them."""
+"""The types of numpy for the first values of ncclDataType_t. numpy lacks those that come after them."""
 _FIRST_FLOAT = 6
-"""ncclFloat16: the types before it are integers, those after it floating-point."""
+"""The value of ncclFloat16: the types before it are integers, those after it floating-point."""
 Array = NDArray[Any]
 
 
@@ -47,32 +47,32 @@ class _Announced(NamedTuple):
 
 
 class _Input(NamedTuple):
-    """Whose input: the collective, and the member's place in it."""
+    """Identifies an input: the collective, and the member's place in it."""
 
     collective: Collective
     place: int
 
 
 class _Pending:
-    """What members of one collective have sent, by place. A place without an input sent no bytes."""
+    """The inputs that members of one collective have sent, by place. A place without an input sent no bytes."""
 
     __slots__ = ("assumed", "inputs", "masks", "missing", "partly", "scales", "tokens")
 
     def __init__(self) -> None:
         self.inputs: dict[int, bytes] = {}
         self.masks: dict[int, bytes] = {}
-        """Of inputs that are known in part, or assumed: 1 for each byte that is known, else 0."""
+        """The masks of inputs that are known in part, or assumed: 1 for each byte that is known, else 0."""
         self.missing = 0
-        """Inputs that were announced and have not arrived."""
+        """The number of inputs that were announced and have not arrived."""
         self.scales: dict[int, float] = {}
-        """Of a PREMULSUM."""
+        """The scales of a PREMULSUM, by place."""
         self.tokens: dict[int, int] = {}
-        """Members that wait for an output, and how they identify it."""
+        """The members that wait for an output, and how they identify it."""
         self.partly = False
-        """An input is known in part."""
+        """True if an input is known only in part."""
         self.assumed = 0
-        """ASSUMED: an input follows from values that nobody computed, and so do the outputs. CHECKS: so do checks for
-        overflow alone.
+        """ASSUMED: an input follows from values that nobody computed, and so do the outputs. CHECKS: only values that
+        check for overflow do.
         """
 
     def assume(self, what: int) -> None:
@@ -87,7 +87,7 @@ class DataExchange:
     """
 
     def __init__(self, timelines: Timelines, mirrored: Container[int] = ()) -> None:
-        """A rank that shares a timeline gives what the rank gives that has it."""
+        """`timelines`: a rank that shares a timeline gives the input of the rank that has it."""
         self._timelines = timelines
         self._mirrored = mirrored
         self._roots = SharedRoots(timelines)
@@ -96,7 +96,7 @@ class DataExchange:
         """A message of a gather or scatter is one of several, if ranks share the sender's timeline."""
 
     def join(self, rank: int, collective: Collective, op: records.NcclOp, data: bytes) -> Answers:
-        """A member has just joined the collective with this input.
+        """Takes the input of a member that has just joined the collective.
 
         Returns encoded DATA for the members that wait for outputs, once nothing is missing. The token says which
         process of the rank gets it, as a question's number does. Members of large collectives send neither bytes nor
@@ -132,7 +132,7 @@ class DataExchange:
         return self._finish(collective, pending)
 
     def late(self, rank: int, record: records.NcclData) -> Answers:
-        """An input that was announced. Raises ProtocolError if it was not."""
+        """Takes an input that was announced. Raises ProtocolError if it was not."""
         found = self._announced.pop(_Announced(rank, record.comm, record.seq, record.op, record.peer), None)
         if found is None:
             raise ProtocolError(rank, f"NCCL_DATA for call {record.seq} of {record.comm:#x} was not announced")
@@ -146,7 +146,7 @@ class DataExchange:
         return answers
 
     def _put(self, collective: Collective, place: int, record: records.NcclData) -> None:
-        """An input that was announced has come."""
+        """Stores an announced input."""
         pending = self._pending[collective]
         if record.payload:
             # The record's length includes padding; the input's length follows from the call.
@@ -181,7 +181,7 @@ class DataExchange:
         ]
 
     def _complete(self, collective: Collective, pending: _Pending) -> None:
-        """With the inputs of members that share timelines."""
+        """Adds the inputs of members that share timelines."""
         given: Iterable[dict[int, Any]] = (pending.inputs, pending.masks, pending.scales)
         for place, rank in enumerate(collective.ranks):
             own = self._timelines.of_each[rank]
@@ -193,7 +193,7 @@ class DataExchange:
 
 
 def _partly_known(collective: Collective, pending: _Pending, places: Sequence[int]) -> Answers:
-    """The outputs, each with what is known of its bytes."""
+    """The outputs, each with the mask of its known bytes."""
     given = {place: pending.masks.get(place, b"\1" * len(data)) for place, data in pending.inputs.items()}
     outputs = _outputs(collective, _inputs(collective, pending.inputs), _scales(collective, pending), places)
     known = _known_outputs(collective, _inputs(collective, given), places)
@@ -211,7 +211,7 @@ def _partly_known(collective: Collective, pending: _Pending, places: Sequence[in
 
 
 def _known_outputs(collective: Collective, masks: Sequence[bytes], places: Sequence[int]) -> list[bytes]:
-    """An element of a reduction is known if it is on all members."""
+    """The masks of the outputs. An element of a reduction is known if it is known on all members."""
     if collective.op not in (NcclKind.ALL_REDUCE, NcclKind.REDUCE, NcclKind.REDUCE_SCATTER):
         return _outputs(collective, masks, (), places)
     width = DTYPE_NBYTES[collective.dtype]
@@ -227,7 +227,7 @@ def _mask_nbytes(nbytes: int) -> int:
 
 
 def _unpacked(bits: bytes, nbytes: int) -> bytes:
-    """One byte for each bit; zeros where there are none."""
+    """One byte for each bit; zeros beyond the given bits."""
     if not bits:
         return bytes(nbytes)
     return np.unpackbits(np.frombuffer(bits, np.uint8), count=nbytes, bitorder="little").tobytes()
@@ -239,7 +239,7 @@ def _packed(mask: bytes) -> bytes:
 
 
 def _inputs(collective: Collective, given: dict[int, bytes]) -> list[bytes]:
-    """Every member's input, zeros where it sent none. Raises ProtocolError for one of a wrong size."""
+    """Every member's input, with zeros where it sent none. Raises ProtocolError for one of a wrong size."""
     inputs = [b""] * len(collective.ranks)
     for place, data in sorted(given.items()):
         nbytes = _input_nbytes(collective, place)
@@ -253,21 +253,23 @@ def _inputs(collective: Collective, given: dict[int, bytes]) -> list[bytes]:
 
 
 def _givers(collective: Collective) -> Sequence[int]:
-    """The places that may have an input. One may be all of many: an all-gather can be made of as many broadcasts."""
+    """The places that may have an input. It may be a single one of many: an all-gather can be made of as many
+    broadcasts.
+    """
     if collective.op in (NcclKind.BROADCAST, NcclKind.SCATTER):
         return (collective.root,)
     return (0,) if collective.op == NcclKind.SEND else range(len(collective.ranks))
 
 
 def _scales(collective: Collective, pending: _Pending) -> Sequence[float]:
-    """By place; none if the collective has no use for them."""
+    """The scales by place; none if the collective has no use for them."""
     if collective.redop != PREMULSUM:
         return ()
     return [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
 
 
 def _input_nbytes(collective: Collective, place: int) -> int:
-    """Bytes that a member's send buffer holds."""
+    """The bytes that a member's send buffer holds."""
     op, nbytes = collective.op, collective.nbytes
     if op in (NcclKind.BROADCAST, NcclKind.SCATTER, NcclKind.SEND) and place not in _givers(collective):
         return 0
@@ -279,7 +281,7 @@ def _input_nbytes(collective: Collective, place: int) -> int:
 def _outputs(
     collective: Collective, inputs: Sequence[bytes], scales: Sequence[float], places: Iterable[int]
 ) -> list[bytes]:
-    """What the real call would have written at each of the places. Reductions add in the order of ranks."""
+    """The bytes that the real call would have written at each of the places. Reductions add in the order of ranks."""
     op, nbytes = collective.op, collective.nbytes
 
     def part(data: bytes, place: int) -> bytes:
@@ -299,7 +301,7 @@ def _outputs(
 
 
 def reduced(inputs: Sequence[bytes], dtype: int, redop: int, scales: Sequence[float]) -> bytes:
-    """Element-wise reduction of buffers of equal size. NCCL's average divides the sum; integers round towards zero."""
+    """Reduces buffers of equal size element by element. NCCL's average divides the sum; integers round towards zero."""
     if redop == PREMULSUM:
         scaled = [_load(data, dtype) * np.asarray(scale) for data, scale in zip(inputs, scales, strict=True)]
         arrays = [array.astype(_load(inputs[0], dtype).dtype) for array in scaled]

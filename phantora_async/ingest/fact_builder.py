@@ -1,7 +1,7 @@
-"""Records become facts of virtual time.
+"""Turns records into facts of virtual time.
 
-Some questions need no virtual time: costs, the members of a communicator, which calls belong together, small data.
-They are answered here when they arrive, so that ranks continue. What remains are facts for the timeline.
+Some questions need no virtual time: costs, the members of a communicator, which calls belong together, small data. They
+are answered here when they arrive, so that ranks continue. All other records become facts for the timeline.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from phantora_async.virtual_time.facts import Collective, CommCreationFact, Nccl
 
 
 class Placed(NamedTuple):
-    """What a rank has taken of one of its devices."""
+    """The memory that a rank has taken of one of its devices."""
 
     gpu: int
     """The GPU's number on its server."""
@@ -41,7 +41,7 @@ class Placed(NamedTuple):
 
 
 class ProcessorTime(NamedTuple):
-    """What a rank has used of this machine."""
+    """The processor time of this machine that a rank has used, in ns."""
 
     user_ns: int
     system_ns: int
@@ -52,61 +52,63 @@ class ProcessorTime(NamedTuple):
 NO_TIME = ProcessorTime(0, 0, 0)
 MOST_STEPS = 1 << 63
 MOST_NBYTES = 1 << 56
-"""Of a GPU's memory."""
+"""The bound of a GPU's memory in bytes."""
 
 
 @dataclass(slots=True)
 class RankInfo:
-    """What one rank has told about itself."""
+    """The facts that one rank has reported about itself."""
 
     hello: records.Hello | None = None
     bye: records.Bye | None = None
     questions: int = 0
-    """Questions that are not answered yet."""
+    """The number of questions that are not answered yet."""
     last_question: Any = None
     """The record of the last question."""
     told_memory: MemoryPeaks = NO_MEMORY
-    """The largest peaks among its devices, as told; virtual time may not have come so far."""
+    """The largest peaks among its devices, as reported; virtual time may not have come so far."""
     memory_at_end: MemoryPeaks = NO_MEMORY
-    """The largest peaks among its devices until its process was ended, if that could not tell them."""
+    """The largest peaks among its devices until its process was ended, if that could not report them."""
     used_gpus: set[int] = field(default_factory=set)
-    """Numbers on its server of other ranks' GPUs that it has used."""
+    """The numbers on its server of other ranks' GPUs that it has used."""
     placed: dict[int, Placed] = field(default_factory=dict)
-    """Where its memory is: by device, as the process counts those that it sees."""
+    """The place of its memory by device, in the process's numbers of the devices that it sees."""
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
-    """Who holds the memory of each of its devices at the peak."""
+    """The holders of the memory of each of its devices at the peak."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     processor: ProcessorTime = NO_TIME
-    """What those of its processes that have ended used."""
+    """The processor time of those of its processes that have ended."""
     log_ends: array[int] = field(default_factory=lambda: array("Q"))
-    """How long its log was at the end of each step. Of the first rank and the last one."""
+    """The length of its log in bytes at the end of each step; only for the first rank and the last one."""
     unused_gpu: tuple[str, ...] = ()
-    """Why it may have used no GPU, if it says that its PyTorch was never asked for one."""
+    """Possible reasons why it has used no GPU, if it says that its PyTorch was never asked for one."""
     alone: bool = False
-    """It has said that it was in no process group."""
+    """True if it has said that it was in no process group."""
     loaders: dict[int, records.Loader] = field(default_factory=dict)
-    """What each of its data loaders has loaded."""
+    """The loads of each of its data loaders."""
     sites: dict[int, Site] = field(default_factory=dict)
-    """By the numbers under which the rank announced them."""
+    """The call sites by the numbers under which the rank announced them."""
     trace_names: dict[int, str] = field(default_factory=dict)
-    """What keys of TRACE entries stand for: a name, and sizes on a second line."""
+    """The texts that keys of TRACE entries stand for: a name, and sizes on a second line."""
 
     @property
     def last_words(self) -> str:
-        """What BYE says about the end: the line of an uncaught exception; "" for an ordinary end, or before it."""
+        """The text of BYE about the end: the line of an uncaught exception; "" for an ordinary end, or before it."""
         return _text(self.bye.payload).replace("\n", " ") if self.bye is not None else ""
 
 
 @dataclass(slots=True)
 class WarningCount:
-    """Who gave one warning, and how often in all."""
+    """The ranks that gave one warning, and how often they gave it in all."""
 
     ranks: set[int] = field(default_factory=set)
     count: int = 0
 
 
 class FactBuilder:
-    """``take`` gives a rank's records in their order and returns facts; then ``take_answers``."""
+    """Turns records into facts: ``take`` gets a rank's records in their order and returns facts; then
+    ``take_answers``.
+    """
 
     def __init__(
         self,
@@ -116,8 +118,8 @@ class FactBuilder:
         mirrored: Container[int] = (),
         timelines: Timelines | None = None,
     ) -> None:
-        """`steps_reached`: how many of a rank's step ends virtual time has come to. `mirrored`: ranks without
-        processes, for whose answers nobody waits. `timelines`: None: each rank has its own.
+        """`steps_reached`: the number of a rank's step ends that virtual time has come to. `mirrored`: the ranks
+        without processes, for whose answers nobody waits. `timelines`: None: each rank has its own.
         """
         self._mirrored = mirrored
         self._timelines = timelines = timelines or Timelines(world_size)
@@ -131,19 +133,19 @@ class FactBuilder:
         own = {rank: RankInfo() for rank in timelines.own}
         self.own_info = tuple(own.values())
         self.timeline_of = timelines.of_each
-        """By rank: the one whose timeline it shares, which tells for it."""
+        """By rank: the rank whose timeline it shares, and whose process reports for it."""
         self.rank_info = [own[rank] for rank in self.timeline_of]
-        """By rank; shared by ranks that share a timeline."""
+        """The facts by rank; ranks that share a timeline share them."""
         self.warnings: dict[str, WarningCount] = {}
-        """By text."""
+        """The warnings by their text."""
         self.routing = RoutingLoads()
         self.kept: records.Kept | None = None
         """The last record about data that ranks keep so that it can be read back."""
         self.reads = UncomputedReads()
         self.profiled: set[int] = set()
-        """Ranks whose scripts have run a profiler."""
+        """The ranks whose scripts have run a profiler."""
         self.segment_contents: dict[int, Counter[int]] = {}
-        """What segments consist of: launches of each cost, by the number of the content."""
+        """The contents of segments: the launches of each cost, by the number of the content."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -189,10 +191,14 @@ class FactBuilder:
             records.ELAPSED: self._question,
             records.QUERY: self._question,
         }
-        """Each returns the fact, or None if there is none. Other records are facts as they are."""
+        """The handlers by kind of record. Each returns the fact, or None if there is none. Other records are facts as
+        they are.
+        """
 
     def take(self, rank: int, arrived: list[Any]) -> list[Any]:
-        """Facts for the timeline, in order. Raises RunFailure if the run cannot continue after these records."""
+        """The facts of these records for the timeline, in order. Raises RunFailure if the run cannot continue after
+        them.
+        """
         rank_info = self.rank_info[rank]
         if rank_info.bye is not None:
             self._check_after_bye(rank, arrived)
@@ -208,17 +214,17 @@ class FactBuilder:
         return facts
 
     def process_joins(self, rank: int) -> None:
-        """Another process of the rank will say HELLO."""
+        """Prepares for another process of the rank, which will say HELLO."""
         self.rank_info[rank].hello = None
 
     def begin_again(self, rank: int) -> None:
-        """The rank's process has ended well, and another one will say HELLO."""
+        """Prepares for the next process of the rank, after its process has ended well."""
         self.rank_info[rank].bye = None
         self._matching.begin_again(rank)
         self.process_joins(rank)
 
     def restart(self, ranks: Iterable[int], steps: int) -> None:
-        """These ranks start again, after so many steps; all processes have ended."""
+        """Prepares a restart of these ranks after so many steps; all processes have ended."""
         self._exchange = DataExchange(self._timelines, self._mirrored)
         self.sources = SourceTables(self.communicators, self._timelines)
         self.communicators.restart()
@@ -234,8 +240,9 @@ class FactBuilder:
             del rank_info.log_ends[steps:]
 
     def memory_at_end(self, rank: int, memory: Sequence[Sequence[int]]) -> None:
-        """The rank's process was ended. `memory`: of each GPU of its server that it has used, the GPU's number, and the
-        most that was allocated, reserved and taken of it; without an allocator that counts, what is taken counts.
+        """Records the memory of a rank whose process was ended. `memory`: for each GPU of its server that it has used,
+        the GPU's number, and the most bytes that were allocated, reserved and taken of it; without an allocator that
+        counts, the taken bytes count.
         """
         info = self.rank_info[rank]
         if not all(len(row) == 4 and all(0 <= value <= MOST_NBYTES for value in row) for row in memory):
@@ -248,7 +255,7 @@ class FactBuilder:
             info.placed[device] = Placed(gpu, peaks if before is None else peaks.largest(before.peaks))
 
     def user_of_gpu(self, rank: int) -> int | None:
-        """A rank whose process has used the GPU that is this rank's by its number; None if none has."""
+        """A rank whose process has used the GPU that is this rank's by its number; None if there is none."""
         gpus = self._timelines.gpus
         if not gpus:
             return None
@@ -257,7 +264,7 @@ class FactBuilder:
         return next((other for other in server if gpus[rank] in self.rank_info[other].used_gpus), None)
 
     def take_answers(self) -> Answers:
-        """What ranks are to be sent now, since the last call."""
+        """The answers that ranks are to be sent, since the last call."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -268,12 +275,12 @@ class FactBuilder:
         return [self._bye(rank, bye)]
 
     def answered(self, rank: int) -> None:
-        """One question of the rank's process has been answered."""
+        """Counts one question of the rank's process as answered."""
         if rank not in self._mirrored:
             self.rank_info[rank].questions -= 1
 
     def warn(self, rank: int, text: str, count: int = 1) -> None:
-        """A warning about the rank, for the report."""
+        """Adds a warning about the rank to the report."""
         warning = self.warnings.setdefault(text, WarningCount())
         warning.ranks.add(rank)
         warning.count += count
@@ -349,7 +356,7 @@ class FactBuilder:
             raise ProtocolError(rank, str(error)) from None
 
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:
-        """Of the counts, virtual time needs to know nothing but the host time before them."""
+        """Takes the counts. Virtual time only needs the host time before them."""
         self.rank_info[rank].launches.add(rank, record, self.costs.check)
         return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
 
@@ -362,7 +369,9 @@ class FactBuilder:
         return record
 
     def _check_after_bye(self, rank: int, arrived: list[Any]) -> None:
-        """What a rank had promised to others may follow: it is beside the op stream."""
+        """Raises ProtocolError for records after BYE, except for data that the rank had promised to others: that is not
+        part of the op stream.
+        """
         for record in arrived:
             if record.kind not in (records.NCCL_DATA, records.NCCL_SOURCES):
                 raise ProtocolError(rank, f"{records.NAMES[record.kind]} after BYE")
@@ -454,7 +463,7 @@ class FactBuilder:
 
 
 def _beside(rank: int, record: Any) -> None:
-    """Of interest to a recording alone."""
+    """Ignores a record that only a recording needs."""
 
 
 def _text(payload: bytes) -> str:

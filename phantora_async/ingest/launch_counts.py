@@ -1,4 +1,4 @@
-"""How often ranks launched each signature: over the whole run, and over the steps whose figures count."""
+"""Counts how often ranks launched each signature: over the whole run, and over the steps whose figures count."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from phantora_async.virtual_time.results import WARM_UP
 
 
 class Launched(NamedTuple):
-    """Of one signature."""
+    """The launches of one signature."""
 
     launches: int
     slowed_ns: int
-    """What the GPU's power limit added to the cost of all of them."""
+    """The ns that the GPU's power limit added to the cost of all of them."""
 
 
 NONE = Launched(0, 0)
 Counts = Mapping[int, Launched]
-"""By the key of a cost."""
+"""Launches by the key of a cost."""
 
 
 class LaunchCounts:
-    """One rank's launches by the key of their cost, as its LAUNCH_COUNTS and MARKER records tell."""
+    """One rank's launches by the key of their cost, from its LAUNCH_COUNTS and MARKER records."""
 
     __slots__ = ("_at_ends", "_at_first_steps", "_steps", "total")
 
@@ -39,8 +39,8 @@ class LaunchCounts:
         self._steps = 0
 
     def add(self, rank: int, record: records.LaunchCounts, check: Callable[[int, int], None]) -> None:
-        """`check`: raises ProtocolError for a rank that tells of such a key. Raises it, too, for a record shorter than
-        it says.
+        """Adds the counts of a record. `check`: raises ProtocolError for a key that the rank cannot know. Raises it
+        also for a record shorter than it says.
         """
         try:
             counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
@@ -54,8 +54,8 @@ class LaunchCounts:
             self.total[key] = Launched(before.launches + launches, before.slowed_ns + slowed_ns)
 
     def marker(self, record: records.Marker, reached: int) -> None:
-        """The counts told so far are those at this marker. `reached`: of the rank's step ends, virtual time has come to
-        so many.
+        """Takes the counts until now as those at this marker. `reached`: the number of the rank's step ends that
+        virtual time has come to.
         """
         if record.marker != MarkerKind.STEP:
             return
@@ -67,7 +67,7 @@ class LaunchCounts:
             self._at_first_steps.append(counts)
 
     def restart(self, steps: int) -> None:
-        """The rank's process starts again. Of its step ends, so many count."""
+        """Prepares for a new process of the rank: the first `steps` of its step ends count."""
         self._steps = steps
         self._at_ends.clear()
         del self._at_first_steps[steps:]
@@ -75,7 +75,7 @@ class LaunchCounts:
             self._at_first_steps.append(self.total.copy())
 
     def between_steps(self, first: int, last: int) -> Counts | None:
-        """Launches between two step ends, given by number; None if the counts at one of them are not kept."""
+        """The launches between two step ends, given by number; None if the counts at one of them are not kept."""
         if first >= len(self._at_first_steps) or last not in self._at_ends:
             return None
         before = self._at_first_steps[first]

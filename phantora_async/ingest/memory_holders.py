@@ -1,4 +1,4 @@
-"""Who holds a rank's device memory at its peak, as its hook library tells."""
+"""Describes who holds a rank's device memory at its peak, as its hook library reports it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from emu.contract.records_definition import RecordError
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Blocks that one operation asked for at one line of the script, to hold the same kind of thing."""
+    """Blocks of memory that one operation asked for at one line of the script, to hold the same kind of data."""
 
     nbytes: int
     blocks: int
     held_as: HeldKind
     site: int
-    """A number of the rank's call sites; 0: not known."""
+    """The number of the rank's call site; 0: not known."""
     op: str
-    """Empty if not known. Without both, all others of this kind."""
+    """The operation's name; empty if not known. Without site and operation: all other blocks of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,63 +27,64 @@ class MissingMemory:
     """An allocation that failed."""
 
     nbytes: int
-    """What it asked for."""
+    """The bytes that it asked for."""
     allocated: int
     reserved: int
-    """What PyTorch's allocator had given out, and what it had of the device, at that moment."""
+    """The bytes that PyTorch's allocator had given out, and those that it had of the device, at that moment."""
     site: int
     failures: int
-    """How many there were; this is the last one."""
+    """The number of failed allocations; this is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepMemory:
-    """What is allocated over the step that has the peak. Each point stands for as many allocations as the others, the
-    last one for as many or fewer."""
+    """The memory that is allocated over the step with the peak. Each point stands for equally many allocations, the
+    last one for as many or fewer.
+    """
 
     allocations: int
     by_kind: dict[HeldKind, tuple[int, ...]]
-    """Bytes at the end of each point."""
+    """The bytes at the end of each point, by kind."""
     most: tuple[int, ...]
     """The most bytes at one time in each point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Memory that is allocated when steps end, and becomes more from step to step."""
+    """Memory that is allocated at the end of steps, and grows from step to step."""
 
     nbytes: int
-    """By how much in a step, in the mean of the last ones."""
+    """The bytes by which it grows in a step: the mean of the last ones."""
     steps: int
-    """In a row, the last one among them."""
+    """The number of steps in a row with growth; the last step is one of them."""
     equal: bool
-    """The last steps have left equally much."""
+    """True if the last steps have grown equally."""
     site: int
-    """Where most of it was asked for, as of a ``Holder``."""
+    """The call site that asked for most of it, as in a ``Holder``."""
     op: str
 
 
 @dataclass(frozen=True, slots=True)
 class HeldMemory:
-    """Of one device of a rank."""
+    """The holders of the memory of one device of a rank."""
 
     allocated: int
-    """At the peak: the sum of all holders."""
+    """The bytes allocated at the peak: the sum of all holders."""
     reserved: int
-    """By PyTorch's allocator at that moment."""
+    """The bytes that PyTorch's allocator had reserved at that moment."""
     holders: tuple[Holder, ...]
-    """The largest first, then what is left of each kind."""
+    """The holders, the largest first, then the rest of each kind."""
     missing: MissingMemory | None
     over_step: StepMemory | None = None
     by_collectives: int = 0
-    """How much lower the peak would be if no collective kept a block longer than the program does."""
+    """The bytes by which the peak would be lower if no collective kept a block longer than the program does."""
     growth: Growth | None = None
     expandable: bool = False
-    """PyTorch's allocator has segments that it maps piece by piece (expandable_segments)."""
+    """True if PyTorch's allocator has segments that it maps piece by piece (expandable_segments)."""
 
 
 def from_record(record: records.MemoryHeld) -> HeldMemory:
-    """Raises RecordError."""
+    """Decodes the record. Raises RecordError."""
     told = records.MemoryHolder.decode_all(record.payload, 0, record.entries)
     points_at = record.entries * records.MemoryHolder.size()
     points = records.MemoryPoint.decode_all(record.payload, points_at, record.points)

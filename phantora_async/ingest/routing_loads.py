@@ -1,4 +1,4 @@
-"""What the routing policy chose on all ranks, as ROUTING records tell."""
+"""Collects the choices of the routing policy on all ranks, from ROUTING records."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from phantora_async.errors import ProtocolError
 
 
 class Router(NamedTuple):
-    """What chooses among candidates by scores, such as a router of a mixture of experts."""
+    """A part of the model that chooses among candidates by scores, such as a router of a mixture of experts."""
 
     line: str
     """`file:line` of the script; "" if unknown."""
     module: str
-    """The class of the module that chooses; "" if the script does so while no module is called."""
+    """The class of the module that chooses; "" if the script chooses while no module is called."""
     operation: str
     chosen: int
-    """By each row, in each call."""
+    """The number of candidates that each row chooses in each call."""
     candidates: int
 
 
 class Total(NamedTuple):
-    """Of one rank and one router, in one layer."""
+    """The choices of one router on one rank, in one layer."""
 
     calls: int
     loads: tuple[int, ...]
@@ -33,12 +33,12 @@ class Total(NamedTuple):
 
 @dataclass(slots=True)
 class RoutingLoads:
-    """By router, then by layer and rank. A rank numbers the layers that it has."""
+    """The totals by router, then by layer and rank. A rank numbers the layers that it has."""
 
     routers: dict[Router, dict[tuple[int, int], Total]] = field(default_factory=dict)
 
     def take(self, rank: int, record: records.Routing) -> None:
-        """A record's totals replace those of the one before. Raises ProtocolError."""
+        """Takes a record. Its totals replace those of the one before. Raises ProtocolError."""
         nbytes = record.candidates * 8
         text = record.payload[nbytes:].decode(errors="replace").rstrip("\0").split("\n")
         if len(record.payload) < nbytes or len(text) != 3:

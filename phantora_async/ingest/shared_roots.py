@@ -1,5 +1,5 @@
-"""What ranks that share a timeline give as roots, where one member gives all: in their turns, what the rank gives that
-has the timeline gave in its own turn, which comes first.
+"""Finds the input that a root gives when ranks share a timeline: in its turn, a rank that shares a timeline gives what
+the rank that has the timeline gave in its own turn, which comes first.
 
 Ranks are roots in turn in an all-gather of parts of different sizes, which torch makes of broadcasts. A turn of the
 rank that has the timeline stands for one turn of each that shares it.
@@ -19,20 +19,20 @@ ONE_GIVES = (NcclKind.BROADCAST, NcclKind.SCATTER)
 
 @dataclass(slots=True)
 class Turn:
-    """What a rank with a timeline has given as root."""
+    """The input that a rank with a timeline has given as root."""
 
     seq: int
     kind: tuple[int, int, int]
-    """Operation, type and count."""
+    """The operation, the type and the count."""
     data: bytes
     late: bool
-    """It was announced for later."""
+    """True if the input was announced for later."""
     record: records.NcclData | None = None
-    """With it, once it has come."""
+    """The record with the input, once it has come."""
     given_again: set[int] = field(default_factory=set)
-    """Ranks that have had the turn that it stands for."""
+    """The ranks that have had the turn for which this one stands."""
     waiting: list[Collective] = field(default_factory=list)
-    """Their calls, until it comes."""
+    """The calls of these ranks that wait until the input comes."""
 
 
 class SharedRoots:
@@ -42,7 +42,8 @@ class SharedRoots:
         """By rank with a timeline, and communicator: its latest."""
 
     def gives(self, rank: int, collective: Collective, data: bytes, late: bool) -> Turn | None:
-        """The rank joins: the turn whose input the root gives, if that is a rank which shares this one's timeline.
+        """Records that the rank joins. Returns the turn whose input the root gives, if the root shares this rank's
+        timeline.
 
         `data`, `late`: the rank's own input. It is kept if the rank is the root.
         """
@@ -64,7 +65,7 @@ class SharedRoots:
         return turn
 
     def later(self, rank: int, record: records.NcclData) -> list[Collective]:
-        """The rank's input has come. Returns the calls that wait for it."""
+        """Takes the announced input of the rank. Returns the calls that wait for it."""
         turn = self._turns.get((rank, record.comm))
         if turn is None or turn.seq != record.seq or record.op not in ONE_GIVES:
             return []

@@ -1,7 +1,7 @@
-"""What members of large collectives tell each other instead of bytes: where the sources of their inputs are listed.
+"""Answers where the sources of inputs are listed: members of large collectives tell each other this instead of bytes.
 
-Independent of virtual time. The tables lie in the ranks' store; here are their names. A question about a member's
-output is answered once those that give it have made the call.
+It does not depend on virtual time. The tables lie in the ranks' store; here are their names. A question about a
+member's output is answered once the members that give it have made the call.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from phantora_async.ingest.communicators import Answers, Communicators
 from phantora_async.virtual_time import Timelines
 
 MOST_CALLS = 1 << 16
-"""Calls whose tables are remembered: the latest."""
+"""The number of calls whose tables are remembered: the latest ones."""
 FOLLOWS = (1 << 32) - 1
 """The entry of a table that is told later."""
 _ROOTED = (NcclKind.BROADCAST, NcclKind.SCATTER)
 
 
 class _Call(NamedTuple):
-    """A collective, or a send with its receive."""
+    """Identifies a collective, or a send with its receive."""
 
     comm: int
     seq: int
     sender: int
-    """Places in the communicator; -1 for collectives."""
+    """The places of sender and receiver in the communicator; -1 for collectives."""
     receiver: int
 
 
@@ -39,7 +39,7 @@ class _Asked(NamedTuple):
 
 
 class SourceTables:
-    """By call, what its members have told."""
+    """The tables that members have reported, by call."""
 
     def __init__(self, communicators: Communicators, timelines: Timelines) -> None:
         self._communicators = communicators
@@ -56,7 +56,9 @@ class SourceTables:
         """Questions of each rank that wait."""
 
     def told(self, record: records.NcclSources) -> Answers:
-        """A member has told its table, before it makes the call, or that it will. Returns answers that waited."""
+        """Takes the table of a member, before it makes the call, or the announcement of one. Returns answers that
+        waited for it.
+        """
         sends = record.op == NcclKind.SEND
         place = record.root if sends else record.place
         call = _Call(record.comm, record.seq, record.root, record.place) if sends else _collective(record)
@@ -68,7 +70,7 @@ class SourceTables:
         return [answer for asked in self._late.pop(call, ()) for answer in self._again(asked)]
 
     def made(self, rank: int, ops: Iterable[records.NcclOp]) -> Answers:
-        """A rank has made these calls. Returns answers that waited for them."""
+        """Records that a rank has made these calls. Returns answers that waited for them."""
         answers: Answers = []
         calls = Counter((op.comm, op.peer if op.op == NcclKind.SEND else -1) for op in ops if op.op != NcclKind.RECV)
         for (comm, receiver), count in calls.items():
@@ -79,7 +81,7 @@ class SourceTables:
         return answers
 
     def waits(self, rank: int) -> bool:
-        """Has the rank asked, and not been answered?"""
+        """Returns true if the rank has asked and not been answered."""
         return self._open[rank] > 0
 
     def _again(self, asked: _Asked) -> Answers:
@@ -87,7 +89,7 @@ class SourceTables:
         return self.ask(asked.rank, asked.question)
 
     def ask(self, rank: int, question: records.SourcesOf) -> Answers:
-        """A rank wants to know the sources of a member's output. Raises ProtocolError."""
+        """Handles a rank's question for the sources of a member's output. Raises ProtocolError."""
         comm = self._communicators.by_id.get(question.comm)
         if comm is None or question.root >= len(comm.members):
             raise ProtocolError(rank, f"SOURCES_OF names member {question.root} of communicator {question.comm:#x}")

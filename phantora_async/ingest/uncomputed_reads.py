@@ -1,4 +1,6 @@
-"""What the ranks read or saved although nobody computed it: STATED_VALUE, DATA_SIZE, LOOP, CHECKPOINT records."""
+"""Counts the values that ranks read or saved although nobody computed them: STATED_VALUE, DATA_SIZE, LOOP and
+CHECKPOINT records.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from phantora_async.ingest.call_sites import Line
 
 
 class StatedReads(NamedTuple):
-    """Of one rank, at the line of one `--value`."""
+    """The reads of one rank at the line of one `--value`."""
 
     reads: int
     computed: int
-    """Reads of values that were computed, which are left as they are."""
+    """The reads of values that were computed, which are left as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,9 @@ class WaitingLoop:
     read: Line
     dtype: str
     operation: str
-    """Should have computed it; "" if unknown."""
+    """The operation that should have computed the value; "" if unknown."""
     stated: bool
-    """The value comes from `--value`."""
+    """True if the value comes from `--value`."""
 
     def document(self, rank: int) -> dict[str, Any]:
         return {
@@ -45,17 +47,17 @@ class WaitingLoop:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """A file that a rank has written, as it was written last."""
+    """A file that a rank has written; the figures are those of the last time."""
 
     times: int = 0
     written: int = 0
-    """Bytes."""
+    """The bytes that were written."""
     uncomputed: int = 0
-    """Bytes that nobody computed: 0 is in their place."""
+    """The bytes that nobody computed: zeros are in their place."""
 
 
 class SizedPlace(NamedTuple):
-    """Where the policy of `--data-shapes` chose the sizes of tensors."""
+    """A place where the policy of `--data-shapes` chose the sizes of tensors."""
 
     operation: str
     inner: str
@@ -65,36 +67,36 @@ class SizedPlace(NamedTuple):
 
 
 class ChosenSizes(NamedTuple):
-    """Of one rank, at one place: sums over calls."""
+    """The choices of sizes on one rank at one place: sums over calls."""
 
     calls: int
     most: int
-    """What the sizes could have been."""
+    """The largest sizes that were possible."""
     chosen: int
-    """What they were."""
+    """The sizes that were chosen."""
 
 
 @dataclass(slots=True)
 class UncomputedReads:
     stated: dict[int, dict[int, StatedReads]] = field(default_factory=dict)
-    """By the number of the `--value`, then by rank."""
+    """The reads by the number of the `--value`, then by rank."""
     decided: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Lines that decide by values that nobody computed, as file:line, then by rank: reads."""
+    """The reads by lines that decide by values that nobody computed, as file:line, then by rank."""
     checks: dict[int, int] = field(default_factory=dict)
-    """Checks for overflow of such values, which are taken as passed, by rank."""
+    """The number of checks for overflow of such values, which are taken as passed, by rank."""
     sizes: dict[SizedPlace, dict[int, ChosenSizes]] = field(default_factory=dict)
-    """By place, then by rank."""
+    """The choices by place, then by rank."""
     loops: dict[int, WaitingLoop] = field(default_factory=dict)
-    """By rank: those that go round now."""
+    """The loops that go round now, by rank."""
     checkpoints: dict[tuple[str, int], Checkpoint] = field(default_factory=dict)
-    """By the file's path and the rank."""
+    """The files by path and rank."""
 
     def take_stated(self, rank: int, record: records.StatedValue) -> None:
-        """A record's totals replace those of the one before."""
+        """Takes a record. Its totals replace those of the one before."""
         self.stated.setdefault(record.number, {})[rank] = StatedReads(record.reads, record.computed)
 
     def take_decided(self, rank: int, record: records.Decided) -> None:
-        """A record's total replaces that of the one before."""
+        """Takes a record. Its total replaces that of the one before."""
         place = record.payload.decode(errors="replace").rstrip("\0")
         if place:
             self.decided.setdefault(place, {})[rank] = record.reads
@@ -102,7 +104,7 @@ class UncomputedReads:
             self.checks[rank] = record.reads
 
     def take_size(self, rank: int, record: records.DataSize) -> None:
-        """A record's totals replace those of the one before. Raises ProtocolError."""
+        """Takes a record. Its totals replace those of the one before. Raises ProtocolError."""
         text = record.payload.decode(errors="replace").rstrip("\0").split("\n")
         if len(text) != 3:
             raise ProtocolError(rank, "DATA_SIZE: a payload of another size")
@@ -110,7 +112,7 @@ class UncomputedReads:
         self.sizes.setdefault(SizedPlace(*text), {})[rank] = sizes
 
     def take_checkpoint(self, rank: int, record: records.Checkpoint) -> None:
-        """What begins at the file's begin replaces what it had."""
+        """Takes a record. Data at the beginning of the file starts the file anew: earlier sizes are dropped."""
         path = record.payload.rstrip(b"\0").decode(errors="replace")
         one = self.checkpoints.setdefault((path, rank), Checkpoint())
         if not record.offset:
@@ -120,7 +122,7 @@ class UncomputedReads:
         one.uncomputed += record.uncomputed
 
     def take_loop(self, rank: int, record: records.Loop) -> None:
-        """Raises ProtocolError."""
+        """Takes a record. Raises ProtocolError."""
         text = record.payload.decode(errors="replace").rstrip("\0").split("\n")
         if len(text) != 6:
             raise ProtocolError(rank, "LOOP: a payload of another size")

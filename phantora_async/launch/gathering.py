@@ -1,4 +1,4 @@
-"""How the machines of a run come to join it: users start them (`--listen`), or a Ray cluster does (`--on ray`)."""
+"""Brings the machines of a run together: users start them (`--listen`), or a Ray cluster does (`--on ray`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from phantora_async.wording import compact, short
 
 
 class Gathering:
-    """``open``, ``start``, ``watch``; ``close``."""
+    """Gathers the machines: ``open``, ``start``, ``watch``; ``close``."""
 
     def __init__(self, config: Config, listen: Listen, remark: Callable[[str], None]) -> None:
-        """`remark` is called with what the user should know."""
+        """`remark` is called with remarks for the user."""
         self._config = config
         self._listen = listen
         self._remark = remark
@@ -28,7 +28,7 @@ class Gathering:
         self.machines = Machines(config.servers, listen.token)
 
     async def open(self, streams: Streams) -> None:
-        """The port for machines is open, and they are asked for. Raises EnvironmentUnusable."""
+        """Opens the port for machines and asks for them. Raises EnvironmentUnusable."""
         listen, ray = self._listen, self._listen.ray
         servers = hosted(self._config)
         host = listen.host
@@ -52,8 +52,8 @@ class Gathering:
             self._remark(f"Ray runs the servers on {len(nodes)} machine{'s' * (len(nodes) != 1)}: {', '.join(nodes)}")
 
     async def start(self, plan: LaunchPlan) -> None:
-        """Sends the job once all have joined. Without --compile-cache, compiled code is in a folder of each machine
-        that ends with the run.
+        """Sends the job once all machines have joined. Without --compile-cache, compiled code is in a folder of each
+        machine that is removed when the run ends.
         """
         variables = plan.variables if self._config.compile_cache is not None else {}
         await self.machines.start(
@@ -61,12 +61,12 @@ class Gathering:
         )
 
     async def watch(self, end: Callable[[PhantoraError], None]) -> None:
-        """`end` is called when a machine cannot join."""
+        """Calls `end` when a machine cannot join."""
         if self._ray is not None:
             await self._ray.watch(end)
 
     async def lost(self, event: dict[str, Any]) -> InternalError:
-        """What to tell the user of "machine_lost"."""
+        """The error for the user that follows from the event "machine_lost"."""
         servers: Sequence[int] = event["servers"]
         names = f"emulated server{'s' * (len(servers) != 1)} {compact(servers)}" if servers else "no server yet"
         why = event["why"]

@@ -30,13 +30,13 @@ from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.virtual_time import Timelines
 
 GRACE_S = 3.0
-"""How long ranks may take between SIGTERM and SIGKILL."""
+"""The seconds that ranks may take between SIGTERM and SIGKILL."""
 LAST_S = 1.0
-"""Between the end of the forker's messages and its own."""
+"""The seconds between the end of the forker's messages and its own end."""
 CLOSE_S = 15.0
-"""How long the forker may take to end everything before it is killed."""
+"""The seconds that the forker may take to end everything before it is killed."""
 KILLED_S = 10.0
-"""How long killed processes may take to end. One that waits for a device or a file server may never end."""
+"""The seconds that killed processes may take to end. One that waits for a device or a file server may never end."""
 # The interpreter of the ranks loads `emu` from its location under another name: none of the packages beside it are put
 # on that interpreter's path, and a package `emu` of the script's is not hidden.
 BOOTSTRAP = """\
@@ -89,19 +89,19 @@ def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """What is started on this machine."""
+    """The description of the processes that are started on one machine."""
 
     job: Job
     python: Path
     device_file_lines: tuple[str, ...]
     variables: dict[str, str]
-    """Where compiled code is kept."""
+    """The environment variables that name the cache of compiled code."""
     log: str = "forker.log"
-    """Of the forker, in the run directory."""
+    """The name of the forker's log in the run directory."""
 
 
 def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
-    """All servers of the run on this machine."""
+    """The plan for a run with all of its servers on this machine."""
     job = Job(
         run_id=uuid.uuid4().hex[:12],
         run_dir=str(config.run_dir),
@@ -147,7 +147,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
 
 
 def hosted(config: Config) -> tuple[int, ...]:
-    """Servers that have ranks with processes."""
+    """The servers that have ranks with processes."""
     if config.folding is None:
         return tuple(range(len(config.servers)))
     server_of = [server for server, gpus in enumerate(config.servers) for _ in range(gpus)]
@@ -155,7 +155,7 @@ def hosted(config: Config) -> tuple[int, ...]:
 
 
 def simulated(config: Config) -> tuple[int, ...] | None:
-    """Ranks of a folded run that have timelines of their own; None: all have."""
+    """The ranks of a folded run that have timelines of their own; None: all have."""
     if config.folding is None or not config.share_timelines:
         return None
     slowed = paces_of(config.faults, config.servers).ranks
@@ -166,7 +166,7 @@ class Launcher:
     """The forker's process and its control socket.
 
     `async for event in launcher.events()` gives its messages: ready, started, exited, server_lost, failed, done; and
-    last `lost` if it ended without done or failed.
+    at last `lost` if the forker ended without done or failed.
     """
 
     def __init__(self, plan: LaunchPlan, runtime: Runtime) -> None:
@@ -223,7 +223,9 @@ class Launcher:
             self._control.send("job", file=str(self._runtime.job))
 
     async def _start_network_builder(self, end: socket.socket, servers: Sequence[int]) -> None:
-        """It ends when it has joined the servers' networks, or when the forker has gone."""
+        """Starts the process that joins the servers' networks. It ends when it has done so, or when the forker has
+        gone.
+        """
         self._network_builder = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -269,20 +271,20 @@ class Launcher:
         return max(0, -(self._process.returncode or 0))
 
     def terminate(self) -> None:
-        """SIGTERM to every rank, after GRACE_S SIGKILL to those that still run."""
+        """Sends SIGTERM to every rank, and after GRACE_S SIGKILL to those that still run."""
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send("terminate")
 
     def tell_end(self, rank: int) -> None:
-        """The launcher that has started this rank hears that it has ended."""
+        """Tells the launcher that has started this rank that the rank has ended."""
         server = next(server for server, first in enumerate(accumulate(self._plan.job.servers)) if rank < first)
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send("tell_end", server=server, rank=rank)
 
     def kill(self) -> None:
-        """SIGKILL to the forker, with which all other processes of the run end."""
+        """Sends SIGKILL to the forker, with which all other processes of the run end."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -334,7 +336,7 @@ def kill_marked(folder: Path, killed_s: float = KILLED_S) -> list[int]:
 
 
 def not_ended(processes: list[int]) -> str:
-    """What users read of processes that cannot be ended."""
+    """The message for users about processes that cannot be ended."""
     numbers = ", ".join(map(str, processes))
     return (
         f"killed, but still there: process {numbers}. The kernel waits, perhaps for a device or a file server: "

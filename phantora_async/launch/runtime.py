@@ -1,4 +1,4 @@
-"""What a run needs of this machine before a process starts: a folder, a port."""
+"""Makes what a run needs of this machine before a process starts: a folder, a port."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from phantora_async.errors import EnvironmentUnusable
 
 HOOK = installed.HOOK_LIBRARY
 LEAST_FREE_NBYTES = 16 << 20
-"""For the table of costs, and what ranks of a small run share."""
+"""The free bytes that the folder needs: for the table of costs, and for what ranks of a small run share."""
 PREFIX, OWNER = "phantora-", "owner"
-"""Of the folder, and the file in it that the command keeps locked. Where nobody does, all processes of a run were
-killed.
+"""The beginning of the folder's name, and the file in it that the command keeps locked. If nobody locks it, all
+processes of that run were killed.
 """
 MAX_TMPDIR = 70
-"""Bytes: the path of a Unix socket has at most 107."""
+"""The longest path of a folder for temporary files, in bytes: the path of a Unix socket has at most 107."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Runtime:
 
     @property
     def job(self) -> Path:
-        """The job's description: a script's arguments may be longer than a control message."""
+        """The file with the job's description: a script's arguments may be longer than a control message."""
         return self.folder / "job"
 
     @property
@@ -56,7 +56,7 @@ class Runtime:
 
     @property
     def ranks(self) -> Path:
-        """What ranks may write. The rest they can only read."""
+        """The part of the folder that ranks may write; they can only read the rest."""
         return Path(isolation.ranks_folder(str(self.folder)))
 
     def remove(self) -> None:
@@ -65,7 +65,7 @@ class Runtime:
 
 
 def make_runtime() -> Runtime:
-    """Raises EnvironmentUnusable if the hook library was not built."""
+    """Makes the folder of a run. Raises EnvironmentUnusable if the hook library was not built."""
     for built in (HOOK, installed.PYTHON_STUB, installed.RECEIVE_LIBRARY):
         if built.is_file():
             continue
@@ -94,14 +94,16 @@ def make_runtime() -> Runtime:
 
 
 def temporary_folder() -> Path:
-    """Where the folder of a run would be made. Raises EnvironmentUnusable if nowhere."""
+    """The parent folder in which the folder of a run would be made. Raises EnvironmentUnusable if there is none."""
     made = _runtime_folder()
     made.rmdir()
     return made.parent
 
 
 def _runtime_folder() -> Path:
-    """A new folder whose path is short enough for sockets: in $TMPDIR, or in another folder for temporary files."""
+    """Makes a new folder whose path is short enough for sockets: in $TMPDIR, or in another folder for temporary
+    files.
+    """
     tried = dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm"])
     reasons = []
     for parent in tried:
@@ -120,7 +122,7 @@ def _runtime_folder() -> Path:
 
 
 def _own(folder: Path) -> IO[bytes]:
-    """The folder's lock. It gets its name when it is locked, so that no other command finds it free."""
+    """Makes the folder's lock. It gets its name when it is locked, so that no other command finds it free."""
     made = folder / f"{OWNER}.new"
     owner = made.open("wb")
     with contextlib.suppress(OSError):  # a file system without locks: then nobody can lock it
@@ -130,7 +132,7 @@ def _own(folder: Path) -> IO[bytes]:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Folders of this user's runs that nobody owns any more."""
+    """Removes folders of this user's runs that nobody locks any more."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
@@ -139,7 +141,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    """Raises OSError if it is in use, or no folder of this user's."""
+    """Removes the folder. Raises OSError if it is in use, or no folder of this user's."""
     file = os.open(folder / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         if os.fstat(file).st_uid == os.getuid() == folder.stat().st_uid:

@@ -1,4 +1,4 @@
-"""The network between isolated servers: a process that joins their net namespaces by a bridge, and ends.
+"""Builds the network between isolated servers: a process that joins their net namespaces by a bridge, and ends.
 
 The forker sends it the namespaces: the run's user namespace, the run's net namespace, a net namespace for each server.
 It is a process of its own because it enters them, and because the ranks' interpreter need not have `pyroute2`.
@@ -15,13 +15,17 @@ from typing import Any
 from emu.contract import isolation, namespaces
 
 MTU = 65_000
-"""As large as a virtual link permits: the bytes are copied between processes."""
+"""The largest MTU that a virtual link permits: the bytes are only copied between processes."""
 IPV6_OFF = Path(f"/proc/sys/net/ipv6/conf/{isolation.INTERFACE}/disable_ipv6")
-"""An interface could not use its IPv6 address before it has looked for duplicates, which takes seconds."""
+"""The file that turns off IPv6: an interface could not use its IPv6 address before it has looked for duplicates, which
+takes seconds.
+"""
 
 
 def main(fileno: int, servers: list[int]) -> None:
-    """The process: answers `READY`, or why it could not. `servers`: numbers of those whose namespaces it is sent."""
+    """The main function of the process: answers `READY`, or the reason why it failed. `servers`: the numbers of those
+    whose namespaces it is sent.
+    """
     end = socket.socket(fileno=fileno)
     error, received = namespaces.receive(end)
     if error:

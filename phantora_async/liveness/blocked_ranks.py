@@ -1,4 +1,5 @@
-"""Virtual time waits for a rank that sends nothing: does the rank run, or sleep until another rank continues?
+"""Decides whether a rank that sends nothing, and for which virtual time waits, runs or sleeps until another rank
+continues.
 
 Records do not tell a rank that sleeps in a socket, a lock or a child process from a busy one. It is passed over only if
 nothing else can move: the rank that virtual time waits for is asleep, and every other rank is asleep or waits for an
@@ -19,45 +20,49 @@ from phantora_async.liveness.sleep_detector import POLLING_SHARE, Processes, Sle
 from phantora_async.virtual_time import Timeline
 
 FIRST_S = 0.05
-"""Between the first two looks at a rank."""
+"""The seconds between the first two looks at a rank."""
 AGAIN_S = 0.01
-"""Between two looks at a rank that slept when last seen: it only has to be seen to sleep still."""
+"""The seconds between two looks at a rank that slept when last seen: it only has to be seen to sleep still."""
 SLOWEST_S = 0.25
-"""Between later looks, which become rarer."""
+"""The most seconds between later looks, which become rarer."""
 LONGEST_S = 1.0
-"""What one look adds to the time in which a rank could run: looks are rare while virtual time gets on."""
+"""The most seconds that one look adds to the time in which a rank could run: looks are rare while virtual time gets
+on.
+"""
 RUNNING_SHARE = 0.5
-"""A rank with a thread that could run in more of the looks works, and does not only poll."""
+"""The share of looks with a thread that could run above which a rank works, and does not only poll."""
 POLLS = frozenset(
     (records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE, records.STALL_CLOCK)
 )
-"""What a thread sends that polls, such as a watchdog's."""
+"""The records that a polling thread sends, such as a watchdog's."""
 
 
 def is_news(arrived: Sequence[Any]) -> bool:
-    """Do these records of a rank tell of anything but polling, that is, of visible progress?"""
+    """Returns true if these records of a rank show more than polling, that is, visible progress."""
     return any(record.kind not in POLLS for record in arrived)
 
 
 def reads_clock(arrived: Sequence[Any]) -> bool:
-    """Do these records of a rank ask for the time?"""
+    """Returns true if these records of a rank ask for the time."""
     return any(record.kind == records.CLOCK_READ for record in arrived)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     asleep: list[int]
-    """Ranks to pass over; empty if some rank can still run."""
+    """The ranks to pass over; empty if some rank can still run."""
     waiting: list[int]
-    """Ranks that wait for answers."""
+    """The ranks that wait for answers."""
     stuck_s: float
-    """For how long all have been asleep, apart from polling, and made no visible progress."""
+    """The seconds for which all have been asleep, apart from polling, and made no visible progress."""
     still_s: float
-    """For how long none has made visible progress, though some may have worked since they were first seen asleep."""
+    """The seconds for which none has made visible progress, though some may have worked since they were first seen
+    asleep.
+    """
     again_s: float
-    """In how many seconds to look again."""
+    """The seconds until the next look."""
     read_ns: int | None = None
-    """Virtual time that has passed in `stuck_s`; None if no rank has asked for the time."""
+    """The virtual ns that have passed in `stuck_s`; None if no rank has asked for the time."""
 
 
 class BlockedRanks:
@@ -93,8 +98,8 @@ class BlockedRanks:
         """Processor time of all ranks with processes at that moment."""
 
     def rank_spoke(self, rank: int, news: bool, reads: bool = False, flushed: bool = False) -> None:
-        """Records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``; `flushed`: it was asked
-        for them while it slept, and its sleep goes on unless its threads have run.
+        """Records that records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``; `flushed`:
+        it was asked for them while it slept, and its sleep goes on unless its threads have run.
         """
         self.spoken += 1
         self._sleep_detector.may_wake()
@@ -105,23 +110,23 @@ class BlockedRanks:
             self.progressed()
 
     def told(self) -> None:
-        """Processes have been told something."""
+        """Records that processes have been told something."""
         self._sleep_detector.may_wake()
 
     def progressed(self) -> None:
-        """Not all are stuck."""
+        """Records that not all ranks are stuck."""
         self._stuck_since = self._still_since = None
 
     def worked(self) -> None:
-        """Somebody for whom they may wait works."""
+        """Records that somebody works for whom they may wait."""
         self._stuck_since = None
 
     def threads(self) -> set[int]:
-        """Threads of ranks, as last seen."""
+        """The threads of ranks, as last seen."""
         return self._sleep_detector.threads()
 
     def wait_for_ranks(self) -> bool:
-        """Does a rank wait for another one's collective?"""
+        """Returns true if a rank waits for another one's collective."""
         return bool(self._fact_builder.incomplete_collectives())
 
     @property
@@ -131,30 +136,30 @@ class BlockedRanks:
         return None if starved is None else self.played_by(starved)
 
     def sleeps(self, rank: int) -> bool:
-        """Was the rank asleep when last seen?"""
+        """Returns true if the rank was asleep when last seen."""
         return self._sleep_detector.slept(rank)
 
     def stopped(self, rank: int) -> bool:
-        """Had a signal stopped it when it was last seen?"""
+        """Returns true if a signal had stopped the rank when it was last seen."""
         return self._sleep_detector.stopped(rank)
 
     def pid(self, rank: int) -> int:
-        """The process of a rank that is connected."""
+        """The process id of a rank that is connected."""
         return self._pids[rank]
 
     def computes(self, rank: int) -> bool:
-        """Does its main thread run now, instead of waiting in the kernel?"""
+        """Returns true if its main thread runs now, instead of waiting in the kernel."""
         return rank in self._pids and self._sleep_detector.computes(self._pids[rank])
 
     def first_look_s(self) -> float:
-        """How long after virtual time came to a standstill to look for the first time."""
+        """The seconds after a standstill of virtual time at which ranks are looked at first."""
         starved = self.starved
         slept = starved is not None and self._sleep_detector.slept(starved)
         self._delay_s = AGAIN_S if slept else FIRST_S
         return AGAIN_S if slept else AGAIN_S / 2
 
     def look(self) -> Verdict:
-        """To be repeated after ``again_s`` until records arrive."""
+        """Looks at the ranks. To be repeated after ``again_s`` until records arrive."""
         starved = self.starved
         assert starved is not None, "virtual time waits for no rank"
         before_s, self._looked_s = self._looked_s, monotonic()
@@ -170,11 +175,11 @@ class BlockedRanks:
         return Verdict(*quiet, stuck_s, still_s, self._delay_s, read_ns)
 
     def all_wait(self) -> bool:
-        """Does every rank that runs sleep, or wait for an answer?"""
+        """Returns true if every rank that runs sleeps, or waits for an answer."""
         return self._quiet(None) is not None
 
     def wait_for_calls(self) -> list[int]:
-        """Ranks that sleep until another one makes a call, as they have told, if all others wait for answers: then
+        """The ranks that sleep until another one makes a call, as they have said, if all others wait for answers: then
         nobody can move, and no look is needed. Empty if that is not so.
         """
         found: list[int] = []
@@ -188,8 +193,8 @@ class BlockedRanks:
         return found if self.starved in found else []
 
     def _quiet(self, starved: int | None) -> tuple[list[int], list[int]] | None:
-        """Ranks that sleep and ranks that wait for answers; None if some rank can still run. `starved` is known to
-        sleep.
+        """The ranks that sleep and the ranks that wait for answers; None if some rank can still run. `starved` is known
+        to sleep.
         """
         sleeping: list[int] = []
         waiting: list[int] = []
@@ -208,9 +213,9 @@ class BlockedRanks:
         return (sleeping, waiting) if quiet else None
 
     def _stuck_s(self) -> float:
-        """How long all have been asleep, or waited for an answer. It starts from zero if any has worked between looks:
-        a rank that imports modules, and asks for the time now and then, tells no news but gets on. So does one whose
-        threads could run, though the machine had no processor for them.
+        """The seconds for which all have been asleep, or waited for an answer. It starts from zero if any has worked
+        between looks: a rank that imports modules, and asks for the time now and then, sends no news but gets on. So
+        does one whose threads could run, though the machine had no processor for them.
         """
         now_s = self._looked_s
         if self._still_since is None:

@@ -1,4 +1,4 @@
-"""Which ranks compile a graph or a kernel for all: they hold a lock on its file, which the kernel tells."""
+"""Finds which ranks compile a graph or a kernel for all: they hold a lock on its file, which the kernel reports."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LOCKS = Path("/proc/locks")
 def compiling_ranks(
     folder: Path | None, kernels: Path | None, pids: Mapping[int, int], locks: Path = LOCKS, proc: Path = LOCKS.parent
 ) -> list[int]:
-    """Ranks that hold a lock on a file of `folder`, or of a folder of `kernels`. `pids`: of the ranks' processes. None
-    where the kernel does not tell, and of ranks on other machines.
+    """The ranks that hold a lock on a file of `folder`, or of a folder of `kernels`. `pids`: the ranks' processes.
+    Empty where the kernel does not report locks, and for ranks on other machines.
     """
     ranks = {pid: rank for rank, pid in pids.items()}
     try:
@@ -28,14 +28,14 @@ def compiling_ranks(
 
 
 def _inodes(folder: Path | None) -> Iterable[int]:
-    """Of a folder's files."""
+    """The inodes of a folder's files."""
     if folder is not None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             yield from (entry.inode() for entry in entries)
 
 
 def _has_locked(descriptors: Path, kernels: Path) -> bool:
-    """Is one of the process's open files the lock of a kernel in Triton's cache?"""
+    """Returns true if one of the process's open files is the lock of a kernel in Triton's cache."""
     with contextlib.suppress(OSError):
         for one in os.listdir(descriptors):
             with contextlib.suppress(OSError):  # closed by now

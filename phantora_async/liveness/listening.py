@@ -1,7 +1,7 @@
-"""Does a process wait for somebody to connect? Such a program is idle, and not stuck.
+"""Finds out whether a process waits for somebody to connect. Such a program is idle, and not stuck.
 
-The kernel tells in which system call a thread is, and with which descriptors: in accept(2), or in a wait for several
-descriptors one of which listens. Where it does not tell, nobody listens.
+The kernel reports in which system call a thread is, and with which descriptors: in accept(2), or in a wait for several
+descriptors one of which listens. Where it does not report this, no process counts as listening.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _CALLS = {
     "x86_64": {"accept": (43, 288), "epoll": (232, 281, 441), "poll": (7, 271), "select": (23, 270)},
     "aarch64": {"accept": (202, 242), "epoll": (22, 441), "poll": (73,), "select": (72,)},
 }.get(platform.machine(), {})
-"""Numbers of Linux's system calls."""
+"""The numbers of Linux's system calls that wait, by machine."""
 _POLLED = struct.Struct("ihh")
 _MOST = 1024
-"""Descriptors of one wait that are looked at."""
+"""The most descriptors of one wait that are looked at."""
 _LISTENS_TCP = "0A"
 _LISTENS_UNIX = 0x10000
 """The flag __SO_ACCEPTCON in /proc/net/unix."""
@@ -31,11 +31,11 @@ _LISTENS_UNIX = 0x10000
 class Listener(NamedTuple):
     pid: int
     name: str
-    """Of the process, as `ps` shows it."""
+    """The name of the process, as `ps` shows it."""
 
 
 def listener(pid: int, *, is_rank: bool) -> Listener | None:
-    """None if the process does not listen. A rank's first thread may listen on any socket, else it must be one of the
+    """The process if it listens, else None. A rank's first thread may listen on any socket, else it must be one of the
     network's: workers of Python (multiprocessing) listen on local ones for their own purposes.
     """
     with suppress(OSError, ValueError):
@@ -51,7 +51,7 @@ def listener(pid: int, *, is_rank: bool) -> Listener | None:
 
 
 def _waits_for(pid: int, task: str) -> Iterator[int]:
-    """Descriptors that the thread waits for in a system call."""
+    """Yields the descriptors that the thread waits for in a system call."""
     words = _read(f"/proc/{pid}/task/{task}/syscall").split()
     if not words or not words[0].isdigit():
         return  # it runs

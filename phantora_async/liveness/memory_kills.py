@@ -1,4 +1,6 @@
-"""Has the kernel ended processes for lack of memory? It sends SIGKILL and tells nobody but its counters."""
+"""Finds out whether the kernel has ended processes for lack of memory. It sends SIGKILL, and only its counters show
+why.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _UNLIMITED = 1 << 60
 
 
 class MemoryKills:
-    """Since this object was made."""
+    """Counts the kernel's kills for lack of memory since this object was made."""
 
     def __init__(
         self,
@@ -25,7 +27,7 @@ class MemoryKills:
         self._before = self._counts()
 
     def signal_in_words(self, number: int) -> str:
-        """A process of the run was ended by this signal."""
+        """Names the signal that has ended a process of the run, with lack of memory as the reason if that is likely."""
         words = signal_in_words(number)
         if number != signal.SIGKILL:
             return words
@@ -39,7 +41,7 @@ class MemoryKills:
         return words
 
     def _counts(self) -> tuple[int, int]:
-        """Of this process's control group, and of the machine."""
+        """The number of kills in this process's control group, and on the machine."""
         group = sum(_count(self._group / name) for name in ("memory.events", "memory.oom_control"))
         return group, _count(self._machine)
 
@@ -57,7 +59,9 @@ def _group(of_process: Path, groups: Path) -> Path:
 
 
 def _existing(root: Path, path: str) -> Path:
-    """In a container the path may be the host's; then the group is the root that is mounted there."""
+    """The group's folder. In a container the path may be the host's; then the group is the root that is mounted
+    there.
+    """
     below = root / path.lstrip("/")
     return below if below.is_dir() else root
 
@@ -72,7 +76,7 @@ def _count(file: Path) -> int:
 
 
 def _limit(group: Path) -> int:
-    """In bytes; 0 if none is known."""
+    """The group's limit in bytes; 0 if none is known."""
     for name in ("memory.max", "memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
             limit = int((group / name).read_text())

@@ -1,6 +1,7 @@
-"""Threads of a process and of its descendants, as the kernel tells them.
+"""Reads the threads of a process and of its descendants from /proc.
 
-/proc is read directly: psutil tells neither the state of a thread nor its processor time in units below 10 ms.
+/proc is read directly, because psutil provides neither the state of a thread nor its processor time in units below 10
+ms.
 """
 
 from __future__ import annotations
@@ -16,21 +17,25 @@ from phantora_async.liveness.sleep_detector import Seen, Thread
 _MOST_NBYTES = 1 << 16
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PROCESSOR_TIME = 2
-"""CPUCLOCK_SCHED of Linux: with the complement of a process's number a clock's number. ``clock_getcpuclockid(3)``."""
+"""The value CPUCLOCK_SCHED of Linux: with the complement of a process's number it forms a clock's number.
+``clock_getcpuclockid(3)``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a look at a process and its descendants has found."""
+    """The findings of one look at a process and its descendants."""
 
     threads: dict[int, Thread]
     states: dict[str, str]
-    """Of the threads, as the kernel writes them, by the file that tells them."""
+    """The states of the threads, as the kernel writes them, by the file that has them."""
     clocks: dict[int, int]
-    """By process: the processor time that all of its threads together had used before the look."""
+    """The processor time that all threads of a process together had used before the look, by process."""
 
     def still_holds(self) -> bool:
-        """Has no thread run since, or become ready to run? Who starts or ends a thread or a process has run."""
+        """Returns true if no thread has run since, or become ready to run. A process that starts or ends a thread or a
+        process has run.
+        """
         try:
             return self._none_ran() and self._states_are_the_same() and self._none_ran()
         except OSError:  # one of them has ended
@@ -44,8 +49,8 @@ class _Known:
 
 
 class ProcFs:
-    """``Processes`` from /proc. A process that the server forks for a program that the rank starts counts as the
-    rank's descendant.
+    """Implements ``Processes`` with /proc. A process that the server forks for a program that the rank starts counts as
+    the rank's descendant.
 
     Most looks are at processes that have not run since the last one: then only the states of their threads are read.
     """
@@ -53,7 +58,7 @@ class ProcFs:
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
         self._processes: dict[int, list[int]] = {}
-        """Of the last look that read everything."""
+        """The processes that the last complete look has found, by their root."""
 
     def look(self, pid: int) -> Seen | None:
         since_ns = self.now_ns()
@@ -61,7 +66,7 @@ class ProcFs:
         return None if threads is None else Seen(threads, since_ns, self.now_ns())
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
-        """None if the process has ended."""
+        """The threads of the process; None if it has ended."""
         known = self._known.get(pid)
         return known.threads if known is not None and known.still_holds() else self._read_all(pid)
 
@@ -119,7 +124,7 @@ class ProcFs:
 
 
 def parent(pid: int) -> int:
-    """0 if the process has ended."""
+    """The parent's process id; 0 if the process has ended."""
     try:
         return int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
     except (FileNotFoundError, ProcessLookupError):
@@ -127,15 +132,15 @@ def parent(pid: int) -> int:
 
 
 def _of_children_ns(stat: str) -> int:
-    """Processor time of descendants that have ended, and whose end the process has taken notice of: a program that
-    starts one short command after the other works. `stat`: what follows the process's name.
+    """The processor time in ns of descendants that have ended and that the process has waited for: a program that
+    starts one short command after the other works. `stat`: the fields after the process's name.
     """
     words = stat.split()
     return (int(words[13]) + int(words[14])) * _TICK_NS
 
 
 def _clocks(processes: Iterable[int]) -> dict[int, int] | None:
-    """None if one of them has ended."""
+    """The processor time by process; None if one of them has ended."""
     try:
         return {process: _clock_ns(process) for process in processes}
     except OSError:
@@ -143,7 +148,9 @@ def _clocks(processes: Iterable[int]) -> dict[int, int] | None:
 
 
 def _clock_ns(process: int) -> int:
-    """Processor time that the threads of a process have used, those that have ended included. Raises OSError."""
+    """The processor time in ns that the threads of a process have used, including those that have ended. Raises
+    OSError.
+    """
     return time.clock_gettime_ns(~process << 3 | _PROCESSOR_TIME)
 
 
@@ -152,7 +159,7 @@ def _state(stat: str) -> str:
 
 
 def _waits_for_values(folder: str, task: str) -> bool:
-    """Does another process of the run fill a page that the thread touches? See emu/unread."""
+    """Returns true if another process of the run fills a page that the thread touches. See emu/unread."""
     try:
         return _read(f"{folder}/{task}/wchan") == "handle_userfault"
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -181,7 +188,7 @@ def _own_id(pid: str) -> str:
 
 
 def _read(path: str) -> str:
-    """Of /proc. Path.read_text takes five times as long, and there are dozens of files for each rank."""
+    """Reads a file of /proc. Path.read_text takes five times as long, and there are dozens of files for each rank."""
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, _MOST_NBYTES).decode(errors="replace")

@@ -12,7 +12,7 @@ from emu.contract import stack_request
 from phantora_async.ingest.call_sites import Line, Site, innermost
 
 MOST_NBYTES = 16 << 20
-"""Of a rank's stacks: a thousand threads need 10 MiB at most."""
+"""The most bytes that are kept of a rank's stacks: a thousand threads need 10 MiB."""
 _LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
 
@@ -20,14 +20,14 @@ class Stacks:
     """Stacks of the ranks of one run: ``ask``, wait until ``complete``, then ``where`` and ``keep``."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: where ranks write their files, see ``emu.contract.stack_request``."""
+        """`folder`: the folder in which ranks write their files, see ``emu.contract.stack_request``."""
         self._folder = folder
         self._asked: dict[int, int] = {}
         """By rank: size of its file when last looked at."""
 
     def ask(self, rank: int, pid: int) -> None:
-        """Asks for its stacks now, which replace older ones. A rank that has no file here, as one of another machine,
-        cannot be asked.
+        """Asks for the rank's stacks now, which replace older ones. A rank that has no file here, as one of another
+        machine, cannot be asked.
         """
         with contextlib.suppress(OSError):  # it has just ended
             os.truncate(self._path(rank), 0)
@@ -35,11 +35,11 @@ class Stacks:
             self._asked[rank] = 0
 
     def forget(self) -> None:
-        """Discards what was asked before."""
+        """Discards the former requests."""
         self._asked.clear()
 
     def complete(self) -> bool:
-        """Has every rank that was asked written its stacks, and nothing more since the last call?"""
+        """Returns true if every rank that was asked has written its stacks, and nothing more since the last call."""
         done = True
         for rank, before in self._asked.items():
             size = self._size(rank)
@@ -48,18 +48,20 @@ class Stacks:
         return done
 
     def where(self, rank: int) -> Site | None:
-        """Where its main thread was when it answered; None if it did not answer, or was not in Python code."""
+        """The site at which its main thread was when it answered; None if it did not answer, or was not in Python
+        code.
+        """
         lines = self.lines(rank)
         return innermost(lines) if lines else None
 
     def lines(self, rank: int) -> list[Line]:
-        """The stack of its main thread, innermost line first; empty as ``where`` says."""
+        """The stack of its main thread, innermost line first; empty if ``where`` returns None."""
         if rank not in self._asked:
             return []
         return main_thread(self._written(rank).decode(errors="replace"))
 
     def keep(self, run_dir: Path) -> dict[int, Path]:
-        """Copies what was written into the run directory; the files by rank."""
+        """Copies the written stacks into the run directory. Returns the files by rank."""
         kept = {}
         for rank in self._asked:
             with contextlib.suppress(OSError):
@@ -70,7 +72,7 @@ class Stacks:
         return kept
 
     def _written(self, rank: int) -> bytes:
-        """The file's begin: the rank's script could make it as large as it likes."""
+        """The beginning of the file: the rank's script could make it as large as it likes."""
         try:
             with self._path(rank).open("rb") as file:
                 return file.read(MOST_NBYTES)
@@ -102,7 +104,7 @@ def main_thread(text: str) -> list[Line]:
 
 
 def crash_site(log: Path, limit_nbytes: int = 1 << 16) -> Site | None:
-    """Where the rank was when a fault such as SIGSEGV ended it, if its log ends with that."""
+    """The site at which the rank was when a fault such as SIGSEGV ended it, if its log ends with that."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - limit_nbytes))
@@ -113,6 +115,6 @@ def crash_site(log: Path, limit_nbytes: int = 1 << 16) -> Site | None:
 
 
 def known(found: Iterable[int], these: Stacks) -> dict[int, Site]:
-    """Where each of the ranks was when it answered, for those that did."""
+    """The sites at which ranks were when they answered, for those that did."""
     sites = ((rank, these.where(rank)) for rank in found)
     return {rank: site for rank, site in sites if site is not None}

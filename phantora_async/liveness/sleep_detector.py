@@ -1,4 +1,4 @@
-"""Is a rank asleep where no record tells of it: in a socket, in a file lock, waiting for a child process?
+"""Detects that a rank is asleep where no record says so: in a socket, in a file lock, waiting for a child process.
 
 Two looks at /proc, at every thread of the rank and of its child processes, decide. A rank is asleep if all were
 sleeping both times and used no processor time between. A program that polls with short real sleeps uses a little time
@@ -17,50 +17,54 @@ POLLING_SHARE = 0.1
 """Processor time, as a share of real time, that a program may spend on polling."""
 POLLING_LOOKS = 6
 HELPERS_SHARE = 0.01
-"""What threads beside the main ones may spend: many library threads have no name to recognise them by."""
+"""The processor time, as a share of real time, that threads other than the main ones may spend: many library threads
+have no name to recognise them by.
+"""
 RESTLESS_NS = 20_000_000_000
-"""After main threads have rested for so long, others may spend more on polling."""
+"""The ns for which main threads must have rested before others may spend more on polling."""
 RESTLESS_SHARE = 0.5
-"""So much. One that has a processor, or waits for one, works however long: nobody can tell whether it polls."""
+"""The share that they may spend then. A thread that has a processor, or waits for one, works however long: nobody can
+tell whether it polls.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
     name: str
     main: bool
-    """The first thread of its process, or a thread that runs backward passes."""
+    """True for the first thread of its process, and for a thread that runs backward passes."""
     sleeping: bool
     used_ns: int
     stopped: bool = False
-    """A signal has stopped it (SIGSTOP and the like, or a debugger); it counts as sleeping."""
+    """True if a signal has stopped it (SIGSTOP and the like, or a debugger); it counts as sleeping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the threads of a process and of its descendants did at some moment from `since_ns` to `until_ns`."""
+    """The activity of the threads of a process and of its descendants at some moment from `since_ns` to `until_ns`."""
 
     threads: dict[int, Thread]
-    """By id."""
+    """The threads by their id."""
     since_ns: int
     until_ns: int
 
 
 class NotKnownYet(Exception):
-    """What the threads of a process of another machine do has been asked: look again."""
+    """The activity of the threads of a process on another machine has been requested: look again."""
 
 
 class Processes(Protocol):
-    """Where threads are looked up."""
+    """Looks up the threads of processes."""
 
     def look(self, pid: int) -> Seen | None:
-        """None if the process has ended. Raises NotKnownYet."""
+        """The threads of the process and its descendants; None if the process has ended. Raises NotKnownYet."""
 
     def now_ns(self) -> int:
-        """Real time."""
+        """The real time in ns."""
 
 
 def _work_ns(before: Mapping[int, Thread], threads: Mapping[int, Thread]) -> int:
-    """Processor time that threads have used which do not only serve or watch, those that have begun included."""
+    """The processor time that threads have used, including new ones, but without threads that only serve or watch."""
     return sum(
         max(0, thread.used_ns - (before[number].used_ns if number in before else 0))
         for number, thread in threads.items()
@@ -69,7 +73,7 @@ def _work_ns(before: Mapping[int, Thread], threads: Mapping[int, Thread]) -> int
 
 
 class _Look:
-    """What is known of a rank since it was first looked at, or since its last records."""
+    """The observations of a rank since it was first looked at, or since its last records."""
 
     __slots__ = ("asleep", "awake_since_ns", "last", "looks", "restless", "seen", "still_from_ns")
 
@@ -108,17 +112,19 @@ class SleepDetector:
         """When processes were last told something, or a rank spoke: ranks may have woken up since."""
 
     def forget(self, rank: int) -> None:
-        """Records of the rank have arrived: what was seen before no longer counts."""
+        """Drops the observations of a rank of which records have arrived."""
         self._last.pop(rank, None)
         self.tries = 0
 
     def may_wake(self) -> None:
-        """Processes have been told something, or a rank has spoken: looks from before do not tell who sleeps now."""
+        """Records that processes have been told something, or a rank has spoken: looks from before do not show who
+        sleeps now.
+        """
         self._woken_ns = self._processes.now_ns()
 
     def look(self, rank: int, pid: int, least_ns: int) -> bool:
-        """Was the rank asleep between the last two looks at it, at least `least_ns` apart? See ``asleep_at_once``.
-        The first look answers False.
+        """Returns true if the rank was asleep between the last two looks at it, at least `least_ns` apart. See
+        ``asleep_at_once``. The first look returns false.
         """
         last = self._last.get(rank)
         if last is not None and self._processes.now_ns() - last.seen.until_ns < least_ns:
@@ -138,8 +144,9 @@ class SleepDetector:
         return last.asleep
 
     def asleep_at_once(self, pids: Mapping[int, int]) -> bool:
-        """Was there a moment at which no thread of these ranks ran, among them such as serve others? Then none of the
-        ranks can wake up by what another one does. Ranks that slept one after the other may have woken each other.
+        """Returns true if there was a moment at which no thread of these ranks ran, threads that serve others included.
+        Then no rank can be woken by what another one does. Ranks that slept one after the other may have woken each
+        other.
 
         `pids`: processes of ranks that ``look`` has found asleep, now or earlier. Looks at all of them once more:
         between two looks at a thread that has used no processor time it has slept. Nothing is known of a rank with a
@@ -167,21 +174,23 @@ class SleepDetector:
         return True
 
     def slept(self, rank: int) -> bool:
-        """What the last look at the rank found."""
+        """Returns true if the last look at the rank found it asleep."""
         last = self._last.get(rank)
         return last is not None and last.asleep
 
     def stopped(self, rank: int) -> bool:
-        """Had a signal stopped its process, or one below it, at the last look?"""
+        """Returns true if a signal had stopped its process, or one below it, at the last look."""
         last = self._last.get(rank)
         return last is not None and any(thread.stopped for thread in last.last.threads.values() if thread.main)
 
     def worked_ns(self) -> dict[int, int]:
-        """Processor time that each rank was seen to use, but for threads that only serve or watch."""
+        """The processor time that each rank was seen to use, without threads that only serve or watch."""
         return dict(self._worked_ns)
 
     def could_run(self) -> bool:
-        """At the last look at each rank: had one a thread that ran or waited for a processor, and not only serves?"""
+        """Returns true if, at the last look at each rank, one had a thread that ran or waited for a processor, and not
+        only serves.
+        """
         return any(
             not thread.sleeping and (thread.main or not thread.name.startswith((*SERVES, *WATCHES)))
             for look in self._last.values()
@@ -189,7 +198,7 @@ class SleepDetector:
         )
 
     def threads(self) -> set[int]:
-        """All that were seen when ranks were last looked at."""
+        """All threads that were seen when ranks were last looked at."""
         return {number for look in self._last.values() for number in look.last.threads}
 
     def _again(self, rank: int, seen: Seen) -> None:
@@ -198,7 +207,7 @@ class SleepDetector:
         look.again(seen)
 
     def computes(self, pid: int) -> bool:
-        """Does the process's first thread run, or wait for a processor, now?"""
+        """Returns true if the process's first thread runs now, or waits for a processor."""
         try:
             seen = self._processes.look(pid)
         except NotKnownYet:
@@ -207,7 +216,7 @@ class SleepDetector:
         return first is not None and not first.sleeping
 
     def _compare(self, last: _Look, seen: Seen) -> bool:
-        """Is the rank asleep, by this look and those before? Remembers this look."""
+        """Returns true if the rank is asleep, by this look and those before. Remembers this look."""
         now_ns, threads = seen.until_ns, seen.threads
         for_ns = now_ns - last.seen.until_ns
         rested = now_ns - last.awake_since_ns > RESTLESS_NS

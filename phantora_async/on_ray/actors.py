@@ -23,25 +23,25 @@ from phantora_async.on_ray.placement import MachinePlace, Node, NoRoom, places_o
 from phantora_async.remote.wire import TOKEN_VARIABLE
 
 PLACED_S = 60.0
-"""How long Ray may take to reserve what is free."""
+"""The seconds that Ray may take to reserve the free resources."""
 REACH_S = 10.0
 ANSWER_S = 90.0
-"""How long Ray may take to make a runtime environment and to run a first task."""
+"""The seconds that Ray may take to make a runtime environment and to run a first task."""
 LOOK_S = 0.5
 LAST_S = 10.0
-"""How long actors may take to end when the run has ended."""
+"""The seconds that actors may take to end when the run has ended."""
 NOTICED_S = 25.0
-"""How long Ray may take to notice that a node has died whose actor does not answer."""
+"""The seconds that Ray may take to notice that a node has died whose actor does not answer."""
 TEXT_NBYTES = 4000
-"""The end of what `join` has said."""
+"""The bytes that are kept of the end of `join`'s output."""
 RAY_SETS = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-"""Variables that Ray sets in actors: by what they reserve on a node, not for emulated servers."""
+"""Variables that Ray sets in actors. They describe what the actors reserve on a node, not the emulated servers."""
 _PR_SET_PDEATHSIG = 1
 CLIENT = "ray://"
 
 
 class Failed(Exception):
-    """A message and what to do."""
+    """An error with a message and a hint."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class Failed(Exception):
 
 
 def main() -> int:
-    """Standard output belongs to messages: what Ray prints goes to standard error."""
+    """Runs the process. Standard output belongs to messages: what Ray prints goes to standard error."""
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -79,7 +79,7 @@ class _Run:
         """The ids of the machines' nodes."""
 
     def follow(self) -> None:
-        """Until the command closes its end. Raises Failed."""
+        """Follows the command's messages until it closes its end. Raises Failed."""
         try:
             while line := self._source.readline():
                 told = messages.decode(line)
@@ -123,7 +123,9 @@ class _Run:
         )
 
     def _no_answer(self, cluster: str) -> None:
-        """Ray waits for minutes for what does not answer, and may not be interrupted."""
+        """Raises Failed if the cluster does not answer: Ray itself would wait for minutes, and may not be
+        interrupted.
+        """
         self._out.write(
             messages.encode(
                 "failed", message=f"the Ray cluster at {cluster} has not answered in {ANSWER_S:g} s", hint=""
@@ -132,7 +134,7 @@ class _Run:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _place(self, address: str, token: str, python: str) -> list[Any]:
-        """What the actors will return."""
+        """Starts the actors. Returns references to the results that they will return."""
         ray = self._ray
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -157,14 +159,14 @@ class _Run:
         return [actor.join.remote(address, number, token, python, own_folder) for actor, number in actors]
 
     def _get(self, reference: Any, number: int) -> Any:
-        """Raises Failed."""
+        """Waits for the result of a machine's actor. Raises Failed."""
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
             raise Failed(f"Ray cannot start machine {number}: {_first_line(error)}") from None
 
     def _watch(self, references: list[Any]) -> None:
-        """Raises Failed if a machine has refused."""
+        """Watches the actors. Raises Failed if a machine has refused."""
         number_of = {reference: number for number, reference in enumerate(references)}
         left = references
         while not select.select([self._source], [], [], 0)[0]:
@@ -222,8 +224,8 @@ class Machine:
         return context.get_node_id(), ray.util.get_node_ip_address()
 
     def join(self, address: str, number: int, token: str, python: str, own_folder: bool) -> tuple[int, str]:
-        """The exit code of `join`, and the end of what it has said. `own_folder`: the script is where Ray has put the
-        files of the runtime environment, which is the working directory.
+        """Runs `join`. Returns its exit code, and the end of its output. `own_folder`: the script is among the files of
+        Ray's runtime environment, which is the working directory.
         """
         variables = {name: value for name, value in os.environ.items() if name not in RAY_SETS}
         command = [sys.executable, "-m", "phantora_async", "join", address, "--seat", str(number)]
@@ -244,12 +246,12 @@ class Machine:
 
 
 def _end_with_parent() -> None:
-    """The machine leaves the run in order when the actor's process is killed."""
+    """Ends `join` with SIGTERM when the actor's process is killed, so that the machine leaves the run in order."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _free() -> list[tuple[str, float, float]]:
-    """A task of the cluster: free processors and bytes of each node. Ray has no public function that says so."""
+    """A task of the cluster: the free processors and bytes of each node. Ray has no public function for them."""
     import ray
 
     alive = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
@@ -263,7 +265,7 @@ def _free() -> list[tuple[str, float, float]]:
 
 
 def _own_address(cluster: str) -> str:
-    """Where nodes of the cluster reach this machine."""
+    """The address at which nodes of the cluster reach this machine."""
     if not cluster.startswith(CLIENT):
         import ray
 
@@ -275,7 +277,9 @@ def _own_address(cluster: str) -> str:
 
 
 def _reach(address: str) -> None:
-    """Ray itself would try for minutes. Raises Failed. Other forms of an address than HOST:PORT are Ray's."""
+    """Tests that the address can be reached; Ray itself would try for minutes. Only HOST:PORT is tested, Ray knows
+    other forms. Raises Failed.
+    """
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         try:

@@ -1,4 +1,4 @@
-"""The process that uses Ray, as the command sees it."""
+"""The command's side of the process that uses Ray."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from phantora_async.errors import EnvironmentUnusable, PhantoraError
 from phantora_async.on_ray import messages
 
 WHY_S = 30.0
-"""How long Ray may take to notice that an actor has ended."""
+"""The seconds that Ray may take to notice that an actor has ended."""
 CLOSE_S = 20.0
 
 
 class RayCluster:
-    """``plan``, ``place``, then ``watch``; ``close``."""
+    """Starts the process that uses Ray: ``plan``, ``place``, then ``watch``; ``close``."""
 
     def __init__(self, log: Path) -> None:
-        """`log`: a file for what Ray prints."""
+        """`log`: the file for Ray's output."""
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
         self._lost: dict[int, asyncio.Future[str]] = {}
@@ -30,8 +30,8 @@ class RayCluster:
     async def plan(
         self, cluster: str, servers: tuple[int, ...], machines: int | None, environment: dict[str, Any]
     ) -> tuple[str, list[list[int]]]:
-        """An address of this machine that nodes can reach, and the servers of each machine. Raises
-        EnvironmentUnusable.
+        """Plans the run. Returns an address of this machine that nodes can reach, and the servers of each machine.
+        Raises EnvironmentUnusable.
         """
         with self._log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -49,12 +49,12 @@ class RayCluster:
         return planned["host"], planned["servers"]
 
     async def place(self, address: str, token: str, python: str) -> list[str]:
-        """Starts the machines, which will join there. Returns their addresses. Raises EnvironmentUnusable."""
+        """Starts the machines, which will join at the address. Returns their addresses. Raises EnvironmentUnusable."""
         self._say("place", address=address, token=token, python=python)
         return list((await self._hear())["nodes"])
 
     async def watch(self, end: Callable[[PhantoraError], None]) -> None:
-        """To the end. `end` is called if a machine could not join."""
+        """Watches the machines until the run ends. `end` is called if a machine could not join."""
         while True:
             try:
                 message = await self._hear()
@@ -64,7 +64,7 @@ class RayCluster:
             self._reason(message["machine"]).set_result(message["why"])
 
     async def why_lost(self, machine: int) -> str:
-        """What Ray says of a machine that was lost."""
+        """Ray's reason for the loss of a machine."""
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(asyncio.shield(self._reason(machine)), WHY_S)
         return f"Ray has not noticed it within {WHY_S:g} s"
@@ -89,7 +89,7 @@ class RayCluster:
         self._process.stdin.write(messages.encode(event, **fields))
 
     async def _hear(self) -> dict[str, Any]:
-        """Raises EnvironmentUnusable."""
+        """Reads the next message of the process. Raises EnvironmentUnusable."""
         assert self._process is not None
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()

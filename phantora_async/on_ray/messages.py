@@ -1,4 +1,4 @@
-"""What the command and the process that uses Ray tell each other: JSON, one message a line.
+"""The messages between the command and the process that uses Ray: JSON, one message a line.
 
 =========== ==================================================== ======================================================
 the command fields                                               the process

@@ -1,4 +1,4 @@
-"""Which servers of a run go to which nodes of a cluster, by their free processors and memory."""
+"""Decides which servers of a run go to which nodes of a cluster, by their free processors and memory."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MACHINE_NBYTES = 1 << 30
-"""What the first server of a machine takes: an interpreter that has imported PyTorch."""
+"""The memory that the first server of a machine takes, in bytes: an interpreter that has imported PyTorch."""
 RANK_NBYTES = 96 << 20
-"""A rank with its part of the kernel's tables; docs/scale.md has measurements."""
+"""The memory of a rank with its part of the kernel's tables, in bytes; docs/scale.md has measurements."""
 
 
 class NoRoom(Exception):
-    """The message says what is missing."""
+    """The cluster has no room for the run. The message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What is free on it."""
+    """The free resources of one node."""
 
     name: str
     processors: int
@@ -26,17 +26,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class MachinePlace:
-    """One machine of the run, with what it asks the cluster for."""
+    """One machine of the run, with the resources that it asks the cluster for."""
 
     servers: tuple[int, ...]
-    """Their numbers, which follow each other."""
+    """The numbers of its servers, which follow each other."""
     processors: int
     nbytes: int
 
 
 def places_of(servers: Sequence[int], nodes: Sequence[Node], machines: int | None) -> list[MachinePlace]:
-    """`servers`: GPUs of each; `machines`: how many, None for as many as there is room for. No node gets two. Ranks are
-    divided as the free processors are, as far as memory allows. Raises NoRoom.
+    """Places the servers. `servers`: the number of GPUs of each; `machines`: their number, None for as many as there is
+    room for. No node gets two machines. Ranks are divided in proportion to the free processors, as far as memory
+    allows. Raises NoRoom.
     """
     able = [node for node in nodes if node.processors >= 1 and _most_ranks(node) >= max(servers)]
     able.sort(key=lambda node: (-node.processors, -node.nbytes))
@@ -58,7 +59,7 @@ def places_of(servers: Sequence[int], nodes: Sequence[Node], machines: int | Non
 
 
 def _divide(servers: Sequence[int], nodes: Sequence[Node]) -> list[int]:
-    """How many servers each node gets: at least one. Raises NoRoom."""
+    """The number of servers that each node gets: at least one. Raises NoRoom."""
     largest = max(servers)
     counts = [1] * len(nodes)
     for _ in range(len(servers) - len(nodes)):
