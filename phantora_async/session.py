@@ -122,6 +122,7 @@ class Session:
                     tasks.append(self._task(gathering.watch(self._end)))
                 events = self._task(self._take_events(launcher, coordinator))
                 tasks += [events, self._task(self._tell_ends(launcher, coordinator))]
+                tasks.append(self._task(self._ask_memory(launcher, coordinator)))
                 outcome = await self._outcome(coordinator)
                 self._stopping = True
                 launcher.terminate()
@@ -313,6 +314,11 @@ class Session:
         """Tells launchers of ranks' ends when virtual time has come to them, until cancelled."""
         async for rank in coordinator.ends_to_tell():
             launcher.tell_end(rank)
+
+    async def _ask_memory(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
+        """Servers are asked what ranks have had that a failed run leaves behind, until cancelled."""
+        async for rank in coordinator.memory_to_ask():
+            launcher.ask_memory(rank)
 
     def _show_isolation(self, level: str, reason: str) -> None:
         """Shows remarks on isolation: that the wanted level is not available, or that files under /tmp and in the home

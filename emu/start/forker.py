@@ -216,7 +216,7 @@ def _obey(control: ControlSocket, servers: dict[int, int], orders: _Orders) -> b
         for pid in servers:
             os.kill(pid, signal.SIGTERM)
         return True
-    if message["event"] == "tell_end":
+    if message["event"] in ("tell_end", "ask_memory"):
         orders.send(message["server"], message)
         return True
     raise ValueError(f"unknown message {message}")

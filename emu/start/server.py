@@ -193,7 +193,7 @@ class _Server:
         elif descriptor == self._listener.fileno():
             self._take_in()
         elif descriptor == self._orders.fileno():
-            self._tell_end()
+            self._obey()
         else:
             for child in list(self._children.values()):
                 if child.stub is not None and descriptor == child.stub.fileno():
@@ -339,13 +339,17 @@ class _Server:
         with contextlib.suppress(BlockingIOError, KeyError):
             self._note_rank(child)
 
-    def _tell_end(self) -> None:
+    def _obey(self) -> None:
         message = self._orders.receive()
         if message is None:
             self._poll.unregister(self._orders.fileno())  # the forker has ended
             return
-        told = self._untold.pop(message["rank"], None)
-        if told is not None:
+        rank = message["rank"]
+        if message["event"] == "ask_memory":
+            local_rank = rank - self._job.first_rank(self._index)
+            memory = self._prepared.hook.memory_at_end(self._index, local_rank)
+            self._control.send("took", rank=rank, memory=memory)
+        elif (told := self._untold.pop(rank, None)) is not None:
             self._finish(*told)
 
     def _finish(self, child: _Child, ended: processes.Ended) -> None:

@@ -28,7 +28,7 @@ from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
 from phantora_async.coordinator.status import Status, StatusView
 from phantora_async.coordinator.tracing import trace_of
 from phantora_async.coordinator.turns import Turns
-from phantora_async.errors import Interrupted
+from phantora_async.errors import InternalError, Interrupted
 from phantora_async.faults import paces_of
 from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.folding.witnesses import Witnesses
@@ -54,6 +54,10 @@ STOP_S = 3.0
 """The seconds that ranks that are told to stop may take until the next one has ended."""
 LOOK_S = 0.05
 """The seconds between two looks at ranks that are told to stop."""
+ASK_S = 3.0
+"""The seconds that servers may take to say what memory the ranks of a failed run have had."""
+ASK_EVERY_S = 0.02
+"""The seconds between two looks whether they have said it."""
 GC_THRESHOLD = (200_000, 100, 100)
 """The garbage collector's thresholds. Facts and simulated state form no garbage cycles; looking for them would take a
 third of the time.
@@ -172,6 +176,11 @@ class Coordinator:
         self._turns = turns
         self._usage = usage
         self._stall = ""
+        self._memory_to_ask: asyncio.Queue[int] = asyncio.Queue()
+        self._asked_for_memory: set[int] = set()
+        """Ranks whose memory is asked for and not known yet."""
+        self._memory_can_be_asked = False
+        """Is there somebody who asks servers?"""
         self._arrivals = Arrivals(self._rank_processes, spec.socket, spec.world_size)
         self._gc_threshold = gc.get_threshold()
 
@@ -194,11 +203,13 @@ class Coordinator:
         self._rank_processes.exited(rank, Exit(returncode, signal or 0), untold)
 
     def rank_took(self, rank: int, memory: Sequence[Sequence[int]]) -> None:
-        """Reports the memory of the rank's process just before its end is reported. `memory`: see
-        ``FactBuilder.memory_at_end``.
+        """Reports the memory of the rank's process, just before its end is reported or because it was asked for.
+        `memory`: see ``FactBuilder.memory_at_end``.
         """
+        self._asked_for_memory.discard(rank)
         with self._failures.caught():
-            self._fact_builder.memory_at_end(rank, memory)
+            for one in self._connections.done_by(rank):
+                self._fact_builder.memory_at_end(one, memory, rank)
 
     def rank_dismissed(self, rank: int, signal: int) -> None:
         """Reports that the process which started the rank's process has ended it by this signal. If no rank has failed
@@ -221,12 +232,34 @@ class Coordinator:
         while True:
             yield await self._restarts.ends.get()
 
+    async def memory_to_ask(self) -> AsyncIterator[int]:
+        """Ranks of which is to be found out now what memory they have had: ``rank_took`` is waited for."""
+        self._memory_can_be_asked = True
+        while True:
+            yield await self._memory_to_ask.get()
+
+    async def _ask_memory(self) -> None:
+        """Of ranks that are left when the run has failed, and have come to the end of no step: nobody has told what
+        memory they had. They cannot say it, as they wait for a rank that is no more; their server can.
+        """
+        for rank in self._connections.pids if self._memory_can_be_asked else ():
+            (snapshot,) = self._timeline.snapshot([rank]).ranks
+            told = rank in self._run_end.exits or self._fact_builder.rank_info[rank].bye is not None
+            if not told and not any(snapshot.memory):
+                self._asked_for_memory.add(rank)
+                self._memory_to_ask.put_nowait(rank)
+        until_s = (loop := asyncio.get_running_loop()).time() + ASK_S
+        while self._asked_for_memory and loop.time() < until_s:
+            await asyncio.sleep(ASK_EVERY_S)
+
     async def finished(self) -> Outcome:
         """Returns when all ranks have ended and virtual time with them, or when the run has failed."""
         try:
             await self._run_end.over.wait()
             if self._run_end.failure is not None:
                 await self._run_end.settle()
+                if not isinstance(self._run_end.failure, InternalError | Interrupted):
+                    await self._ask_memory()
             if self._run_end.stopped is not None or isinstance(self._run_end.failure, Interrupted):
                 await self._stop_ranks()
         finally:
@@ -255,9 +288,11 @@ class Coordinator:
             before = ended
             await asyncio.sleep(LOOK_S)
         for rank in self._connections.pids:
-            if rank not in self._run_end.exits and self._fact_builder.rank_info[rank].bye is None:
-                self._fact_builder.warn(
-                    rank,
+            if rank in self._run_end.exits or self._fact_builder.rank_info[rank].bye is not None:
+                continue
+            for one in self._connections.done_by(rank):
+                self._fact_builder.warn_of(
+                    one,
                     f"the rank did not answer within {STOP_S:g} s when the run ended: its memory peak is that of the "
                     "steps that it has finished, and what its script had yet to write is lost",
                 )

@@ -131,9 +131,11 @@ class RankProcesses:
         ended = rank in self._run_end.exits or self._run_end.failure is not None
         ended = ended or self._fact_builder.rank_info[rank].bye is not None
         if not ended and not self._connections.connected(rank) and self._connections.is_latest(channel):
-            self._fact_builder.warn(
-                rank, "the process runs another program now (exec): it is emulated again once this program uses a GPU"
-            )
+            for one in self._connections.done_by(rank):
+                self._fact_builder.warn_of(
+                    one,
+                    "the process runs another program now (exec): it is emulated again once this program uses a GPU",
+                )
 
     def failed(self, error: Exception) -> None:
         if isinstance(error, RunFailure):

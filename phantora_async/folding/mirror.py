@@ -19,6 +19,7 @@ from phantora_async.folding.root_parts import ONE_GIVES, RootParts
 from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators, told_members
 from phantora_async.ingest.data_exchange import FOLLOWS
 from phantora_async.ingest.messages import kind_of, root_of
+from phantora_async.ingest.uncomputed_reads import path_of
 from phantora_async.virtual_time.facts import PAIRWISE, Comm
 
 _OF_PROCESS = frozenset(
@@ -30,7 +31,6 @@ _OF_PROCESS = frozenset(
         records.HISTORY_LIST,
         records.HISTORY_WORK,
         records.LOOP,
-        records.CHECKPOINT,
         records.SEGMENT_CONTENT,
         records.SOURCES_OF,
     )
@@ -77,6 +77,8 @@ class Mirror:
             records.MEMORY: self._memory,
             records.MEMORY_HELD: self._of_device,
             records.LOOKED: self._of_device,
+            records.GPU_USED: self._gpu_used,
+            records.CHECKPOINT: _checkpoint,
             records.HOST_WAIT: self._host_wait,
         }
 
@@ -163,6 +165,9 @@ class Mirror:
         gpu = self._device(rank, mirrored, record.gpu)
         return record._replace(device=self._device(rank, mirrored, record.device), gpu=gpu)
 
+    def _gpu_used(self, rank: int, mirrored: int, record: records.GpuUsed) -> records.GpuUsed:
+        return record._replace(gpu=self._device(rank, mirrored, record.gpu))
+
     def _host_wait(self, rank: int, mirrored: int, record: records.HostWait) -> records.HostWait:
         if record.scope != ScopeKind.DEVICE:
             return record
@@ -230,6 +235,13 @@ class Mirror:
             receiver = self._peer(rank, mirrored, own, its, record.op, record.place)
             return record._replace(comm=its.id, root=its.rank_of[mirrored], place=receiver)
         return record._replace(comm=its.id, place=its.rank_of[mirrored])
+
+
+def _checkpoint(rank: int, mirrored: int, record: records.Checkpoint) -> records.Checkpoint:
+    """The mirrored rank would write a file of its own, if the file's path has the rank's number."""
+    path = record.payload.rstrip(b"\0")
+    its = path_of(path.decode(errors="surrogateescape"), rank, mirrored).encode(errors="surrogateescape")
+    return record._replace(payload=its + b"\0" * (-len(its) % 8))
 
 
 def _host_time(rank: int, mirrored: int, record: Any) -> records.HostAdvance | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -99,10 +99,20 @@ class RankInfo:
 
 @dataclass(slots=True)
 class WarningCount:
-    """The ranks that gave one warning, and how often they gave it in all."""
+    """The ranks that gave one warning, and how often each gave it."""
 
-    ranks: set[int] = field(default_factory=set)
-    count: int = 0
+    told: dict[int, int] = field(default_factory=dict)
+    """How often ranks gave it that report for others: each rank that shares the timeline gave it as often."""
+    alone: dict[int, int] = field(default_factory=dict)
+    """How often ranks gave it that report for no other rank."""
+
+    def by_rank(self, sharing: Mapping[int, Sequence[int]]) -> dict[int, int]:
+        """How often each rank gave it, in order. `sharing`: see ``Timelines.sharing``."""
+        counts = dict(self.alone)
+        for own, count in self.told.items():
+            for rank in sharing[own]:
+                counts[rank] = counts.get(rank, 0) + count
+        return dict(sorted(counts.items()))
 
 
 class FactBuilder:
@@ -134,6 +144,8 @@ class FactBuilder:
         self.own_info = tuple(own.values())
         self.timeline_of = timelines.of_each
         """By rank: the rank whose timeline it shares, and whose process reports for it."""
+        self.sharing = timelines.sharing
+        """By rank that has a timeline: the ranks that share it, for all of which it reports."""
         self.rank_info = [own[rank] for rank in self.timeline_of]
         """The facts by rank; ranks that share a timeline share them."""
         self.warnings: dict[str, WarningCount] = {}
@@ -239,15 +251,18 @@ class FactBuilder:
             rank_info.launches.restart(steps)
             del rank_info.log_ends[steps:]
 
-    def memory_at_end(self, rank: int, memory: Sequence[Sequence[int]]) -> None:
+    def memory_at_end(self, rank: int, memory: Sequence[Sequence[int]], played_by: int | None = None) -> None:
         """Records the memory of a rank whose process was ended. `memory`: for each GPU of its server that it has used,
         the GPU's number, and the most bytes that were allocated, reserved and taken of it; without an allocator that
         counts, the taken bytes count.
+        `played_by`: the rank whose process that was, if this one has none.
         """
         info = self.rank_info[rank]
+        own, teller = (self._timelines.gpu_of(one) for one in (rank, rank if played_by is None else played_by))
         if not all(len(row) == 4 and all(0 <= value <= MOST_NBYTES for value in row) for row in memory):
             raise ProtocolError(rank, f"memory at its end: {memory!r:.80}")
         for gpu, allocated, reserved, taken in memory:
+            gpu = {own: teller, teller: own}.get(gpu, gpu)
             peaks = MemoryPeaks(allocated or taken, reserved or taken, taken)
             info.memory_at_end = peaks.largest(info.memory_at_end)
             device = next((device for device, known in info.placed.items() if known.gpu == gpu), gpu)
@@ -261,7 +276,14 @@ class FactBuilder:
             return None
         first = rank - gpus[rank]
         server = itertools.takewhile(lambda other: other - gpus[other] == first, range(first, self._world_size))
-        return next((other for other in server if gpus[rank] in self.rank_info[other].used_gpus), None)
+        return next((other for other in server if self._uses(other, gpus[rank])), None)
+
+    def _uses(self, rank: int, gpu: int) -> bool:
+        """Has the rank's process used this GPU of its server? A rank that another one tells for has used the other
+        one's own GPU where that one has used the GPU of this number, as the two GPUs take each other's place.
+        """
+        own, teller = self._timelines.gpus[rank], self._timelines.gpus[self.timeline_of[rank]]
+        return {own: teller, teller: own}.get(gpu, gpu) in self.rank_info[rank].used_gpus
 
     def take_answers(self) -> Answers:
         """The answers that ranks are to be sent, since the last call."""
@@ -280,10 +302,14 @@ class FactBuilder:
             self.rank_info[rank].questions -= 1
 
     def warn(self, rank: int, text: str, count: int = 1) -> None:
-        """Adds a warning about the rank to the report."""
-        warning = self.warnings.setdefault(text, WarningCount())
-        warning.ranks.add(rank)
-        warning.count += count
+        """Adds a warning about this rank alone to the report."""
+        alone = self.warnings.setdefault(text, WarningCount()).alone
+        alone[rank] = alone.get(rank, 0) + count
+
+    def warn_of(self, rank: int, text: str, count: int = 1) -> None:
+        """Adds a warning about what the rank did, and with it all ranks that share its timeline, to the report."""
+        told = self.warnings.setdefault(text, WarningCount()).told
+        told[rank] = told.get(rank, 0) + count
 
     def site(self, rank: int, number: int) -> Site | None:
         """The call site that the rank announced under that number; None if it announced none."""
@@ -385,7 +411,7 @@ class FactBuilder:
         return record
 
     def _warning(self, rank: int, record: records.Warning) -> records.Warning:
-        self.warn(rank, _text(record.payload), record.count)
+        self.warn_of(rank, _text(record.payload), record.count)
         return record
 
     def _launch(self, rank: int, record: records.NcclLaunch) -> NcclKernelFact:

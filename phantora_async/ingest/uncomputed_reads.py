@@ -4,6 +4,8 @@ CHECKPOINT records.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +56,21 @@ class Checkpoint:
     """The bytes that were written."""
     uncomputed: int = 0
     """The bytes that nobody computed: zeros are in their place."""
+
+
+def path_of(path: str, rank: int, other: int) -> str:
+    """The file that `other` writes where `rank` writes `path`: the one with its own number in the place of the rank's,
+    which is looked for behind the word "rank", then in the file's name, then in the folders. The same file, if the path
+    does not have the rank's number.
+    """
+    numbers = [found for found in re.finditer(r"\d+", path) if int(found[0]) == rank]
+    if rank == other or not numbers:
+        return path
+    name = path.rfind("/") + 1
+    behind_word = (one for one in reversed(numbers) if re.search(r"rank[^/\d]?$", path[: one.start()], re.IGNORECASE))
+    in_name = (one for one in numbers if one.start() >= name)
+    found = next(behind_word, None) or next(in_name, None) or numbers[-1]
+    return f"{path[: found.start()]}{other:0{len(found[0])}}{path[found.end() :]}"
 
 
 class SizedPlace(NamedTuple):
@@ -120,6 +137,18 @@ class UncomputedReads:
             one.written = one.uncomputed = 0
         one.written += record.written
         one.uncomputed += record.uncomputed
+
+    def written(self, sharing: Mapping[int, Sequence[int]]) -> Iterator[tuple[str, int, Checkpoint]]:
+        """Each file with the rank that has written it, sorted. `sharing`: by rank, those that write as it does, each
+        into the file of its own number."""
+        yield from sorted(
+            (
+                (path_of(path, rank, other), other, one)
+                for (path, rank), one in self.checkpoints.items()
+                for other in sharing.get(rank, (rank,))
+            ),
+            key=lambda one: one[:2],
+        )
 
     def take_loop(self, rank: int, record: records.Loop) -> None:
         """Takes a record. Raises ProtocolError."""

@@ -165,6 +165,8 @@ class Joined:
                         launcher.terminate()
                     case "tell_end":
                         launcher.tell_end(int(message["rank"]))
+                    case "ask_memory":
+                        launcher.ask_memory(int(message["rank"]))
                     case "kill":
                         launcher.kill()
                     case "look":

@@ -278,10 +278,17 @@ class Launcher:
 
     def tell_end(self, rank: int) -> None:
         """Tells the launcher that has started this rank that the rank has ended."""
+        self._order("tell_end", rank)
+
+    def ask_memory(self, rank: int) -> None:
+        """Asks what memory the rank's processes have had until now: an event "took" answers."""
+        self._order("ask_memory", rank)
+
+    def _order(self, order: str, rank: int) -> None:
         server = next(server for server, first in enumerate(accumulate(self._plan.job.servers)) if rank < first)
         if self._control is not None:
             with contextlib.suppress(OSError):
-                self._control.send("tell_end", server=server, rank=rank)
+                self._control.send(order, server=server, rank=rank)
 
     def kill(self) -> None:
         """Sends SIGKILL to the forker, with which all other processes of the run end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,12 +188,22 @@ class Recorder:
                 "waits": self._waits,
                 "costs": [[key, one.signature, to_plain(one.cost)] for key, one in fact_builder.costs.known.items()],
                 "warnings": [
-                    [text, sorted(warned.ranks), warned.count] for text, warned in fact_builder.warnings.items()
+                    [text, ranks, count * len(ranks)]
+                    for text, warned in fact_builder.warnings.items()
+                    for count, ranks in _by_count(warned.by_rank(fact_builder.sharing)).items()
                 ],
                 "spec": _description(self._spec) | {"slowed": sorted(self._timelines.slowed)},
                 "report": {name: report["simulated"][name] for name in ("kernel_times", "logged")},
             }
         )
+
+
+def _by_count(counts: Mapping[int, int]) -> dict[int, list[int]]:
+    """Ranks that gave a warning equally often, by how often."""
+    found: dict[int, list[int]] = {}
+    for rank, count in counts.items():
+        found.setdefault(count, []).append(rank)
+    return found
 
 
 def _encoded(record: Any) -> bytes:

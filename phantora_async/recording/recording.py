@@ -63,6 +63,8 @@ class Recast(NamedTuple):
     sleeps: list[OutsideSleep]
     others: list[dict[int, int]]
     """Numbers of kernels in place of recorded ones."""
+    warnings: list[tuple[str, tuple[int, ...], int]]
+    """Each text with ranks that gave it equally often, and how often they did together."""
 
 
 class OutsideSleep(NamedTuple):
@@ -170,6 +172,8 @@ class Recording:
             raise ValueError("it has not as many ranks as its servers have GPUs")
         if folding is not None:
             check_folding(folding, ranks)
+        if not all(gave and min(gave) >= 0 and max(gave) < ranks for _, gave, _ in self.warnings):
+            raise ValueError("a warning that no rank of it gave")
         if not all(0 <= rank < ranks for rank in self.setup.slowed):
             raise ValueError("a rank that is not there is slow")
         if self.own != self.timelines.own:
@@ -219,7 +223,7 @@ class Recording:
         for name in ("timelines", "_seats"):
             found.__dict__.pop(name, None)
         found.setup, found.comms, found.creations = setup, tables.comms, tables.creations
-        found.kernels, found.sleeps = tables.kernels, tables.sleeps
+        found.kernels, found.sleeps, found.warnings = tables.kernels, tables.sleeps, tables.warnings
         found._streams, found._others = {}, [{}, *tables.others]
         found._ranks = {
             rank: self._ranks[part.of] | {"comms": part.comms, "creations": part.creations, "others": part.others}

@@ -26,7 +26,8 @@ class Streams(Protocol):
 
 
 class Machines:
-    """``listen``, then as ``phantora_async.launch.launcher.Launcher``: start, events, terminate, tell_end, kill, close.
+    """``listen``, then as ``phantora_async.launch.launcher.Launcher``: start, events, terminate, tell_end,
+    ask_memory, kill, close.
 
     The port's ``Passage``.
     """
@@ -83,6 +84,12 @@ class Machines:
         for machine in self._machines:
             if rank in self._ranks_of(machine):
                 machine.send("tell_end", rank=rank)
+
+    def ask_memory(self, rank: int) -> None:
+        """See ``Launcher``."""
+        for machine in self._machines:
+            if rank in self._ranks_of(machine):
+                machine.send("ask_memory", rank=rank)
 
     def kill(self) -> None:
         """See ``Launcher``."""

@@ -77,6 +77,7 @@ class _Casting:
             list(self._kernels),
             self._sleeps(sources),
             [dict(changed) for changed in self._others],
+            self._warnings(),
         )
         self._check_joined(parts, tables)
         return recorded.recast(setup, parts, tables)
@@ -87,6 +88,19 @@ class _Casting:
         for rank, own in enumerate(of_each):
             if recorded.key_of(rank) != recorded.key_of(own):
                 raise UsageError(f"--replicas shared: rank {rank} did not do the same as rank {own}")
+
+    def _warnings(self) -> list[tuple[str, tuple[int, ...], int]]:
+        """Who gives them: the ranks that do what the recorded ones did."""
+        recorded, width = self._recording.warnings, self._width
+        if width is None or not recorded:
+            return recorded
+        did = [width.recorded(rank) for rank in range(sum(self._servers))]
+        found = []
+        for text, ranks, count in recorded:
+            gave = frozenset(ranks)
+            if now := tuple(rank for rank, then in enumerate(did) if then in gave):
+                found.append((text, now, count // len(ranks) * len(now)))
+        return found
 
     def _source(self, rank: int) -> int:
         """The recorded rank that did what this one does."""

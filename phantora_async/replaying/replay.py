@@ -210,7 +210,8 @@ def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetit
                 raise recording.damaged(str(error)) from None
     for text, ranks, count in recording.warnings:
         if DIFFERING not in text:
-            fact_builder.warnings[text] = WarningCount(set(ranks), count)
+            alone = fact_builder.warnings.setdefault(text, WarningCount()).alone
+            alone |= dict.fromkeys(ranks, count // len(ranks))  # those who gave it equally often stand together
     return fact_builder
 
 

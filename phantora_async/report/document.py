@@ -35,6 +35,7 @@ from phantora_async.report.stated_values import (
     decided_document,
     sizes_document,
     stated_document,
+    total_of,
 )
 from phantora_async.report.steps import WHOLE_RUN, step_document
 from phantora_async.run_spec import RunSpec
@@ -118,11 +119,6 @@ def _kept(fact_builder: FactBuilder) -> Document | None:
     return {"peak_nbytes": kept.peak, "limit_nbytes": kept.budget, "refused_nbytes": kept.refused}
 
 
-def _played(spec: RunSpec, rank: int) -> int:
-    """For how many ranks this one's process stands, with its own."""
-    return 1 if spec.folding is None else 1 + len(spec.folding.mirrored.get(rank, ()))
-
-
 def _rank_cpu(spec: RunSpec, fact_builder: FactBuilder) -> Document:
     """Processor time of the ranks that have ended by themselves, all together. `hook_s`: of the hook library's own
     threads, part of the others.
@@ -164,12 +160,13 @@ def to_json(document: Document) -> bytes:
 
 def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, ended_well: bool) -> Document:
     ranks = ranks_document(spec, snapshot, fact_builder)
-    costs = fact_builder.costs
+    costs, reads, sharing = fact_builder.costs, fact_builder.reads, fact_builder.sharing
 
-    checkpoints = checkpoints_document(fact_builder.reads)
+    checkpoints = checkpoints_document(reads, sharing)
     warnings = checkpoint_warnings(checkpoints) + [
-        {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
+        {"text": text, "ranks": list(counts), "count": sum(counts.values())}
         for text, warned in sorted(fact_builder.warnings.items())[:MOST_WARNINGS]
+        for counts in (warned.by_rank(sharing),)
     ]
     launched = [info.launches for info in fact_builder.rank_info]
     window = window_counts(snapshot.ranks, launched)
@@ -218,12 +215,12 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         ),
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
-        "routing": routing_document(spec.routing, fact_builder.routing),
-        "data_shapes": sizes_document(spec.data_shapes, fact_builder.reads),
+        "routing": routing_document(spec.routing, fact_builder.routing, sharing),
+        "data_shapes": sizes_document(spec.data_shapes, reads, sharing),
         "checkpoints": checkpoints,
-        "stated_values": stated_document(spec.values, fact_builder.reads),
-        "decided": decided_document(fact_builder.reads),
-        "overflow_checks": sum(reads * _played(spec, rank) for rank, reads in fact_builder.reads.checks.items()),
+        "stated_values": stated_document(spec.values, reads, sharing),
+        "decided": decided_document(reads, sharing),
+        "overflow_checks": total_of(reads.checks.items(), sharing),
         "warnings": warnings,
         "warnings_left_out": max(len(fact_builder.warnings) - MOST_WARNINGS, 0),
         "ranks": ranks,
@@ -284,7 +281,8 @@ def ranks_document(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder)
 def _peaks(reached: MemoryPeaks, info: RankInfo) -> MemoryPeaks:
     """Memory's peaks in the whole run. `reached`: those that virtual time has come to. A rank that failed has ended the
     run before virtual time came to its last words, and a rank that was stopped may have reached none: what they told
-    counts. So does what the process had when it was ended without a word."""
+    counts. So does what the process had when it was ended without a word, or when it was left behind by a run that
+    failed before the end of its first step."""
     failed = info.bye is not None and info.bye.exit_code != 0
     return (info.told_memory if failed or not any(reached) else reached).largest(info.memory_at_end)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phantora_async.ingest.routing_loads import Router, RoutingLoads, Total
+from phantora_async.report.stated_values import EACH_ITS_OWN, Sharing
 
 Document = dict[str, Any]
 PLACES = 8
@@ -19,18 +20,21 @@ OF_EXPERTS = ("topk", *COUNTS)
 """What a module chooses by others, such as argmax, may be a class as well."""
 
 
-def routing_document(policy: str, loads: RoutingLoads) -> Document:
+def routing_document(policy: str, loads: RoutingLoads, sharing: Sharing = EACH_ITS_OWN) -> Document:
     """Loads are sums over ranks."""
-    return {"policy": policy, "places": [_router(router, totals) for router, totals in sorted(loads.routers.items())]}
+    places = [_router(router, totals, sharing) for router, totals in sorted(loads.routers.items())]
+    return {"policy": policy, "places": places}
 
 
-def _router(router: Router, totals: Mapping[tuple[int, int], Total]) -> Document:
+def _router(router: Router, totals: Mapping[tuple[int, int], Total], sharing: Sharing) -> Document:
+    many = {rank: len(sharing.get(rank, (rank,))) for _, rank in totals}
     layers = []
     for layer in sorted({layer for layer, _ in totals}):
-        ranks = [total for (number, _), total in totals.items() if number == layer]
-        loads = [sum(of) for of in zip(*(total.loads for total in ranks), strict=True)]
-        layers.append({"layer": layer, "calls": sum(total.calls for total in ranks), "loads": loads})
-    return router._asdict() | {"ranks": len({rank for _, rank in totals}), "layers": layers}
+        ranks = [(many[rank], total) for (number, rank), total in totals.items() if number == layer]
+        each = zip(*([n * load for load in total.loads] for n, total in ranks), strict=True)
+        calls = sum(n * total.calls for n, total in ranks)
+        layers.append({"layer": layer, "calls": calls, "loads": [sum(of) for of in each]})
+    return router._asdict() | {"ranks": sum(many.values()), "layers": layers}
 
 
 def routing_notes(routing: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from emu.contract.stated_values import StatedValue
@@ -13,32 +13,48 @@ from phantora_async.wording import short
 Document = dict[str, Any]
 NAMED = 4
 """Checkpoints that have a warning of their own."""
+Sharing = Mapping[int, Sequence[int]]
+"""By rank: those that do what it does, for which it tells, too (``Timelines.sharing``). A rank that is not there tells
+for itself alone."""
+EACH_ITS_OWN: Sharing = {}
 
 
-def stated_document(values: Sequence[StatedValue], reads: UncomputedReads) -> list[Document]:
+def stated_document(
+    values: Sequence[StatedValue], reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN
+) -> list[Document]:
     """Sums over ranks."""
-    return [_one(value, reads, number) for number, value in enumerate(values)]
+    return [_one(value, reads, number, sharing) for number, value in enumerate(values)]
 
 
-def _one(value: StatedValue, reads: UncomputedReads, number: int) -> Document:
+def _many(rank: int, sharing: Sharing) -> int:
+    """For how many ranks this one tells."""
+    return len(sharing.get(rank, (rank,)))
+
+
+def total_of(by_rank: Iterable[tuple[int, int]], sharing: Sharing = EACH_ITS_OWN) -> int:
+    """The sum over all ranks. `by_rank`: what each rank that tells has told."""
+    return sum(number * _many(rank, sharing) for rank, number in by_rank)
+
+
+def _one(value: StatedValue, reads: UncomputedReads, number: int, sharing: Sharing) -> Document:
     ranks = reads.stated.get(number, {})
     return {
         "text": value.text,
         "file": value.file,
         "line": value.line,
         "expression": value.expression,
-        "reads": sum(one.reads for one in ranks.values()),
-        "computed": sum(one.computed for one in ranks.values()),
-        "ranks": sum(one.reads > 0 for one in ranks.values()),
+        "reads": total_of(((rank, one.reads) for rank, one in ranks.items()), sharing),
+        "computed": total_of(((rank, one.computed) for rank, one in ranks.items()), sharing),
+        "ranks": total_of(((rank, one.reads > 0) for rank, one in ranks.items()), sharing),
     }
 
 
-def checkpoints_document(reads: UncomputedReads) -> list[Document]:
+def checkpoints_document(reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN) -> list[Document]:
     """Files that hold such values. Those of one folder are one checkpoint, with sums over ranks; a file that is alone
     there is one by itself.
     """
     folders: dict[str, list[tuple[str, int, Checkpoint]]] = {}
-    for (path, rank), one in sorted(reads.checkpoints.items()):
+    for path, rank, one in reads.written(sharing):
         if one.uncomputed:
             folders.setdefault(os.path.dirname(path), []).append((path, rank, one))
     found = []
@@ -96,12 +112,14 @@ PLACES = 6
 """Of chosen sizes, that the terminal shows. The JSON report has all."""
 
 
-def sizes_document(policy: str, reads: UncomputedReads) -> Document:
+def sizes_document(policy: str, reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN) -> Document:
     """Sums over ranks, the place with most elements first."""
     places = []
     for place, by_rank in reads.sizes.items():
-        calls, most, chosen = (sum(of) for of in zip(*by_rank.values(), strict=True))
-        places.append(place._asdict() | {"ranks": len(by_rank), "calls": calls, "most": most, "chosen": chosen})
+        columns = zip(*by_rank.values(), strict=True)
+        calls, most, chosen = (total_of(zip(by_rank, of, strict=True), sharing) for of in columns)
+        ranks = sum(_many(rank, sharing) for rank in by_rank)
+        places.append(place._asdict() | {"ranks": ranks, "calls": calls, "most": most, "chosen": chosen})
     return {"policy": policy, "places": sorted(places, key=lambda one: (-one["most"], one["inner"], one["operation"]))}
 
 
@@ -130,10 +148,14 @@ SHOWN = 3
 """Lines that the terminal names."""
 
 
-def decided_document(reads: UncomputedReads) -> list[Document]:
+def decided_document(reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN) -> list[Document]:
     """Lines that decide by values that nobody computed or read such integers, that with most reads first."""
     lines = [
-        {"place": place, "reads": sum(by_rank.values()), "ranks": len(by_rank)}
+        {
+            "place": place,
+            "reads": total_of(by_rank.items(), sharing),
+            "ranks": sum(_many(rank, sharing) for rank in by_rank),
+        }
         for place, by_rank in reads.decided.items()
     ]
     return sorted(lines, key=lambda line: (-line["reads"], line["place"]))

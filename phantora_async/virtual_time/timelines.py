@@ -10,7 +10,7 @@ by an *offset*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -78,6 +78,14 @@ class Timelines:
     def own(self) -> tuple[int, ...]:
         """Ranks that have one of their own, in order."""
         return tuple(rank for rank, own in enumerate(self.of_each) if rank == own)
+
+    @cached_property
+    def sharing(self) -> Mapping[int, Sequence[int]]:
+        """By rank that has one of its own: all that share it, this one among them, in order."""
+        found: dict[int, list[int]] = {}
+        for rank, own in enumerate(self.of_each):
+            found.setdefault(own, []).append(rank)
+        return found
 
     def having(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """Those of these ranks that have one of their own."""

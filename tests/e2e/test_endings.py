@@ -60,6 +60,8 @@ def test_escapes_in_an_exception_do_not_reach_the_terminal(run: Run, tmp_path: P
     assert "ValueError: red\\x1b[2J (" in done.output
     assert "\x1b" not in done.output
     assert "phantora_async/" not in done.log(1), "only the script's own frames belong in its traceback"
+    allocated = [rank["memory"]["allocated_peak_nbytes"] for rank in done.simulated["ranks"]]
+    assert allocated == [512, 512], "32 bytes, in a block of the allocator's: rank 0, which did not fail, has it, too"
 
 
 def test_an_exit_handler_that_does_not_end(run: Run, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,6 +111,10 @@ class Connections:
             self._flushed.add(channel)
         return [record for record in arrived if record.kind != records.FLUSHED], last
 
+    def done_by(self, rank: int) -> Sequence[int]:
+        """The ranks with timelines of their own whose work this rank's process does, itself among them."""
+        return (rank,) if self._mirrored_ranks is None else self._mirrored_ranks.with_played((rank,))
+
     def disconnected(self, rank: int) -> None:
         """Handles the end of one of the rank's processes: an older one goes on, if there is one."""
         left = [channel for channel in self._processes.get(rank, ()) if channel.open]
@@ -190,7 +194,7 @@ class Connections:
         wait.
         """
         if self._fact_builder.rank_info[rank].bye is None:
-            for ended in (rank, *(self._mirrored_ranks.of(rank) if self._mirrored_ranks is not None else ())):
+            for ended in self.done_by(rank):
                 facts = self._fact_builder.rank_ended(ended)
                 self._timeline.feed(ended, facts)
                 if self._recorder is not None:

@@ -61,6 +61,36 @@ async def test_memory_of_a_rank_that_is_killed(two: Run) -> None:
     assert memory["reserved_peak_nbytes"] == memory["device_peak_nbytes"] == 320 * MIB
 
 
+@pytest.mark.parametrize("answers", [True, False])
+async def test_memory_of_ranks_that_a_failed_run_leaves_behind(
+    two: Run, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """Rank 0 has told nothing, as it came to no step's end: its server is asked. A server that does not answer is not
+    waited for.
+    """
+    monkeypatch.setattr("phantora_async.coordinator.coordinator.ASK_S", 60.0 if answers else 0.0)
+
+    async def serve() -> None:
+        async for rank in two.coordinator.memory_to_ask():
+            asked.append(rank)
+            if answers:
+                two.coordinator.rank_took(rank, [[0, 300 * MIB, 320 * MIB, 320 * MIB]])
+
+    async def waits(rank: FakeRank) -> None:
+        await rank.clock(after=10)
+
+    async def ends(rank: FakeRank) -> None:
+        two.coordinator.rank_exited(1, 1, 0)
+
+    asked: list[int] = []
+    server = asyncio.create_task(serve())
+    outcome = await two.play(waits, ends)
+    server.cancel()
+    assert asked == [0]
+    memory = [rank["memory"]["allocated_peak_nbytes"] for rank in outcome.report["simulated"]["ranks"]]
+    assert memory == [300 * MIB if answers else 0, 0]
+
+
 async def test_nonsense_about_memory_is_refused(two: Run) -> None:
     async def waits(rank: FakeRank) -> None:
         await rank.clock(after=10)

@@ -196,7 +196,7 @@ def test_only_so_many_warnings_are_listed() -> None:
     result = play((train(script, 3, marked=True),), duration_ns=lambda collective: 300)
     fact_builder = new_fact_builder(1)
     for number in range(700):
-        fact_builder.warnings[f"warning {number:04d}"] = WarningCount({0}, 1)
+        fact_builder.warnings[f"warning {number:04d}"] = WarningCount({0: 1})
     report = build(spec(1), seen(result.timeline), fact_builder, Usage())
     simulated = json.loads(to_json(report))["simulated"]
     assert len(simulated["warnings"]) == 500
