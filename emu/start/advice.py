@@ -1,4 +1,4 @@
-"""What to do about errors that have their cause in this machine, where their text does not say so."""
+"""Advice about errors that have their cause in this machine, where their text does not say what to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ READ_ONLY = (
 )
 HOSTS = Path("/etc/hosts")
 _SPAWNED = re.compile(r"^Process(Raised|Exited)Exception\b")
-"""What torch.multiprocessing.spawn raises."""
+"""Matches the names of the exceptions that torch.multiprocessing.spawn raises."""
 _UNREACHABLE = re.compile(
     r"Temporary failure in name resolution|Name or service not known|Network is unreachable|"
     r"couldn't connect to 'https?://|Couldn't reach .* on the Hub"
@@ -53,7 +53,7 @@ _ADVICE = (
 
 
 def advice(error: BaseException) -> str:
-    """One sentence, or "" if nothing is known about the error or what caused it."""
+    """Returns one sentence, or "" if nothing is known about the error or what caused it."""
     seen: set[int] = set()
     cause: BaseException | None = error
     if _SPAWNED.match(type(error).__name__) and "RANK" in os.environ:
@@ -72,7 +72,7 @@ def advice(error: BaseException) -> str:
 
 
 def _is_read_only(error: BaseException) -> bool:
-    """C++ code has the words alone."""
+    """Tells whether a file system is read-only. Errors of C++ code have only the words."""
     if isinstance(error, OSError) and error.errno == errno.EROFS:
         return True
     return os.strerror(errno.EROFS) in _text(error) and _is_isolated()
@@ -83,7 +83,7 @@ def _is_isolated() -> bool:
 
 
 def _is_network_private() -> bool:
-    """Is this an isolated server with a network of its own?"""
+    """Tells whether this is an isolated server with a network of its own."""
     try:
         lines = HOSTS.read_text(errors="replace").splitlines()
     except OSError:
@@ -92,7 +92,7 @@ def _is_network_private() -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """Without its own text, if making that fails."""
+    """Returns the error's text; "" if making it fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:

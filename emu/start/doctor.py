@@ -1,4 +1,4 @@
-"""What `phantora-async doctor` asks of the interpreter that is to run ranks: its versions, and what there is of the
+"""Answers `phantora-async doctor` for the interpreter that is to run ranks: its versions, and what there is of the
 private names that the emulation uses. It starts no rank and does not load the hook library.
 
 Prints one line of JSON. `failure` and `hint` say why no rank can run.
@@ -29,7 +29,7 @@ PACKAGES = (
     "transformer_engine",
     "transformer_engine_torch",
 )
-"""Of the ranks, whose versions matter."""
+"""Names of the ranks' packages whose versions matter."""
 
 
 def main() -> None:

@@ -25,7 +25,9 @@ TEXT = (
 
 
 def install(tell: Callable[[str, str], None]) -> None:
-    """In the forker, once. `tell`: shows the user a text once for each name."""
+    """Makes DistributedDataParallel tell when its all-reduces are exposed. Called once, in the forker. `tell`: shows
+    the user a text once for each name.
+    """
 
     def change(distributed: Names) -> None:
         newer = distributed.get("ProcessGroupNCCL2")
@@ -47,7 +49,8 @@ def _told(tell: Callable[[str, str], None], newer: Any, init: Any) -> Any:
 
 
 def _hides_nothing(model: Any, newer: Any) -> bool:
-    """Does its group have several ranks, and the newer backend for the GPU that its parameters are on?"""
+    """Tells whether the model's group has several ranks, and the newer backend for the GPU that its parameters are
+    on."""
     group = getattr(model, "process_group", None)
     device = getattr(next(iter(model.parameters()), None), "device", None)
     if group is None or device is None or device.type != "cuda" or group.size() < 2:

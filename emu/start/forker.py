@@ -30,8 +30,8 @@ from .prepare import CannotPrepare, Prepared, prepare
 
 
 def main(fileno: int, network_fileno: int) -> None:
-    """The forker's process, from its first message to its end. `fileno`: its end of the control socket;
-    `network_fileno`: of the socket to the process that joins the servers' networks.
+    """Runs the forker's process, from its first message to its end. `fileno`: its end of the control socket;
+    `network_fileno`: its end of the socket to the process that joins the servers' networks.
     """
     processes.close_others({0, 1, 2, fileno, network_fileno})
     _preload_no_more()
@@ -80,14 +80,16 @@ def main(fileno: int, network_fileno: int) -> None:
 
 
 def _preload_no_more() -> None:
-    """What was loaded before this program is there for all ranks; other programs that they start have no use for it."""
+    """Takes the hook's library out of the variable of preloaded libraries. It is loaded for all ranks; other programs
+    that they start have no use for it.
+    """
     before = os.environ.pop(installed.PRELOAD, "").partition(":")[2]
     if before:
         os.environ[installed.PRELOAD] = before
 
 
 def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
-    """Namespaces are made while torch is imported."""
+    """Starts to make namespaces, while torch is imported."""
     builder = socket.socket(fileno=network_fileno)
     if job.isolation != "none":
         return Preparation(job, builder)
@@ -96,8 +98,8 @@ def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
 
 
 def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) -> tuple[Job, RunNamespaces | None]:
-    """The job with the isolation that is possible, and the namespaces of the run. Raises CannotPrepare if what the
-    user asks for is impossible.
+    """Returns the job with the isolation that is possible, and the namespaces of the run. Raises CannotPrepare if what
+    the user asks for is impossible.
     """
     reason, namespaces = "", None
     if preparation is not None:
@@ -117,7 +119,7 @@ def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) 
 
 
 class _Orders:
-    """Pairs of sockets: what the launcher tells one server."""
+    """Pairs of sockets, one for each server: over them a server is told what the launcher says to it."""
 
     def __init__(self, servers: Sequence[int]) -> None:
         pairs = {server: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for server in servers}
@@ -125,7 +127,7 @@ class _Orders:
         self._theirs = {server: ControlSocket(theirs) for server, (_, theirs) in pairs.items()}
 
     def of(self, server: int) -> ControlSocket:
-        """In a server: its end; the others are closed."""
+        """Returns a server's end of its pair, and closes all others. Called in that server."""
         kept = self._theirs.pop(server)
         self.forget()
         for end in self._ours.values():
@@ -133,7 +135,7 @@ class _Orders:
         return kept
 
     def forget(self) -> None:
-        """In the forker, once all servers are forked."""
+        """Closes the servers' ends. Called in the forker, once all servers are forked."""
         for end in self._theirs.values():
             end.close()
 
@@ -143,7 +145,7 @@ class _Orders:
 
 
 def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket, orders: _Orders) -> dict[int, int]:
-    """Returns the servers' numbers by process id."""
+    """Forks the servers. Returns their numbers by process id."""
     servers: dict[int, int] = {}
     for index in job.hosted:
         parent, pid = os.getpid(), os.fork()

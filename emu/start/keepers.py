@@ -22,7 +22,9 @@ from . import processes
 
 
 def start(job: Job, hook: Hook) -> None:
-    """In the forker, while it has a single thread. Raises BlockingIOError if it may not fork."""
+    """Starts the processes that keep weights and what is given to the device. Called in the forker, while it has a
+    single thread. Raises BlockingIOError if it may not fork.
+    """
     os.makedirs(folder_of(job.runtime_dir), exist_ok=True)
     if job.share_weights:
         listener = keeper.listen(job.runtime_dir)
@@ -36,8 +38,8 @@ def start(job: Job, hook: Hook) -> None:
 
 
 def start_pages(job: Job, hook: Hook) -> int:
-    """After `start`, when values can be computed, while it has a single thread. Returns the process's id: ranks cannot
-    go on without it; 0 if there is none. Raises BlockingIOError.
+    """Starts the process that fills pages. Called after `start`, when values can be computed, while the forker has a
+    single thread. Returns the process's id: ranks cannot go on without it; 0 if there is none. Raises BlockingIOError.
     """
     folder = folder_of(job.runtime_dir)
     if not os.path.exists(os.path.join(folder, STORE_SOCKET)):

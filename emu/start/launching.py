@@ -25,8 +25,8 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def make_interpreter_folder(job: Job) -> None:
-    """In the forker, once: a folder whose `python` is the stub, and so is every program installed beside the real one
-    that is a Python script.
+    """Makes a folder whose `python` is the stub, and so is every program installed beside the real one that is a Python
+    script. Called once, in the forker.
     """
     folder = _interpreter_folder(job)
     os.mkdir(folder)
@@ -46,7 +46,7 @@ def _interpreter_folder(job: Job) -> str:
 
 
 def listen(job: Job, server: int) -> socket.socket:
-    """The socket on which stubs ask a server for processes."""
+    """Opens the socket on which stubs ask a server for processes."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(_path(job, server))
     listener.listen(socket.SOMAXCONN)
@@ -58,7 +58,7 @@ def _path(job: Job, server: int) -> str:
 
 
 def offer_interpreter(job: Job, server: int) -> None:
-    """In the server: processes that are forked from it find the stub in the interpreter's place."""
+    """Lets processes that are forked from the server find the stub in the interpreter's place. Called in the server."""
     stub = f"{_interpreter_folder(job)}/python"
     os.environ[installed.SERVER_SOCKET] = _path(job, server)
     os.environ[warm_children.PYTHON] = sys.executable
@@ -69,7 +69,9 @@ def offer_interpreter(job: Job, server: int) -> None:
 
 
 def environment_of_server(job: Job, server: int) -> dict[str, str]:
-    """What a cluster's scheduler tells a launcher; torchrun reads the variables that begin with PET."""
+    """Returns the variables by which a cluster's scheduler tells a launcher its place; torchrun reads those that begin
+    with PET.
+    """
     nodes, address, port = str(len(job.servers)), job.master_addr, str(job.master_port)
     return {
         "NNODES": nodes,
@@ -86,7 +88,7 @@ def environment_of_server(job: Job, server: int) -> dict[str, str]:
 
 
 def run_command(job: Job, server: int, prepared: Prepared, joined: int) -> NoReturn:
-    """In a process that the server has forked."""
+    """Runs the user's launcher. Called in a process that the server has forked."""
     try:
         rank.default_signals()
         rank.write_to_log(f"{job.run_dir}/server{server}.log")
@@ -107,19 +109,22 @@ def run_command(job: Job, server: int, prepared: Prepared, joined: int) -> NoRet
 
 
 def why_not(command: str, error: OSError) -> str:
-    """Why the user's launcher cannot be started."""
+    """Explains why the user's launcher cannot be started."""
     if isinstance(error, FileNotFoundError) and "/" not in command:
         return f"it is neither beside {os.environ[warm_children.PYTHON]} (--python names another one) nor in PATH"
     return str(error.strerror)
 
 
 def _expanded(word: str) -> str:
-    """`$NODE_RANK` and the like, for launchers that want them as arguments. Unknown variables stay as they are."""
+    """Expands `$NODE_RANK` and the like, for launchers that want them as arguments. Unknown variables stay as they
+    are."""
     return _VARIABLE.sub(lambda found: os.environ.get(found[1] or found[2], found[0]), word)
 
 
 def _python_program(name: str, arguments: list[str]) -> program.Program | None:
-    """None if the command is not Python's, or of another Python than the forker's."""
+    """Returns the Python program that the command runs; None if the command is not Python's, or of another Python than
+    the forker's.
+    """
     real = os.environ[warm_children.PYTHON]
     if "/" not in name and name in _STUBS:
         return program.parse(arguments)

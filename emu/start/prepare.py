@@ -1,4 +1,4 @@
-"""What the forker does once for all ranks: checks the environment, imports torch and installs what the ranks need.
+"""Prepares the forker once for all ranks: checks the environment, imports torch and installs what the ranks need.
 
 All servers and ranks are forked from the prepared interpreter, so what it has read and imported is in memory once,
 whatever the number of ranks.
@@ -91,7 +91,8 @@ COMMON_MODULES = (
     "asyncio",
     "ssl",
 )
-"""What training scripts import anyway: a rank that imports one itself needs time and private memory for it."""
+"""The modules that training scripts import anyway: a rank that imports one itself needs time and private memory for
+it."""
 
 
 USED_BY_RANKS = (
@@ -106,11 +107,13 @@ USED_BY_RANKS = (
     "daemon threads",
     "modules as scripts",
 )
-"""Private names that ranks use at their start and end: they are looked at here, where it takes no host time."""
+"""Purposes of private names that ranks use at their start and end: they are looked at here, where it takes no host
+time.
+"""
 
 
 class CannotPrepare(Exception):
-    """This environment cannot run emulated ranks. The message says why, `hint` what to do."""
+    """Raised if this environment cannot run emulated ranks. The message says why, `hint` what to do."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -119,7 +122,7 @@ class CannotPrepare(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What every rank inherits from the forker."""
+    """The objects that every rank inherits from the forker."""
 
     hook: Hook
     clock: VirtualClock
@@ -131,11 +134,13 @@ class Prepared:
     reads: UncomputedReads
     loading: DataLoading
     folders: dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]
-    """Temporary folders that imported modules have made, and what removes them when the interpreter ends."""
+    """Temporary folders that imported modules have made, each with the finalizer that removes it when the interpreter
+    ends.
+    """
     pages: int
-    """The process that fills pages of host memory; 0: there is none."""
+    """The id of the process that fills pages of host memory; 0: there is none."""
     folded: FoldedRanks | None = None
-    """Who plays whom; None: every rank has a process."""
+    """The folded ranks: who plays whom; None: every rank has a process."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -262,7 +267,7 @@ def check_torch() -> str:
 
 
 def _torch_build() -> dict[str, str] | None:
-    """What torch's version.py says: `cuda`, `__version__` ...; None if it is not installed."""
+    """Returns the fields of torch's version.py, `cuda`, `__version__` ...; None if torch is not installed."""
     spec = find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -272,7 +277,7 @@ def _torch_build() -> dict[str, str] | None:
 
 
 def _load_hook(job: Job) -> Hook:
-    """Before torch is imported."""
+    """Loads the hook library. Called before torch is imported."""
     try:
         hook = Hook(job.hook)
         hook.load(job.device_file)
@@ -283,7 +288,7 @@ def _load_hook(job: Job) -> Hook:
 
 
 def _capability(job: Job) -> int:
-    """Of the described GPU: 90 for 9.0."""
+    """Returns the compute capability of the described GPU: 90 for 9.0."""
     described = dict(line.partition("=")[::2] for line in Path(job.device_file).read_text().splitlines())
     return 10 * int(described["cc_major"]) + int(described["cc_minor"])
 
@@ -306,10 +311,12 @@ def _preload(names: tuple[str, ...]) -> None:
 
 
 def _leave_out_handlers(hook: Hook) -> None:
-    """What the modules that the forker has imported do at an interpreter's end, and around forks, takes no host time.
-    It imports some on a guess (the compiler: see `likely`), and guesses otherwise when the script has run before. At
-    the end and before a fork, the handlers run in the reverse order of their registration, and after it in this order:
-    those of the script lie outside of these two, and count.
+    """Makes the handlers of modules that the forker has imported, at an interpreter's end and around forks, take no
+    host time.
+
+    It imports some modules on a guess (the compiler: see `likely`), and guesses otherwise when the script has run
+    before. At the end and before a fork, the handlers run in the reverse order of their registration, and after it in
+    this order: those of the script lie outside of these two, and count.
     """
     atexit.register(hook.aside, 1)
     goes_on = functools.partial(hook.aside, -1)
@@ -317,8 +324,8 @@ def _leave_out_handlers(hook: Hook) -> None:
 
 
 def _keep_operators() -> None:
-    """When an interpreter ends, torch.library takes back every operator that was registered. A rank ends without: it
-    would write to thousands of pages that ranks share.
+    """Keeps operators registered when an interpreter ends: torch.library would take every one back. A rank ends without
+    that, as it would write to thousands of pages that ranks share.
     """
     for finalizer in _finalizers():
         found = finalizer.peek()
@@ -327,7 +334,7 @@ def _keep_operators() -> None:
 
 
 def _finalizers() -> list[weakref.finalize[..., object]]:
-    """Those that wait for their object's end."""
+    """Returns the finalizers that wait for their object's end."""
     names = changes.usable("finalizers")
     return [] if names is None else list(names.get("_registry"))
 
@@ -342,7 +349,9 @@ def _temporary_folders() -> dict[tempfile.TemporaryDirectory[str], weakref.final
 
 
 def _check_single_threaded() -> None:
-    """A fork copies only the calling thread: what another thread has locked would stay locked for ever."""
+    """Checks that this process has a single thread. A fork copies only the calling thread: what another thread has
+    locked would stay locked for ever.
+    """
     running = os.listdir("/proc/self/task")
     if len(running) > 1:
         names = sorted(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in running)
@@ -353,7 +362,9 @@ def _check_single_threaded() -> None:
 
 
 def _check_gpu_unasked() -> None:
-    """PyTorch lets no process use a GPU whose parent has asked for GPUs. Only a child can tell."""
+    """Checks that this process has not asked for GPUs: PyTorch lets no process use a GPU whose parent has asked. Only a
+    child can tell.
+    """
     names = changes.usable("untouched GPUs")
     if names is None:
         return

@@ -15,7 +15,7 @@ from ..interpreter import real_time
 
 
 class Ended(NamedTuple):
-    """How a child process ended."""
+    """The way in which a child process ended."""
 
     pid: int
     code: int
@@ -25,7 +25,7 @@ class Ended(NamedTuple):
 
 
 def close_others(kept: Container[int]) -> None:
-    """Closes what the command has inherited: files of the shell, which are none of the script's business."""
+    """Closes the files of the shell that the command has inherited: they are none of the script's business."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
             with contextlib.suppress(OSError):  # the folder's own
@@ -33,7 +33,7 @@ def close_others(kept: Container[int]) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """This process gets SIGKILL as soon as `parent`, which forked it, ends; it ends at once if `parent` has ended.
+    """Makes this process get SIGKILL as soon as `parent`, which forked it, ends; it ends at once if `parent` has ended.
     To the first process of a pid namespace its parent has the id 0.
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -42,8 +42,8 @@ def die_with_parent(parent: int) -> None:
 
 
 def fork(handled: Collection[signal.Signals]) -> int:
-    """As os.fork, by a process that handles these signals itself. One that comes for the new process, however early,
-    does what it does by default: this process's handler would take it for nothing there.
+    """Forks like os.fork, for a process that handles these signals itself. A signal that comes for the new process,
+    however early, does what it does by default: this process's handler would take it for nothing there.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, handled)
     try:
@@ -58,7 +58,7 @@ def fork(handled: Collection[signal.Signals]) -> int:
 
 @contextlib.contextmanager
 def ending_with_parent(remove: str) -> Iterator[None]:
-    """Within, this process ends as soon as its parent ends, and first removes the folder `remove`."""
+    """A context in which this process ends as soon as its parent ends, and first removes the folder `remove`."""
 
     def end(number: int, frame: FrameType | None) -> None:
         shutil.rmtree(remove, ignore_errors=True)
@@ -90,7 +90,7 @@ def kill_descendants(limit_s: float = 10.0) -> None:
 
 
 def reap() -> list[Ended]:
-    """Children that have ended since the last call."""
+    """Returns the children that have ended since the last call."""
     ended: list[Ended] = []
     while True:
         try:
@@ -109,7 +109,7 @@ class _Process(NamedTuple):
     pid: int
     parent: int
     state: str
-    """As in /proc/<pid>/stat: "Z" is a zombie."""
+    """The letter of the state in /proc/<pid>/stat: "Z" is a zombie."""
 
 
 def _processes() -> Iterator[_Process]:
@@ -124,7 +124,7 @@ def _processes() -> Iterator[_Process]:
 
 
 def _descendants() -> list[int]:
-    """Processes below this one, zombies excluded."""
+    """Returns the ids of processes below this one, zombies excluded."""
     children: dict[int, list[_Process]] = {}
     for process in _processes():
         children.setdefault(process.parent, []).append(process)

@@ -1,4 +1,4 @@
-"""What a Python command line asks for: a file, a module or a line of source, and its arguments."""
+"""The program that a Python command line asks for: a file, a module or a line of source, and its arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProgramKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class InterpreterOptions:
-    """Those of the interpreter's own options that a warm interpreter follows."""
+    """The options of the interpreter that a warm interpreter follows."""
 
     unbuffered: bool = False
     """``-u``"""
@@ -34,7 +34,7 @@ class InterpreterOptions:
 class Program:
     kind: ProgramKind
     name: str
-    """A path, a module's name, or source code."""
+    """A path, a module's name, or source code, as `kind` says."""
     arguments: tuple[str, ...]
     options: InterpreterOptions = InterpreterOptions()
 
@@ -43,16 +43,18 @@ _KNOWN = frozenset("bBdEIOPqRsStuvx")
 """Options of the interpreter that change nothing here, that the forker has set for all, or that are followed."""
 _UTF8 = {"utf8": True, "utf8=1": True, "utf8=0": False}
 _PYTHON_SHEBANG = 200
-"""Bytes in which `python` must be named."""
+"""The number of bytes at a file's beginning in which `python` must be named."""
 
 
 def of(job: Job) -> Program:
-    """What each rank runs."""
+    """Returns the program that each rank runs."""
     return Program(ProgramKind.MODULE if job.module else ProgramKind.FILE, job.script, job.arguments)
 
 
 def parse(arguments: Sequence[str]) -> Program | None:
-    """The interpreter's arguments, its own name left out. None if a warm interpreter cannot do what they ask for."""
+    """Reads the interpreter's arguments, without its own name. Returns None if a warm interpreter cannot do what they
+    ask for.
+    """
     rest = list(arguments)
     letters: set[str] = set()
     utf8: bool | None = None
@@ -84,7 +86,7 @@ def _options(letters: Set[str], utf8: bool | None) -> InterpreterOptions:
 
 
 def is_python_script(path: str) -> bool:
-    """Does the file's first line name a Python interpreter?"""
+    """Tells whether the file's first line names a Python interpreter."""
     try:
         with open(path, "rb") as file:
             head = file.read(_PYTHON_SHEBANG)
@@ -94,6 +96,6 @@ def is_python_script(path: str) -> bool:
 
 
 def installed_beside(python: str, name: str) -> str | None:
-    """The Python script of that name in the interpreter's folder, such as `torchrun`."""
+    """Returns the Python script of that name in the interpreter's folder, such as `torchrun`; None if there is none."""
     path = os.path.join(os.path.dirname(python), name)
     return path if is_python_script(path) else None

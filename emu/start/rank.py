@@ -33,15 +33,17 @@ from .prepare import Prepared
 OF_RANK = "PHANTORA_RANK"
 """Environment variable of ranks: a child of a rank that inherits RANK is not that rank."""
 _PROCESSES = (1 << 16) - 1
-"""How many processes of one rank can be told apart. 0 is the process that the server has forked as a rank."""
+"""The most processes of one rank that can be told apart. 0 is the process that the server has forked as a rank."""
 FLIGHT_RECORDS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-"""Where PyTorch's Flight Recorder writes what its watchdog found: the beginning of a file's name."""
+"""Environment variables that say where PyTorch's Flight Recorder writes what its watchdog found: the beginning of a
+file's name.
+"""
 
 _exit = os._exit
 
 
 def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
-    """The rank's process; never returns to the server's code. `server`: its process id."""
+    """Runs the rank's process; never returns to the server's code. `server`: the server's process id."""
     code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(server)
@@ -69,13 +71,15 @@ def leave(code: int) -> NoReturn:
 
 
 class ProcessGroups:
-    """Has this process been in a process group of torch.distributed's?"""
+    """Notes whether this process has been in a process group of torch.distributed's."""
 
     def __init__(self) -> None:
         self._seen = False
 
     def look(self) -> bool:
-        """To be called when steps end and at the rank's end: groups may have been destroyed by then."""
+        """Looks for groups, and tells whether there have been any. To be called when steps end and at the rank's end:
+        groups may have been destroyed by then.
+        """
         import torch
 
         if not self._seen:
@@ -95,13 +99,17 @@ class Connection:
         self._groups: ProcessGroups | None = None
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
-        """Its GPU's work and its time are simulated from now on. `process` tells the processes of one rank apart."""
+        """Opens the connection: the process's GPU work and its time are simulated from now on. `process` tells the
+        processes of one rank apart.
+        """
         self._connect(job, seat, process)
         self._install(job, seat)
         self._prepared.hook.join_in_child(lambda device: self._open_in_child(job, seat, device))
 
     def _open_in_child(self, job: Job, parent: Seat, device: int) -> None:
-        """In a process that a rank has forked, which inherits what was installed: it uses this GPU of its server."""
+        """Opens the connection in a process that a rank has forked, which inherits what was installed: it uses this GPU
+        of its server.
+        """
         seat = gpu_seat(job, parent.server, device)
         if seat is not None:
             os.environ[OF_RANK] = str(seat.rank)
@@ -183,7 +191,7 @@ class Connection:
             self._prepared.hook.finish(end.code, end.last_words)
 
     def _last_words(self) -> None:
-        """What the report needs of the whole run."""
+        """Sends the records of the whole run that the report needs."""
         import torch
 
         self._prepared.peaks.report(self._prepared.hook)
@@ -199,7 +207,7 @@ class Connection:
             self._prepared.hook.unused_gpu(list(unused_gpu.causes(sys.argv[1:], os.environ, sys.modules)))
 
     def _stop(self) -> None:
-        """The run ends now."""
+        """Ends the process, as the run ends now."""
         try:
             flush_files()
             self.close(script.ScriptEnd(0))
@@ -210,7 +218,7 @@ class Connection:
         self.close(script.ScriptEnd(code, "the program has called C's exit" if code else ""))
 
     def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
-        """For `os.exec...`: another program takes over the process, and what it was to send would be lost."""
+        """Wraps `os.exec...`: another program takes over the process, and what it was to send would be lost."""
 
         def flush_and_execute(*arguments: Any) -> NoReturn:
             if self._open and self._pid == os.getpid():
@@ -220,31 +228,35 @@ class Connection:
         return flush_and_execute
 
     def _exit_at_once(self, status: int) -> NoReturn:
-        """In the place of `os._exit`, which worker processes call too. Linux keeps the code's last eight bits."""
+        """Ends the process in the place of `os._exit`, which worker processes call too. Linux keeps the code's last
+        eight bits.
+        """
         self.close(script.ScriptEnd(status & 0xFF))
         _exit(status)
 
 
 def gpu_seat(job: Job, server: int, device: int) -> Seat | None:
-    """The rank of a server's GPU; None if the server has no such GPU."""
+    """Returns the rank of a server's GPU; None if the server has no such GPU."""
     if device >= job.servers[server]:
         return None
     return Seat(rank=job.first_rank(server) + device, local_rank=device, server=server)
 
 
 def process_number() -> int:
-    """Of this process, which is not its rank's first one."""
+    """Returns the number of this process, which is not its rank's first one."""
     return 1 + os.getpid() % _PROCESSES
 
 
 def default_signals() -> None:
-    """As in a new interpreter."""
+    """Sets the signals' handlers as in a new interpreter."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def write_to_log(path: str) -> None:
-    """sys.stdout and stderr stay: the launcher starts the forker unbuffered (as torchrun its workers), so they hold
+    """Lets the process write to this log.
+
+    sys.stdout and stderr stay: the launcher starts the forker unbuffered (as torchrun its workers), so they hold
     nothing.
     """
     null = os.open(os.devnull, os.O_RDONLY)
@@ -256,7 +268,7 @@ def write_to_log(path: str) -> None:
 
 
 def _is_stdout(log: Path) -> bool:
-    """Does the process print to this file? A launcher may read its ranks' output and print it itself."""
+    """Tells whether the process prints to this file. A launcher may read its ranks' output and print it itself."""
     try:
         return os.path.samestat(log.stat(), os.fstat(1))
     except OSError:  # the log is not to be seen from here, or the program has closed its output
@@ -264,7 +276,7 @@ def _is_stdout(log: Path) -> bool:
 
 
 def _set_up_process(job: Job, seat: Seat) -> None:
-    """Signals, standard streams, environment, seeds and name of a new process."""
+    """Sets up signals, standard streams, environment, seeds and name of a new process."""
     default_signals()
     write_to_log(f"{job.run_dir}/rank{seat.rank}.log")
     os.environ.update(torchrun_environment(job, seat))
@@ -278,15 +290,17 @@ def name_process(rank: int) -> None:
 
 
 def leave_folders(prepared: Prepared) -> None:
-    """Temporary folders that modules made in the forker are there for all ranks: their end must not remove them."""
+    """Leaves temporary folders that modules made in the forker in place: they are there for all ranks, so the end of
+    one must not remove them.
+    """
     for folder, finalizer in prepared.folders.items():
         finalizer.detach()
         atexit.unregister(folder.cleanup)
 
 
 def place_folder_of_multiprocessing(job: Job) -> None:
-    """The folder that multiprocessing makes for its sockets is removed with the run's own: a process that is killed
-    cannot remove it. Processes that multiprocessing starts have their parent's.
+    """Places the folder that multiprocessing makes for its sockets where it is removed with the run's own: a process
+    that is killed cannot remove it. Processes that multiprocessing starts have their parent's folder.
     """
     names = changes.usable("multiprocessing's folder")
     config = getattr(names.get("_current_process"), "_config", None) if names is not None else None
@@ -295,7 +309,7 @@ def place_folder_of_multiprocessing(job: Job) -> None:
 
 
 def end_interpreter() -> None:
-    """What the interpreter does after the script: waits for its threads, runs exit handlers."""
+    """Does what the interpreter does after the script: waits for its threads, runs exit handlers."""
     waiting, handlers = changes.usable("waiting for threads"), changes.usable("exit handlers")
     try:
         if waiting is not None:

@@ -24,9 +24,9 @@ from .program import Program, ProgramKind
 _SIZE_ASKED = re.compile(r"^.*?Tried to allocate [\d.]+ \w+\.")
 _COLOURS = re.compile(r"\x1b\[[\d;:]*m")
 MOST_FURTHER = 600
-"""Characters up to which further lines of an exception's message follow the first one."""
+"""The number of characters up to which further lines of an exception's message follow the first one."""
 MOST_WORDS = 2000
-"""Characters of an exception's text that reach the coordinator. The rank's log has all."""
+"""The number of characters of an exception's text that reach the coordinator. The rank's log has all."""
 
 
 Explains = Callable[[BaseException], CannotBePlayed | None]
@@ -34,7 +34,7 @@ Explains = Callable[[BaseException], CannotBePlayed | None]
 
 @dataclass(frozen=True, slots=True)
 class ScriptEnd:
-    """How the script ended."""
+    """The way in which the script ended."""
 
     code: int
     """The exit code."""
@@ -47,7 +47,7 @@ class ScriptEnd:
 
     @classmethod
     def by(cls, code: int, words: str, raised_at: str, known: str = "") -> ScriptEnd:
-        """Words that are too long lose their end, and not where they come from."""
+        """Makes the end from its words. Words that are too long lose their end, and not where they come from."""
         short = words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]} ..."
         end = cls(code)
         object.__setattr__(end, "last_words", f"{short}{raised_at}{known}")
@@ -102,8 +102,8 @@ def run(program: Program, explains: Explains = lambda error: None) -> ScriptEnd:
 
 
 def words_of(error: BaseException) -> str:
-    """The exception's own line, without the notes that were added to it, and without what its message says in further
-    paragraphs: torch's errors end with variables that make them longer.
+    """Returns the exception's own line, without the notes that were added to it, and without what its message says in
+    further paragraphs: torch's errors end with variables that make them longer.
     """
     told = traceback.TracebackException(type(error), error, None)
     told.__notes__ = None
@@ -115,8 +115,8 @@ def words_of(error: BaseException) -> str:
 
 
 def in_one_line(message: str) -> str:
-    """Without colours. Of many lines those at the beginning, whole: what a message asks for comes before its lists.
-    Of a traceback, such as that of a worker process, what was raised.
+    """Returns a message in one line, without colours. Of many lines it keeps those at the beginning, whole: what a
+    message asks for comes before its lists. Of a traceback, such as that of a worker process, it keeps what was raised.
     """
     lines = _COLOURS.sub("", message).replace("\t", " ").splitlines()
     headed = [place for place, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")]
@@ -132,7 +132,7 @@ def in_one_line(message: str) -> str:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Without frames of ours, through `sys.excepthook`, which the script may have set."""
+    """Prints the traceback without frames of ours, through `sys.excepthook`, which the script may have set."""
     frames = without_ours(error).__traceback__
     flush(sys.stdout)
     with contextlib.suppress(OSError):  # the log's disk may be full: the last words still reach the coordinator
@@ -157,7 +157,9 @@ def flush(file: object) -> None:
 
 
 def _run_file(path: str, namespace: dict[str, object]) -> None:
-    """As the interpreter runs the file on its command line; runpy.run_path would remove `__main__` at the end."""
+    """Runs a file as the interpreter runs the file on its command line; runpy.run_path would remove `__main__` at the
+    end.
+    """
     path = os.path.abspath(path)
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     namespace.update(__file__=path, __loader__=loader, __cached__=None)
@@ -167,7 +169,7 @@ def _run_file(path: str, namespace: dict[str, object]) -> None:
 
 
 def _is_zip(path: str) -> bool:
-    """A zip file with a `__main__` module, which Python runs as it runs a folder."""
+    """Tells whether this is a zip file with a `__main__` module, which Python runs as it runs a folder."""
     with open(path, "rb") as file:
         return file.read(4) == b"PK\x03\x04"
 
@@ -183,7 +185,7 @@ def _exit_code(error: SystemExit) -> int:
 
 
 def _raised_at(error: BaseException) -> str:
-    """`` (train.py:17)``: the innermost line of the user's that the exception passed; "" if there is none."""
+    """Returns `` (train.py:17)``: the innermost line of the user's that the exception passed; "" if there is none."""
     at = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename

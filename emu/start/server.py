@@ -26,18 +26,18 @@ from . import launching, processes, rank, warm_children
 from .prepare import Prepared
 
 _CREDENTIALS = struct.Struct("3i")
-"""struct ucred: process id, user id, group id."""
+"""The layout of struct ucred: process id, user id, group id."""
 HANDLED = (signal.SIGCHLD, signal.SIGTERM)
 """Signals that the server does not leave to their defaults."""
 NO_FILES = (errno.EMFILE, errno.ENFILE)
-"""A process that a rank wants to start is refused, and the run goes on."""
+"""Errors for which a process that a rank wants to start is refused, while the run goes on."""
 
 
 def main(
     job: Job, index: int, prepared: Prepared, control: ControlSocket, orders: ControlSocket, forker: int
 ) -> NoReturn:
-    """The server's process; never returns to the forker's code. It reports on `control` and is told on `orders`.
-    `forker`: its process id, 0 if it is in another pid namespace.
+    """Runs the server's process; never returns to the forker's code. It reports on `control` and is told on `orders`.
+    `forker`: the forker's process id, 0 if it is in another pid namespace.
     """
     code: int = ExitKind.INTERNAL
     try:
@@ -68,17 +68,17 @@ class _Child:
 
     pid: int
     stub: socket.socket | None
-    """None: the process is the user's launcher."""
+    """The connection to the stub that waits for the process; None: the process is the user's launcher."""
     joined: socket.socket
     """The socket on which the process says which rank it has become."""
     given_rank: bool = False
-    """A launcher has told the process which rank it is."""
+    """True if a launcher has told the process which rank it is."""
     signalled: bool = field(default=False, init=False)
-    """The process that started it has sent it a signal."""
+    """True if the process that started it has sent it a signal."""
 
     def dismissed(self, ended: processes.Ended) -> bool:
-        """Has the process that started it ended it, as `multiprocessing.Pool` ends its workers? A launcher that ends a
-        rank to which it has given a number will start all ranks again, or end.
+        """Tells whether the process that started it ended it, as `multiprocessing.Pool` ends its workers. A launcher
+        that ends a rank to which it has given a number will start all ranks again, or end.
         """
         return self.signalled and bool(ended.signal) and not self.given_rank
 
@@ -91,22 +91,22 @@ class _Server:
         self._control = control
         self._orders = orders
         self._ranks: dict[int, Seat] = {}
-        """By process id: the ranks that have not ended."""
+        """The ranks that have not ended, by process id."""
         self._command = 0
         """The process id of the user's launcher."""
         self._command_ended: processes.Ended | None = None
         self._children: dict[int, _Child] = {}
-        """By process id."""
+        """The processes that may become ranks, by process id."""
         self._forked = 0
         first = job.first_rank(index)
         self._unused = set(range(first, first + job.servers[index])) if job.launcher else set()
-        """Ranks that no process has become."""
+        """The ranks that no process has become."""
         self._of_others: set[int] = set()
         """Ranks that children of the forked processes have become: their parents see how they end."""
         self._ended_well: dict[int, Seat] = {}
-        """By rank: those whose end is reported when the user's launcher has ended, which may start them again."""
+        """The ranks whose end is reported when the user's launcher has ended, which may start them again; by rank."""
         self._untold: dict[int, tuple[_Child, processes.Ended]] = {}
-        """By rank: processes that have failed, and of whose end their stub is not told yet."""
+        """Processes that have failed, and of whose end their stub is not told yet; by rank."""
         self._deadline_s: float | None = None
         self._signals: set[int] = set()
         self._wakeup, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -137,7 +137,7 @@ class _Server:
             self._control.send("started", rank=seat.rank, server=index, pid=pid)
 
     def start_command(self) -> None:
-        """The user's launcher, once on each server."""
+        """Starts the user's launcher, once on each server."""
         launching.offer_interpreter(self._job, self._index)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._command = processes.fork(HANDLED)
@@ -149,7 +149,7 @@ class _Server:
         self._add(_Child(self._command, None, ours))
 
     def _leave(self) -> None:
-        """In a forked process: it is not the server any more."""
+        """Closes what belongs to the server, in a forked process, which is not the server any more."""
         system_calls.share_memory()
         signal.set_wakeup_fd(-1)
         self._control.close()
@@ -166,8 +166,8 @@ class _Server:
     # ---- running ---------------------------------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """Until no rank is left and the user's launcher has ended. Passes SIGTERM on; what stays gets SIGKILL after the
-        grace time.
+        """Waits until no rank is left and the user's launcher has ended. Passes SIGTERM on; what stays gets SIGKILL
+        after the grace time.
         """
         while self._ranks or (self._command and self._command_ended is None):
             left_ms = None
@@ -261,7 +261,8 @@ class _Server:
             self._poll.register(child.stub, select.POLLIN)
 
     def _expect(self, request: warm_children.Request) -> None:
-        """A launcher that starts fewer processes than there are GPUs: the others have no rank."""
+        """Notes how many processes a launcher starts. If these are fewer than there are GPUs, the others have no
+        rank."""
         expected = request.environment.get("LOCAL_WORLD_SIZE", "")
         if request.seat(self._job, self._index) is not None and expected.isdigit():
             first = self._job.first_rank(self._index)
@@ -274,7 +275,7 @@ class _Server:
                 self._report(Seat(number, number - first, self._index), 0, 0)
 
     def _pass_signal(self, child: _Child, stub: socket.socket) -> None:
-        """A stub passes a signal on; if it was killed, so is the process."""
+        """Passes a stub's signal on to the process; if the stub was killed, the process is killed too."""
         try:
             numbers = stub.recv(64)
         except OSError:
@@ -334,7 +335,7 @@ class _Server:
                 self._report_command(ended)  # at once: processes that it has started may go on
 
     def _note_last_words(self, child: _Child) -> None:
-        """If the process became a rank just before its end."""
+        """Notes which rank the process is, if it became one just before its end."""
         child.joined.setblocking(False)
         with contextlib.suppress(BlockingIOError, KeyError):
             self._note_rank(child)
@@ -363,7 +364,7 @@ class _Server:
         del self._children[child.pid]
 
     def _tell_memory(self, seat: Seat) -> None:
-        """What a process had allocated that could not say it at its end."""
+        """Reports the memory that a process had allocated, if it could not report it at its end."""
         memory = self._prepared.hook.memory_at_end(seat.server, seat.local_rank)
         if memory:
             self._control.send("took", rank=seat.rank, memory=memory)
@@ -377,7 +378,9 @@ class _Server:
         self._control.send("command_ended", server=self._index, code=ended.code, signal=ended.signal)
 
     def _report_rest(self) -> None:
-        """The user's launcher has ended: ranks that ended well, and those that no process became."""
+        """Reports the ranks that ended well, and those that no process became. Called when the user's launcher has
+        ended.
+        """
         ended = self._command_ended
         if ended is None or ended.code or ended.signal:
             return
@@ -394,6 +397,6 @@ class _Server:
 
 
 def _peer(end: socket.socket) -> int:
-    """The process id of the other side."""
+    """Returns the process id of the other side."""
     credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(credentials)[0])

@@ -19,20 +19,20 @@ from typing import Any
 from .program import InterpreterOptions
 
 FAILED_TO_FLUSH = 120
-"""Exit code of an interpreter that could not write what its streams still held."""
+"""The exit code of an interpreter that could not write what its streams still held."""
 _NAMES = ("stdin", "stdout", "stderr")
 _PLAIN_LOCALES = ("C", "POSIX")
 _UTF8_LOCALES = ("C.UTF-8", "C.utf8", "UTF-8")
-"""What Python replaces a plain locale with: bytes that are no UTF-8 pass through the streams unchanged."""
+"""The locales by which Python replaces a plain locale: bytes that are no UTF-8 pass through the streams unchanged."""
 
 
 class NoSuchEncoding(Exception):
-    """PYTHONIOENCODING names an encoding, or a way to treat errors, that Python does not have."""
+    """Raised if PYTHONIOENCODING names an encoding, or a way to treat errors, that Python does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """How the streams encode."""
+    """The encoding of the streams."""
 
     encoding: str
     errors: str
@@ -61,8 +61,8 @@ def make(
 
 
 def _stream(number: int, text: _Text, at_once: bool, before: object) -> io.TextIOWrapper | None:
-    """As `create_stdio` of CPython. `before` becomes the new stream: modules that the forker has imported keep it, for
-    example in handlers of `logging`.
+    """Makes a stream as CPython's `create_stdio` does. `before` becomes the new stream: modules that the forker has
+    imported keep it, for example in handlers of `logging`.
     """
     writes = number > 0
     try:
@@ -90,7 +90,7 @@ def _stream(number: int, text: _Text, at_once: bool, before: object) -> io.TextI
 
 
 def _text(options: InterpreterOptions, environment: Mapping[str, str]) -> _Text:
-    """As CPython's configuration chooses, from PYTHONIOENCODING, the UTF-8 mode and the locale."""
+    """Chooses the encoding as CPython's configuration does, from PYTHONIOENCODING, the UTF-8 mode and the locale."""
     named, _, errors = environment.get("PYTHONIOENCODING", "").partition(":")
     if named and not errors:
         errors = "strict"
@@ -113,7 +113,9 @@ def _text(options: InterpreterOptions, environment: Mapping[str, str]) -> _Text:
 
 
 def _utf8_mode(options: InterpreterOptions, environment: Mapping[str, str], used: str) -> bool:
-    """Python's UTF-8 mode, for the streams: what `open` takes by default was decided when the forker started."""
+    """Tells whether Python's UTF-8 mode is on for the streams: what `open` takes by default was decided when the forker
+    started.
+    """
     if options.utf8 is not None:
         return options.utf8
     if environment.get("PYTHONUTF8") in ("0", "1"):
@@ -122,7 +124,9 @@ def _utf8_mode(options: InterpreterOptions, environment: Mapping[str, str], used
 
 
 def flush_at_end() -> bool:
-    """Writes what the streams hold, at the interpreter's end. False, and a message as Python's, if that fails."""
+    """Writes what the streams hold, at the interpreter's end. Returns False, after a message as Python's, if that
+    fails.
+    """
     written = True
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -137,7 +141,7 @@ def flush_at_end() -> bool:
 
 
 def same_file(number: int, paths: Collection[str]) -> bool:
-    """Does the descriptor lead to one of these files?"""
+    """Tells whether the descriptor leads to one of these files."""
     for path in paths:
         with contextlib.suppress(OSError):  # there is no such file, or it is not to be seen from here
             if os.path.samestat(os.fstat(number), os.stat(path)):

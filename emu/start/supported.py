@@ -1,4 +1,4 @@
-"""Which versions of Python and PyTorch can run ranks; docs/versions.md says which were tried.
+"""Decides which versions of Python and PyTorch can run ranks; docs/versions.md says which were tried.
 
 It is imported before the rest of this package, by any interpreter that the user names: it loads in Python 3.8, too.
 """
@@ -18,7 +18,7 @@ OLDEST_TORCH = (2, 9)
 
 
 class Unsupported(Exception):
-    """The message says what is not supported, `hint` what to install."""
+    """Raised if a version is not supported. The message says what, `hint` what to install."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -55,7 +55,9 @@ def check_torch(version: str) -> None:
 
 
 def accept_python(fileno: int) -> bool:
-    """In the forker, first: if this interpreter cannot run ranks, says so on the control socket `fileno`."""
+    """Tells whether this interpreter can run ranks; if it cannot, says so on the control socket `fileno`. Called in the
+    forker, first of all.
+    """
     try:
         check_python()
     except Unsupported as error:

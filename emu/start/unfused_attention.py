@@ -20,7 +20,9 @@ TEXT = (
 
 
 def install(tell: Callable[[str, str], None]) -> None:
-    """In the forker, once. `tell`: shows the user a text once for each name."""
+    """Makes Transformer Engine tell when its unfused attention runs. Called once, in the forker. `tell`: shows the user
+    a text once for each name.
+    """
 
     def change(backends: Names) -> None:
         backends.change("UnfusedDotProductAttention.forward", functools.partial(_told, tell))

@@ -35,12 +35,12 @@ _CPU_OPTION = re.compile(r"--?[\w.-]*(device|accelerator|platform)s?$", re.IGNOR
 
 
 def install() -> None:
-    """In the forker, once."""
+    """Makes JAX's backends refuse to start. Called once, in the forker."""
     changes.when_imported("JAX", _refuse)
 
 
 def _refuse(bridge: Names) -> None:
-    """All that computes, and all that asks for devices, asks for the backends first."""
+    """Refuses the backends: all that computes, and all that asks for devices, asks for the backends first."""
     bridge.change("backends", _refused)
 
 
@@ -55,14 +55,14 @@ def _refused(backends: Any) -> Any:
 
 
 def _is_for_the_host() -> bool:
-    """Has the program, or its user, chosen the CPU?"""
+    """Tells whether the program, or its user, has chosen the CPU."""
     config = getattr(sys.modules.get("jax._src.config"), "config", None)
     chosen = getattr(config, "jax_platforms", None) or getattr(config, "jax_platform_name", None)
     return str(chosen).lower() == "cpu"
 
 
 def causes(arguments: Sequence[str], environment: Mapping[str, str], modules: Container[str]) -> Iterator[str]:
-    """What may have kept the program from its GPU. `arguments`: the program's own."""
+    """Yields what may have kept the program from its GPU. `arguments`: the program's own."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip().lower() in _NO_GPU:
         yield f'CUDA_VISIBLE_DEVICES="{visible}" hides all GPUs'

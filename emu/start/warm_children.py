@@ -27,12 +27,12 @@ from . import processes, program, rank, script, streams
 from .prepare import Prepared
 
 PYTHON = "PHANTORA_PYTHON"
-"""Environment variable: the real interpreter."""
+"""Environment variable: the path of the real interpreter."""
 _NUMBER = struct.Struct("I")
 _ANSWER = struct.Struct("II")
 _MAX_DESCRIPTORS = 253
 PATIENCE_S = 30.0
-"""How long a stub may take to say what it wants, which it does at once."""
+"""How long, in seconds, a stub may take to say what it wants, which it does at once."""
 MOST_NBYTES = 1 << 26
 
 
@@ -47,16 +47,16 @@ class _Answer(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a stub asks for."""
+    """The request of a stub."""
 
     descriptors: Mapping[int, int]
-    """The number in the stub -> the number here."""
+    """For each descriptor: its number in the stub, and its number here."""
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     folder: str
 
     def program(self) -> program.Program | None:
-        """None if the real interpreter has to run it."""
+        """Returns the program to run; None if the real interpreter has to run it."""
         name = os.path.basename(self.arguments[0])
         if name.startswith("python"):
             return program.parse(self.arguments[1:])
@@ -64,7 +64,7 @@ class Request:
         return program.Program(program.ProgramKind.FILE, path, self.arguments[1:]) if path else None
 
     def seat(self, job: Job, server: int) -> Seat | None:
-        """The rank that a launcher has given the process; None if it has not."""
+        """Returns the rank that a launcher has given the process; None if it has not."""
         return seat_of(job, server, self.environment)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Request:
 
 
 def seat_of(job: Job, server: int, environment: Mapping[str, str]) -> Seat | None:
-    """By a launcher's variables."""
+    """Returns the rank that a launcher's variables name; None if they name none."""
     local = environment.get("LOCAL_RANK", "")
     given = all(environment.get(name, "").isdigit() for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     if not given or rank.OF_RANK in environment:
@@ -83,13 +83,15 @@ def seat_of(job: Job, server: int, environment: Mapping[str, str]) -> Seat | Non
 
 
 def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
-    """The GPUs that CUDA_VISIBLE_DEVICES numbers; None if it is not set, or names GPUs in another way."""
+    """Returns the GPUs that CUDA_VISIBLE_DEVICES numbers; None if it is not set, or names GPUs in another way."""
     given = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     return [int(part) for part in given] if all(part.isdigit() for part in given) else None
 
 
 def receive(connection: socket.socket) -> Request | None:
-    """The request of a stub that has connected; None if it ended meanwhile, or is no stub: the server waits for it."""
+    """Returns the request of a stub that has connected; None if it ended meanwhile, or is no stub: the server waits for
+    it.
+    """
     descriptors: list[int] = []
     connection.settimeout(PATIENCE_S)
     try:
@@ -149,7 +151,7 @@ def answer_not_taken(connection: socket.socket) -> None:
 
 
 def answer_no_files(connection: socket.socket) -> None:
-    """Whatever the stub says besides is not read."""
+    """Answers that there are no files. Whatever the stub says besides is not read."""
     _send(connection, _Answer.NO_FILES, 0)
 
 
@@ -182,7 +184,7 @@ def main(
     number: int,
     joined: socket.socket,
 ) -> NoReturn:
-    """The process; never returns to the server's code. `number` tells it from the server's other processes; on
+    """Runs the process; never returns to the server's code. `number` tells it from the server's other processes; on
     `joined` it tells the server which rank it has become.
     """
     try:
@@ -239,7 +241,9 @@ def run(
 
 
 def _make_streams(job: Job, server: int, what: program.Program, closed: Set[int]) -> None:
-    """A log of the run stands for the terminal of a user who watches it: what is printed is there at once."""
+    """Makes the streams. A log of the run stands for the terminal of a user who watches it: what is printed is there at
+    once.
+    """
     logs = [f"{job.run_dir}/server{server}.log", *(f"{job.run_dir}/rank{one}.log" for one in job.ranks_of(server))]
     watched = [number for number in (1, 2) if streams.same_file(number, logs)]
     try:
@@ -265,7 +269,7 @@ class _Join:
         self._connection.open(self._job, seat, process=rank.process_number())
 
     def by_device(self, device: int) -> None:
-        """The process uses this GPU of its server."""
+        """Makes the process the rank of this GPU of its server."""
         seat = rank.gpu_seat(self._job, self._server, device)
         if seat is not None:
             self(seat)
@@ -288,6 +292,6 @@ def _take_descriptors(given: Mapping[int, int], own: int) -> int:
 
 
 def _find_packages(environment: Mapping[str, str]) -> None:
-    """Folders of PYTHONPATH that the forker did not have."""
+    """Adds the folders of PYTHONPATH that the forker did not have to the places where modules are looked for."""
     folders = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
