@@ -24,7 +24,7 @@
 /* QUESTIONS in a row are answered at once; WORK_NS of processor time between two of them end the row. */
 enum { QUESTIONS = 1000, WORK_NS = 200000, LONGEST_MS = 100, SLOWER_EVERY = 4, ASKED = 16 };
 
-/* What this thread has asked since it last got anything. */
+/* The questions that this thread has asked since it last got anything. */
 static _Thread_local struct {
     struct pollfd asked[ASKED];
     nfds_t n_asked;

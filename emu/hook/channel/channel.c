@@ -34,7 +34,7 @@ unsigned char *ph_buffer_room(ph_buffer *buffer, size_t nbytes) {
     return buffer->bytes + buffer->n;
 }
 
-/* What other ranks wait for, and what may therefore follow BYE. */
+/* Tells whether other ranks wait for records of this kind, which may therefore follow BYE. */
 static bool is_promised(uint16_t kind) { return kind == PH_KIND_NCCL_DATA || kind == PH_KIND_NCCL_SOURCES; }
 
 void ph_batch_append(uint16_t kind, uint16_t site, uint64_t host_ns, const void *fields, size_t fields_nbytes,

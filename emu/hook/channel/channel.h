@@ -55,7 +55,7 @@ void ph_questions_number_from(uint64_t first);
 void ph_on_record(uint16_t kind, void (*take)(const unsigned char *body, size_t nbytes));
 
 /* ---- the reader -------------------------------------------------------------------------------------------------- */
-/* What is done on the reader's thread besides; set by op_stream/. */
+/* Further work of the reader's thread; set by op_stream/. */
 extern struct ph_reader_functions {
     void (*begins)(void);
 } ph_reader_functions;
@@ -67,7 +67,8 @@ bool ph_channel_is_open(void);
 void ph_channel_close(void);
 /* BYE has been emitted: from now on all records are dropped but those that other ranks wait for. */
 void ph_channel_end(void);
-/* In a child of the rank, under all locks: the coordinator must see the rank's end even if its children live on. */
+/* Closes the connection in a child of the rank, under all locks: the coordinator must see the rank's end even if its
+ * children live on. */
 void ph_channel_drop_in_child(void);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "core/base.h"
 
-/* What takes host time. The names are those of the host description's keys. */
+/* The kinds of work that take host time. Their names are the keys of the host description. */
 typedef enum {
 #define CALL(NAME, name, text) PH_CALL_##NAME,
 #define WORK(NAME, name, text) PH_WORK_##NAME,
@@ -17,7 +17,7 @@ typedef enum {
 } ph_host_kind;
 typedef ph_host_kind ph_call_kind;
 
-/* As the device file calls it. */
+/* Returns the name of a kind as the device file writes it. */
 const char *phantora_host_kind(int kind);
 
 typedef struct ph_config {

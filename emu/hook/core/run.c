@@ -23,8 +23,8 @@ static _Thread_local bool discarded;
 
 static _Thread_local int64_t count_read = -1;
 
-/* What the calling thread reads from now on, until `on` is 0, decides nothing in the program: it is not counted.
- * `count`: a number of elements that it reads of kernels that are not executed; negative: it reads 0. */
+/* Makes the calling thread's reads from now on, until `on` is 0, decide nothing in the program: they are not
+ * counted. `count`: the number of elements that it reads of kernels that are not executed; negative: it reads 0. */
 PH_EXPORT void phantora_reads_discarded(int on, int64_t count) {
     discarded = on != 0;
     count_read = on ? count : -1;

@@ -1,4 +1,4 @@
-/* What this process is in the run, and what it has done; its end on an internal error. */
+/* This process's place in the run, counts of what it has done, and its end on an internal error. */
 #ifndef PHANTORA_RUN_H
 #define PHANTORA_RUN_H
 

@@ -73,7 +73,7 @@ PH_EXPORT int cudaDeviceGetMemPool(void **out, int device) {
     return result(*out ? CUDA_OK : CUDA_INVALID_DEVICE);
 }
 
-/* What cudaMallocAsync takes memory from. */
+/* Sets the pool that cudaMallocAsync takes memory from. */
 PH_EXPORT int cudaDeviceSetMemPool(int device, void *handle) {
     pool *p = pool_of(handle);
     if (!ph_device_exists(device)) return result(CUDA_INVALID_DEVICE);
@@ -127,7 +127,7 @@ static void use_more(pool *p, void *start, uint64_t nbytes) {
     pools.allocations[i] = (allocation){(uintptr_t)start, p};
 }
 
-/* Of a pool that is destroyed, once nothing of it is allocated. Under the lock. */
+/* Frees a pool that is destroyed, once nothing of it is allocated. Called under the lock. */
 static void release(pool *p) {
     reserve(p, 0);
     pool **at = &pools.made;

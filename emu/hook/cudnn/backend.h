@@ -115,9 +115,9 @@ typedef struct graph_work {
     };
 } graph_work;
 
-/* What the graph computes on that engine. */
+/* Describes the work that the graph computes on that engine. */
 void graph_work_of(const backend *graph, graph_engine engine, graph_work *out);
-/* How many engines there are for it. */
+/* Returns how many engines there are for this work. */
 int64_t graph_engines(const graph_work *work);
 size_t graph_workspace(const graph_work *work);
 int graph_launch(void *stream, const graph_work *work);

@@ -84,7 +84,8 @@ void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, con
                        const int64_t *stride, const int64_t *dilation, bool tf32);
 /* ---- workspace.c ------------------------------------------------------------------------------------------------- */
 size_t conv_workspace(const conv_problem *problem);
-/* Of the kernel that needs most of all that compute it; 0: not known to need more than the one that is chosen. */
+/* Returns the workspace of the kernel that needs most, among all that compute the problem; 0: none is known to need
+ * more than the chosen one. */
 size_t conv_largest_workspace(const conv_problem *problem);
 int conv_launch(void *stream, const conv_problem *problem);
 int norm_launch(void *stream, const norm_problem *problem);

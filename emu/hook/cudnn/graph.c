@@ -93,7 +93,7 @@ static bool is_causal_mask(const backend *node) {
            backend_int(backend_child(node, ATTR_OP_POINTWISE, 0), ATTR_POINTWISE_MODE, 0) == POINTWISE_CMP_GE;
 }
 
-/* What the operation does to the scores is a graph of its own. */
+/* Reads what the operation does to the scores, which is a graph of its own. */
 static void scores(const backend *node, backend_attribute name, sdpa_problem *out) {
     const backend *graph = backend_child(node, name, 0);
     int64_t nops = 0;

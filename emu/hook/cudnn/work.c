@@ -128,7 +128,8 @@ static bool half_one_by_one(const conv_problem *p, const in_groups *it) {
     return it->channels > MOST_OF_GROUP || (pixels > SUMMED_FROM && pixels <= most);
 }
 
-/* Of a generator whose images each have weights of their own. */
+/* Tells whether a generator's convolution, in which each image has weights of its own, runs one group after the
+ * other. */
 static bool few_images_one_by_one(const conv_problem *p, const in_groups *it) {
     enum { MOST_FORWARD = 256, WIDE = 64 };
     bool wide_rows = p->nhwc && it->outer != it->inner && it->channels >= MOST_OF_GROUP;
@@ -146,8 +147,8 @@ static uint64_t launches_of_group(const conv_problem *p, bool half) {
     return half && p->nhwc && p->direction != PH_CONV_WGRAD ? 3 : 4;
 }
 
-/* Those beyond the first one. Which groups are convolved one after the other is not documented: the rules are those of
- * profiles/models/products/group_ways.py. */
+/* Returns how many launches the groups need beyond the first one. Which groups are convolved one after the other is
+ * not documented: the rules are those of profiles/models/products/group_ways.py. */
 static uint64_t launches_of_groups(const conv_problem *p) {
     enum { TF32_TOGETHER = 48, SHORT_FILTER = 25, FEW_IMAGES = 4, FEWEST = 4, THREE_BY_THREE = 9 };
     if (p->groups <= 1 || p->w[1] <= 1) return 0;

@@ -325,7 +325,8 @@ static int nearest(const measured *call, neighbour found[MOST_NEAREST]) {
     return n;
 }
 
-/* Those at no distance were measured with these sizes: the others do not count then. */
+/* Returns how much a neighbour counts. Neighbours at no distance were measured with these very sizes: the others do
+ * not count then. */
 static float weight_of(const neighbour found[], int i, float half_at) {
     if (found[0].distance == 0) return found[i].distance == 0;
     return 1 / (found[i].distance + half_at);
@@ -365,10 +366,10 @@ static double most_spectra_nbytes(const conv_problem *p, const shape *s) {
     return 2 * spectrum_nbytes(side) * fmax(images, filters) + s->y_channel * s->k;
 }
 
-/* What torch.backends.cudnn.benchmark asks for when it tries a convolution's kernels
- * (laboratory/rows/convolutions-h100.jsonl.gz: the second sizes in `trials`). Channels last, those that want channels
- * first come with copies of all tensors. Not known: what those with a stride and the splits of 16 bits need beyond
- * that. */
+/* Returns the workspace that torch.backends.cudnn.benchmark asks for when it tries a convolution's kernels
+ * (laboratory/rows/convolutions-h100.jsonl.gz: the second sizes in `trials`). With channels last, kernels that want
+ * channels first come with copies of all tensors. Not known: what kernels with a stride, and the splits of 16 bits,
+ * need beyond that. */
 size_t conv_largest_workspace(const conv_problem *p) {
     enum { MORE = 16 };
     shape s = shape_of(p);

@@ -134,7 +134,7 @@ PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long 
         elements *= (uint64_t)n[i];
         passes += passes_of((uint64_t)n[i], i == rank - 1 && input != output);
     }
-    /* Of a real transform's complex side only half is stored. */
+    /* The complex side of a real transform is stored only by half. */
     uint64_t in = ph_cuda_dtype_nbytes(input, elements), out = ph_cuda_dtype_nbytes(output, elements);
     bool real_in = in < out, real_out = out < in;
     if (in != out) in > out ? (in /= 2) : (out /= 2);

@@ -262,7 +262,7 @@ PH_EXPORT int cuptiGetVersion(uint32_t *version) {
     return CUPTI_OK;
 }
 
-/* Of the calls that name_call has. */
+/* Names the calls that name_call has. */
 PH_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **name) {
     enum { DRIVER_API = 1, RUNTIME_API };
     if (!name) return CUPTI_INVALID_PARAMETER;

@@ -141,7 +141,7 @@ static void take_traced(const unsigned char *body, size_t nbytes) {
 
 /* ---- for CUPTI --------------------------------------------------------------------------------------------------- */
 
-/* What was launched before the question and has ended is told before its answer. */
+/* Asks for the time: what was launched before the question and has ended is told before its answer. */
 static void ask(void) {
     ph_trace_until_now();
     phantora_clock_ns();

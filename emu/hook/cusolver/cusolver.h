@@ -31,7 +31,7 @@ typedef struct parameters {
 /* The answers of ..._bufferSize calls: a number of elements; of bytes on the device and on the host. */
 int solver_size(int *out, int64_t elements);
 int solver_sizes(size_t *device, size_t *host, int64_t elements, int dtype);
-/* What workspaces need. */
+/* The sizes of workspaces, in elements or bytes as the names say. */
 enum { SOLVER_GESVDJ_BATCHED_ELEMENTS = 992 }; /* of matrices up to 32 x 32, however many */
 int64_t solver_potrf_nbytes(int64_t n);
 int64_t solver_getrf_elements(int64_t m, int dtype);

@@ -38,9 +38,9 @@ typedef struct sparse_matrix {
     bool row_major;
 } sparse_matrix;
 
-/* What one pass over a sparse matrix reads. */
+/* Returns the bytes that one pass over a sparse matrix reads. */
 int64_t sparse_matrix_nbytes(const sparse_matrix *it);
-/* What one pass over a dense matrix reads. */
+/* Returns the bytes that one pass over a dense matrix reads. */
 int64_t dense_matrix_nbytes(const sparse_matrix *it);
 /* A call that moves so many bytes. */
 int sparse_charge(const sparse_handle *handle, const char *name, int64_t nbytes);

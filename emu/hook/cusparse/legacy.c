@@ -21,7 +21,7 @@ PH_EXPORT int cusparseDestroyMatDescr(description *it) {
     return SPARSE_OK;
 }
 
-/* What kind of matrix it is: nothing is computed. */
+/* Setters of a matrix's kind, which have no effect, as nothing is computed. */
 #define SETTER(Name)                                                                                                   \
     PH_EXPORT int cusparseSetMat##Name(description *it, int value) {                                                   \
         (void)value;                                                                                                   \

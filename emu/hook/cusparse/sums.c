@@ -26,7 +26,7 @@ static void warn(const char *name, int64_t nnz) {
                  name, (long long)nnz);
 }
 
-/* Of an m x n result with `terms` terms, each at a random place: places that get at least one. */
+/* Returns how many of `places` places get at least one of `terms` terms, each of which is at a random place. */
 static int64_t distinct(double terms, double places) {
     return places > 0 ? (int64_t)(places * -expm1(-terms / places) + 0.5) : 0;
 }

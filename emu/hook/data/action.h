@@ -74,7 +74,7 @@ void ph_action_perform(ph_action *action);
 void ph_move_set(void *dst, int value, size_t nbytes);
 /* `large`: to the device, and too large to write bytes there. */
 void ph_move_copy(void *dst, const void *src, size_t nbytes, bool large);
-/* What a large copy from the host does, by what makes a range refer to a source. */
+/* Does what a large copy from the host does. `refer`: makes a range refer to a source. */
 void ph_move_from_host(void *dst, const void *src, size_t nbytes,
                        void refer(void *, struct ph_source *, uint64_t, size_t));
 /* The range refers to the source, whose reference passes on, from an offset on; NULL: it becomes unknown. */

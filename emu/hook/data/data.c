@@ -49,7 +49,7 @@ static void arrive_now(const ph_action *action) {
     if (action->assumed == PH_ALL_CHECKS) ph_data_mark_chosen(to->start, to->nbytes);
 }
 
-/* What an action writes is known if all that it reads is known. */
+/* Runs the action at once. What it writes is known if all that it reads is known. */
 static void call_now(const ph_action *action) {
     bool known = true;
     for (int i = 0; i < action->nreads && known; i++) {

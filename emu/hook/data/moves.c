@@ -163,7 +163,7 @@ static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes
     if (count >= 0 && (nbytes == sizeof(int32_t) || nbytes == sizeof count)) memcpy(dst, &count, nbytes);
 }
 
-/* What is known, assumed or unknown stays so at its new place. The bytes are there already. */
+/* Gives the new place the states of the old one: known, assumed or unknown. The bytes are there already. */
 static void copy_states(unsigned char *dst, const unsigned char *src, size_t nbytes) {
     ph_range piece;
     ph_data_forget(dst, nbytes);
@@ -194,7 +194,7 @@ static void move_bytes(unsigned char *dst, const unsigned char *src, size_t nbyt
         copy_states(dst, src, nbytes);
 }
 
-/* Of a large range: known bytes that lie in device memory are put into the store. */
+/* Moves a large range: known bytes that lie in device memory are put into the store. */
 static void move_large(unsigned char *dst, const unsigned char *src, size_t nbytes) {
     typedef struct run {
         size_t at, nbytes;

@@ -16,8 +16,8 @@ static void philox(const uint32_t counter[4], uint64_t seed, uint32_t out[4]) {
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* What `threads` threads of a launch, from `first` on, draw by `calls` calls of curand4, after curand_init(seed,
- * thread, offset): out[call][thread][4]. The offset is a multiple of 4, as PyTorch's always are. */
+/* Draws the numbers of `threads` threads of a launch, from `first` on, by `calls` calls of curand4, after
+ * curand_init(seed, thread, offset): out[call][thread][4]. The offset is a multiple of 4, as PyTorch's always are. */
 PH_EXPORT void phantora_philox(uint64_t seed, uint64_t offset, uint64_t first, uint64_t threads, uint64_t calls,
                                uint32_t *out) {
     for (uint64_t call = 0; call < calls; call++)

@@ -1,4 +1,4 @@
-/* What policies chose: emu/control counts it, the coordinator reports it. */
+/* Sends what policies have chosen: emu/control counts it, the coordinator reports it. */
 #include "channel/channel.h"
 #include "core/base.h"
 

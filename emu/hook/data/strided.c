@@ -1,4 +1,4 @@
-/* What is known of the bytes of a tensor, whose elements may lie apart, and marks on them: for emu's Python side. */
+/* The states of a tensor's bytes, whose elements may lie apart, and marks on them: for emu's Python side. */
 #include "data/strided.h"
 #include "data/data.h"
 #include "sources/source_map.h"
@@ -53,7 +53,8 @@ static int peek(const void *start, size_t nbytes) {
 /* So many runs are read one by one, and spans up to this size as a whole. */
 enum { FEW_RUNS = 16384, SHORT_SPAN = 64 << 20 };
 
-/* What refers to a source would become as many pieces as there are runs. */
+/* Makes the bytes of a tensor with many runs that refers to sources: the references would become as many pieces as
+ * there are runs. */
 static void settle_span(const ph_runs *r) {
     size_t runs = 1, span = r->inner;
     for (int i = 0; i < r->nouter; i++) {

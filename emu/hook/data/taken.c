@@ -116,7 +116,7 @@ PH_EXPORT void phantora_data_move(uint64_t dst, uint64_t src, uint64_t nbytes) {
 
 PH_EXPORT void phantora_taken_drop(uint64_t handle) { drop((taken *)(uintptr_t)handle); }
 
-/* As other ranks can read it; returns its length. */
+/* Writes what was taken in a form that other ranks can read; returns its length. */
 PH_EXPORT uint64_t phantora_taken_table(uint64_t handle, unsigned char **out) {
     const taken *it = (taken *)(uintptr_t)handle;
     size_t nbytes;

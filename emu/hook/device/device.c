@@ -16,7 +16,7 @@ enum { FIRST_PCI_BUS = 0x10 };
 /* This process has initialised CUDA. */
 static atomic_bool initialised;
 
-/* As with real CUDA, a child of a rank that had initialised CUDA (a data loader worker, a shell) cannot use it. */
+/* A child of a rank that had initialised CUDA (a data loader worker, a shell) cannot use it, as with real CUDA. */
 int ph_device_usable(void) {
     if (UNLIKELY(ph_run.orphan)) return CUDA_NOT_INITIALIZED;
     if (UNLIKELY(!atomic_load_explicit(&initialised, memory_order_relaxed))) atomic_store(&initialised, true);
@@ -74,7 +74,7 @@ typedef void (*ph_join_function)(int device);
 /* Python's, see emu/start/warm_children.py. */
 static _Atomic(ph_join_function) joining;
 
-/* What a child joins by that a rank has forked. */
+/* The function by which a child that a rank has forked joins. */
 static ph_join_function rejoining;
 
 PH_EXPORT void phantora_join_in_child(ph_join_function join) { rejoining = join; }

@@ -21,10 +21,11 @@ static inline bool ph_device_exists(int device) { return device >= 0 && device <
 
 int ph_device_usable(void);  /* CUDA_OK, or cudaErrorInitializationError in a child that a rank forked */
 void ph_device_forget(void); /* what has been initialised was for the emulation, not for a rank */
-/* In a child that a rank has forked: may it use the device, as the rank had not initialised CUDA? Then it joins. */
+/* Tells, in a child that a rank has forked, whether it may use the device, as the rank had not initialised CUDA.
+ * Then it joins. */
 bool ph_device_left_to_child(void);
 int ph_device_attr(int attribute, int device, int *value);
-/* Of a GPU, by its number on the server. */
+/* The names of a GPU, by its number on the server. */
 int ph_device_of_pci(const char *text); /* -1: there is no such GPU */
 int ph_device_pci_bus(int gpu);
 void ph_device_pci(int gpu, char *text, size_t capacity);

@@ -25,8 +25,8 @@ static void replay_computed(ph_stream *stream, void *arg) {
     phantora_data_action(it->ranges, it->nreads, it->ranges + 2 * it->nreads, it->nwrites, it->run, it->arg);
 }
 
-/* As phantora_data_action, but at each launch of the graph that is being captured on the stream. Returns 0, and does
- * nothing, if none is. `run` must stay callable. */
+/* Does the same as phantora_data_action, but at each launch of the graph that is being captured on the stream.
+ * Returns 0, and does nothing, if none is. `run` must stay callable. */
 PH_EXPORT int phantora_capture_action(uint64_t stream_handle, const uint64_t *reads, int nreads, const uint64_t *writes,
                                       int nwrites, void (*run)(uint64_t), uint64_t arg) {
     ph_stream *stream = ph_captured_streams ? ph_stream_of((void *)(uintptr_t)stream_handle) : NULL;

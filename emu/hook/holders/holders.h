@@ -25,10 +25,10 @@ enum { PH_HELD_PURPOSES = PH_HELD_TEMPORARIES + 1 };
 
 /* ---- purpose.c: the calling thread --------------------------------------------------------------------------------
  */
-/* What it asks for a block for: a number of ENUM(HELD). */
+/* Guesses what the thread asks for a block for: a number of ENUM(HELD). */
 uint8_t ph_first_guess(const ph_thread *thread);
-/* Is it in an operator of c10d's? Nothing frees blocks there but a process group that lets go of what earlier
- * collectives kept. */
+/* Tells whether the thread is in an operator of c10d's. Nothing frees blocks there but a process group that lets go
+ * of what earlier collectives kept. */
 bool ph_in_process_group(void);
 
 /* ---- groups.c: blocks that are held for the same reason, by category, line of the script and operation ------------

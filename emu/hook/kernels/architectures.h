@@ -6,7 +6,7 @@
 
 /* The fat binary in what nvcc's stubs register, or in what a module is loaded from; NULL: there is none. */
 const void *ph_fatbin_of(const void *image);
-/* What the described GPU runs of it. */
+/* Returns the architecture in the fat binary that the described GPU runs. */
 ph_architecture ph_architecture_of_fatbin(const void *fatbin);
 /* image: a fat binary, a cubin or PTX. */
 ph_architecture ph_architecture_of_module(const void *image);

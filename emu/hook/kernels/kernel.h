@@ -76,7 +76,7 @@ struct ph_program {
 /* Around a launch's ph_program_overwrites: computes what the kernel stores, and stores it. */
 void ph_program_compute(const ph_program *program, dim3 grid, void *const *params);
 void ph_program_store(const ph_program *program);
-/* What the kernel's stores may have written is unknown afterwards. */
+/* Makes what the kernel's stores may have written unknown. */
 void ph_program_overwrites(const ph_program *program, void *const *params, ph_stream *stream);
 /* Mixes the values of the parameters that decide the work into `hash`. params: as cuLaunchKernel gets them. */
 uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t hash);
@@ -95,7 +95,7 @@ bool ph_has_layout(const char *mangled);
 /* False where all operands are dense or repeated along the innermost dimension, and where it is not known. */
 bool ph_layout_of(ph_kernel *kernel, void *const *params, ph_layout *out);
 uint64_t ph_layout_mix(const ph_layout *layout, uint64_t hash);
-/* As a `strided` signature has them (emu/contract/signature.def). */
+/* Writes the strides in the form of a `strided` signature (emu/contract/signature.def). */
 void ph_layout_strides(const ph_layout *layout, char *text, size_t capacity);
 
 /* ---- images.c: the gradient of an upsampling, whose op does not tell from which size ----------------------------- */
@@ -113,8 +113,8 @@ bool ph_images_of(const ph_kernel *kernel, void *const *params, ph_images *out);
 void ph_kernel_stores(ph_kernel *kernel, void *const *params, ph_stream *stream);
 /* The readable name, which the caller frees; NULL if there is none. */
 char *ph_demangled(const char *name);
-/* Of parameters: a pointer that the kernel may store through, one to const, an integer of 32 and of 64 bits, another
- * number, a struct. */
+/* Kinds of parameters: a pointer that the kernel may store through, one to const, an integer of 32 and of 64 bits,
+ * another number, a struct. */
 enum {
     PH_PARAMETER_WRITTEN = 'w',
     PH_PARAMETER_CONST = 'c',
@@ -143,7 +143,7 @@ typedef struct ph_operands {
 /* False: nothing is known of them. params: as cuLaunchKernel gets them. */
 bool ph_operands_of(ph_kernel *kernel, void *const *params, ph_operands *out);
 uint64_t ph_operands_mix(const ph_operands *operands, uint64_t hash);
-/* As a `sized` signature has them (emu/contract/signature.def). */
+/* Write the operands in the form of a `sized` signature (emu/contract/signature.def). */
 void ph_operands_numbers(const ph_operands *operands, char *text, size_t capacity);
 void ph_operands_buffers(const ph_operands *operands, char *text, size_t capacity);
 

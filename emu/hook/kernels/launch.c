@@ -165,13 +165,15 @@ static ph_describe describe(const launch *l) {
     return l->groups ? describe_grouped : l->layout ? describe_strided : describe_kernel;
 }
 
-/* What the thread launches belongs to a product of groups; sizes: the fields of ph_groups in order, NULL: no more. */
+/* Makes what the thread launches belong to a product of groups; sizes: the fields of ph_groups in order, NULL: it
+ * does not any more. */
 PH_EXPORT void phantora_groups(const uint64_t *sizes) {
     static const uint64_t none[sizeof(ph_groups) / sizeof *sizes];
     memcpy(&ph_self()->groups, sizes ? sizes : none, sizeof(ph_groups));
 }
 
-/* What the thread launches belongs to an attention; sizes: the fields of ph_sequences in order, NULL: no more. */
+/* Makes what the thread launches belong to an attention; sizes: the fields of ph_sequences in order, NULL: it does
+ * not any more. */
 PH_EXPORT void phantora_sequences(const uint64_t *sizes) {
     static const uint64_t none[sizeof(ph_sequences) / sizeof *sizes];
     memcpy(&ph_self()->sequences, sizes ? sizes : none, sizeof(ph_sequences));
@@ -205,8 +207,9 @@ static void note_turn(ph_thread *thread) {
             "and memory may differ from run to run");
 }
 
-/* What operations of ATen write, emu/control knows: those that make kernels by NVRTC, too. Those of flash-attn write to
- * memory that was just allocated, and read where sequences end by pointers in structs. */
+/* Tells whether the operation's writes are known without its kernel. emu/control knows what operations of ATen
+ * write, also those that make kernels by NVRTC. Operations of flash-attn write to memory that was just allocated,
+ * and read where sequences end by pointers in structs. */
 static bool writes_are_known(const ph_op *op) {
     return strncmp(op->name, "aten::", 6) == 0 || strncmp(op->name, "flash_attn::", 12) == 0;
 }
@@ -238,8 +241,8 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     if (UNLIKELY(kernel->peers) && ph_peer_functions.launch(kernel, params, stream)) return CUDA_OK;
     ph_operands operands;
     uint64_t key = key_of(&l);
-    /* What no model knows by its grid is asked for again with its operands. Whether it does is a function of the key,
-     * the same for every rank. */
+    /* A kernel that no model knows by its grid is asked for again with its operands. Whether a model knows it is a
+     * function of the key, the same for every rank. */
     if (params && !kernel->program && ph_cost_of(key, describe(&l), &l)->source == PH_SOURCE_UNRECOGNISED &&
         ph_operands_of(kernel, params, &operands)) {
         l.operands = &operands;

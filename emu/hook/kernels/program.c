@@ -50,8 +50,8 @@ static int64_t value_of(char width, const void *parameter) {
     return memcpy(&narrow, parameter, sizeof narrow), narrow;
 }
 
-/* Those that are known from the pointer on: a tensor's, as what follows it in its block is not. Waits, in real time,
- * for values that have yet to arrive. */
+/* Returns the counts that are known from the pointer on: a tensor's counts, as what follows it in its block is not
+ * known. Waits, in real time, for values that have yet to arrive. */
 static counts counts_at(const void *parameter) {
     counts found = {0};
     memcpy(&found.values, parameter, sizeof found.values);

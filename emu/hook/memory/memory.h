@@ -24,7 +24,8 @@ int ph_device_free(void *p);
 bool ph_is_device_pointer(const void *p);
 int ph_memory_device_of(const void *p); /* -1: not device memory */
 int ph_memory_range_of(const void *p, void **start, size_t *nbytes);
-/* Of a GPU of the server, by its number there: all processes together. With no lock: it may wait for virtual time. */
+/* Returns the memory of a GPU of the server, by its number there, with all processes together. Called with no lock:
+ * it may wait for virtual time. */
 void ph_memory_info(int gpu, size_t *free_nbytes, size_t *total_nbytes);
 /* Take or give back capacity without addresses, for physical memory of vmm.c. */
 int ph_memory_take(int device, size_t nbytes);

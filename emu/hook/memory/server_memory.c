@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-/* Of a server: places of its ranks' first processes, then of others. */
+/* Sizes of the table. Among a server's places those of its ranks' first processes come first, then those of others. */
 enum { SERVERS = 4096, RANKS = PH_MAX_DEVICES, PROCESSES = RANKS + 64, CHANGES = 32, NOBODY = -1 };
 
 typedef struct change {
@@ -101,9 +101,9 @@ void ph_server_memory_peak(int device, uint64_t allocated, uint64_t reserved) {
     raise_to(&most->reserved, reserved);
 }
 
-/* Of each GPU of the server that processes of this rank have used: its number, and the most that they had allocated,
- * reserved and taken of it. `to` has room for so many numbers; returns how many there are. Called where no rank is: in
- * the process that hears of a rank's end. */
+/* Writes, for each GPU of the server that processes of this rank have used, its number, and the most that they had
+ * allocated, reserved and taken of it. `to` has room for so many numbers; returns how many there are. Called where
+ * no rank is: in the process that hears of a rank's end. */
 PH_EXPORT int phantora_memory_at_end(uint32_t number, uint32_t local_rank, uint64_t *to, int room) {
     int n = 0;
     if (!table.servers || number >= SERVERS) return 0;
@@ -142,7 +142,8 @@ void ph_server_memory_tell(void) {
     }
 }
 
-/* What the process held at an instant. False: it has never held anything of this GPU until then. */
+/* Finds the bytes that the process held at an instant. Returns false if it had never held anything of this GPU until
+ * then. */
 static bool held_at(const history *of, uint64_t at_ns, uint64_t *nbytes) {
     unsigned n = atomic_load_explicit(&of->n, memory_order_acquire);
     for (unsigned back = 1; back <= n && back <= CHANGES; back++) {

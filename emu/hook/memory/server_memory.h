@@ -11,14 +11,14 @@
 
 #include "core/base.h"
 
-/* In the forker: makes the table, which all processes that are forked from it share. */
+/* Makes the table, which all processes that are forked from the forker share. Called in the forker. */
 void ph_server_memory_make(void);
 /* The process becomes a rank. Nothing that an earlier process of this rank held counts any more. */
 void ph_server_memory_join(void);
 /* Tells what has changed since the last call. With no lock: it may wait for virtual time. */
 void ph_server_memory_tell(void);
-/* What PyTorch's allocator had given out and reserved of a device at most: if the process is killed, nobody else knows.
- */
+/* Notes what PyTorch's allocator had given out and reserved of a device at most: if the process is killed, nobody
+ * else knows. */
 void ph_server_memory_peak(int device, uint64_t allocated, uint64_t reserved);
 /* Bytes of a GPU of the server that other processes hold now, contexts among them. With no lock, likewise. */
 uint64_t ph_server_memory_of_others(int gpu);

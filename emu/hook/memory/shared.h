@@ -11,7 +11,8 @@
 
 #include "core/base.h"
 
-/* What is exported, the same in every process that has it. There are no gaps in the struct: its bytes are compared. */
+/* The identity of exported memory, the same in every process that has it. There are no gaps in the struct: its bytes
+ * are compared. */
 typedef struct ph_shared {
     uint64_t magic, number; /* number: counted by the process that exports */
     uint32_t rank, process;

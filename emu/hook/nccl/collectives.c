@@ -6,8 +6,9 @@
 
 static _Thread_local uint32_t whole; /* what this thread's sends and receives are parts of, see below */
 
-/* What the sends and receives that this thread makes from now on are parts of: PH_MESSAGE_OF_GATHER, _OF_SCATTER; 0: of
- * nothing. NCCL does not know: to it a gather is as many messages. In a folded run it must be known who is its root. */
+/* Says what the sends and receives that this thread makes from now on are parts of: PH_MESSAGE_OF_GATHER,
+ * _OF_SCATTER; 0: nothing. NCCL does not know: to it a gather is as many messages. In a folded run it must be known
+ * who is its root. */
 PH_EXPORT void phantora_messages_of(uint32_t kind) { whole = kind; }
 
 typedef struct shape {

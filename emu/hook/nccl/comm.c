@@ -98,7 +98,7 @@ int nccl_create_communicators(void) {
     return NCCL_OK;
 }
 
-/* As in NCCL *out is set at once and can be used when the group has ended. */
+/* Adds a communicator to the group. *out is set at once, as in NCCL, and can be used when the group has ended. */
 static int enqueue(creation it, int device, nccl_comm **out) {
     waiting.creations = ph_room_for_one(waiting.creations, waiting.count, &waiting.capacity, sizeof *waiting.creations);
     it.comm = ph_allocate(sizeof *it.comm);

@@ -317,8 +317,8 @@ static int launch(nccl_call *calls, size_t ncalls) {
     return NCCL_OK;
 }
 
-/* In a loop of collectives a kernel takes the host much less than between the layers of a model, whatever its size:
- * laboratory/notes/host-model.md has both. */
+/* Charges the launch of a kernel. In a loop of collectives it takes the host much less than between the layers of a
+ * model, whatever its size: laboratory/notes/host-model.md has both. */
 void nccl_launches(void) {
     ph_thread *thread = ph_self();
     bool hot = thread->age - thread->nccl_age <= ph_cfg.hot_within_functions;

@@ -37,7 +37,7 @@ PH_EXPORT void phantora_comm_members(const void *id, const uint32_t *ranks, uint
     }
 }
 
-/* Of the splits that this thread makes from now on: the payload of COMM_SPLIT; n = 0: none. */
+/* Names the members of the splits that this thread makes from now on: the payload of COMM_SPLIT; n = 0: none. */
 PH_EXPORT void phantora_split_members(const uint32_t *ranks, uint32_t n) {
     free(of_splits.ranks);
     of_splits = nccl_copied(ranks, n);

@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of PyTorch, not of the host: ages count Python functions entered (frames.c), and an operator runs as much code as so
- * many. */
+/* A property of PyTorch, not of the host: ages count Python functions entered (frames.c), and an operator runs as
+ * much code as so many. */
 enum { OPERATOR_AGE = 8 };
 
 static ph_interned known; /* ops by name and sizes */
@@ -77,10 +77,10 @@ static bool one_of(const char *name, const char *const *names, size_t n) {
     return false;
 }
 
-/* What a range costs the host, by its name. PyTorch's own have numbers, and sizes unless the program asked for them
- * (record_function); what else announces itself by NVTX takes next to nothing where nobody listens. A view takes two
- * thirds of another operator's time, one that takes memory twice as much: jobs' host time would be off by 0.2 to 1.2 %
- * without these names. */
+/* Returns the kind of host work of a range, by its name. PyTorch's own ranges have numbers, and sizes unless the
+ * program asked for them (record_function); what else announces itself by NVTX takes next to nothing where nobody
+ * listens. A view takes two thirds of another operator's time, one that takes memory twice as much: jobs' host time
+ * would be off by 0.2 to 1.2 % without these names. */
 static ph_host_kind work_of(const char *text, bool numbered, bool sized) {
     static const char *const views[] = {
         "alias",        "as_strided",  "chunk",      "detach",    "diagonal",   "expand",           "expand_as",
@@ -247,8 +247,8 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
     ph_host_op();
     if (UNLIKELY(thread->aside)) return;
     if (op->work == PH_HOST_KINDS) return;
-    /* What C++ code of PyTorch announces within an operator, such as 2.15's backend of NCCL, takes next to nothing: a
-     * scope's price is that of record_function, which Python enters. */
+    /* A scope that C++ code of PyTorch announces within an operator, such as 2.15's backend of NCCL, takes next to
+     * nothing: a scope's price is that of record_function, which Python enters. */
     if (op->work == PH_WORK_SCOPE && !called_by_python(thread)) return;
     ph_host_work(op->work, 1);
     if (op->dispatched) {

@@ -17,7 +17,7 @@ void ph_history_wait(uint64_t key);
 void ph_history_close(void);
 /* A record of the op stream, other than a segment, with this instant. The first is HELLO. */
 void ph_history_record(uint16_t kind, uint64_t at_ns);
-/* What has gathered leaves. */
+/* Sends the records that have gathered. */
 void ph_history_flush(void);
 
 /* Without the record lock: the calling thread is about to ask a question of the op stream. */
@@ -36,7 +36,7 @@ void ph_history_reads(const char *attribute);
 void ph_history_binding_reads(const void *caller, const char *attribute);
 /* An attribute that is read by its number in CUDA; its name is then `attr.39`. */
 void ph_history_binding_reads_attribute(const void *caller, int attribute);
-/* In an entry point of an API. */
+/* Notes a read. Used in an entry point of an API. */
 #define PH_READS(attribute) ph_history_binding_reads(__builtin_return_address(0), attribute)
 
 #endif

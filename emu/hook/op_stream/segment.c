@@ -12,7 +12,7 @@
 #include "op_stream/trace.h"
 #include "threads/host.h"
 
-/* In order of their first launch. Under the record lock. */
+/* The open segments in order of their first launch. Under the record lock. */
 static struct {
     ph_segment *first, *last;
 } open;

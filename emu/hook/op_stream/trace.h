@@ -31,8 +31,8 @@ void ph_trace_launch(uint32_t stream, uint64_t key, uint64_t at_ns, uint64_t for
 void ph_trace_start(void);
 void ph_trace_step(void);
 
-/* What the script's own profiler keeps, under the record lock: an entry with its number, and the call that the next
- * entry is of. cupti/profile.c sets these functions. */
+/* Functions by which the script's own profiler keeps, under the record lock, an entry with its number, and the call
+ * that the next entry is of. cupti/profile.c sets them. */
 typedef struct ph_profiler_functions {
     void (*note)(uint64_t number, const struct ph_TRACE_ENTRY *entry);
     void (*call)(uint32_t kind, const char *name);

@@ -13,7 +13,7 @@
 
 enum { BLOCK_NBYTES = 16 << 10, KEPT = 8 };
 
-/* As in Python's pymem.h. */
+/* The struct of Python's pymem.h. */
 struct allocator {
     void *context;
     void *(*allocate)(void *context, size_t nbytes);
@@ -41,7 +41,7 @@ static void release(void *context, void *block, size_t nbytes) {
     pythons.release(pythons.context, block, nbytes);
 }
 
-/* In the forker, once. */
+/* Replaces Python's allocator of arenas by one that keeps blocks. Called once, in the forker. */
 PH_EXPORT void phantora_keep_data_stack(void) {
     void (*get)(struct allocator *), (*set)(struct allocator *);
     void *getter = dlsym(RTLD_DEFAULT, "PyObject_GetArenaAllocator");

@@ -1,4 +1,4 @@
-/* What data loaders have loaded: Python knows, here it becomes a record. */
+/* Sends what data loaders have loaded: Python knows it, here it becomes a record. */
 #include "channel/channel.h"
 #include "core/base.h"
 

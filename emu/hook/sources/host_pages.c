@@ -37,7 +37,7 @@ enum {
     QUICK_MS = 3,
 };
 
-/* What this process says, one message a packet; see emu/unread/server.py. */
+/* The messages of this process, one a packet; see emu/unread/server.py. */
 enum what { OPEN, GIVE, LIST, FORK, CLAIM, COUNT };
 typedef struct ask {
     uint32_t what, number; /* of what is given, or of a fork */

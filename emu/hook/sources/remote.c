@@ -121,7 +121,7 @@ ph_told *ph_remote_ask(const ph_remote *where) {
     return told;
 }
 
-/* What a member gives of the output's bytes from `offset` to `end`. */
+/* Lists what a member gives of the output's bytes from `offset` to `end`. */
 static void list_part(const part *it, uint64_t offset, uint64_t end, uintptr_t at, ph_pieces *out) {
     for (size_t j = 0; j < it->n; j++) {
         const ph_piece *piece = &it->pieces[j];

@@ -1,4 +1,4 @@
-/* What members of a collective tell each other about the sources of their inputs. See remote.c. */
+/* The messages by which members of a collective tell each other about the sources of their inputs. See remote.c. */
 #ifndef PHANTORA_REMOTE_H
 #define PHANTORA_REMOTE_H
 
@@ -9,7 +9,7 @@
 void ph_remote_tell_later(const ph_remote *where); /* and then, at any time: */
 void ph_remote_tell(const ph_remote *where, const ph_piece *pieces, size_t n);
 
-/* What the members have told about one member's output. */
+/* The messages of the members about one member's output. */
 typedef struct ph_told ph_told;
 /* Blocks until all members whose inputs matter have made the call. */
 ph_told *ph_remote_ask(const ph_remote *where);

@@ -238,7 +238,8 @@ PH_EXPORT void phantora_source_range(uint64_t *offset, uint64_t *nbytes, uint64_
     *apart = it ? it->source->apart : 0;
 }
 
-/* In place of phantora_source_given: bytes from `offset` on, which are what is read or more. They are not kept. */
+/* Gives bytes from `offset` on, which are what is read or more, in place of phantora_source_given. They are not
+ * kept. */
 PH_EXPORT void phantora_source_part_given(const void *bytes, uint64_t offset, uint64_t nbytes) {
     request *it = asked;
     if (!it || it->offset < offset || it->offset + it->nbytes > offset + nbytes) return;

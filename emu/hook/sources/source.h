@@ -25,8 +25,9 @@ typedef struct ph_source ph_source;
 ph_source *ph_source_constant(const void *item, size_t item_nbytes);
 /* A copy of the bytes; NULL if there is no room. */
 ph_source *ph_source_copy(const void *bytes, size_t nbytes);
-/* What Python's function computes for this number, see phantora_source_given. `depth`: one more than that of the
- * sources that it is computed from; 0 for others. `work`: elements that are gone through to compute it and them. */
+/* Makes a source that Python's function computes for this number, see phantora_source_given. `depth`: one more than
+ * that of the sources that it is computed from; 0 for others. `work`: elements that are gone through to compute it
+ * and them. */
 ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth, uint64_t work);
 int ph_source_depth(const ph_source *source);     /* 0 once it has been computed */
 uint64_t ph_source_work(const ph_source *source); /* the same */

@@ -36,11 +36,11 @@ bool ph_sources_touch(const void *start, size_t nbytes);
 /* The range gets the bytes that these pieces, which cover it in order, refer to: at once only where it shares a page
  * with others. False if this memory or this machine does not allow it; then the range's bytes are undefined. */
 bool ph_host_pages_give(unsigned char *dst, size_t nbytes, const ph_piece *pieces, size_t n);
-/* What of the range nobody has read or written since, in order, as ph_sources_list. */
+/* Lists the parts of the range that nobody has read or written since, in order, as ph_sources_list. */
 size_t ph_host_pages_list(const void *start, size_t nbytes, ph_piece **out);
 /* Counts reads of such pages whose values could not be had. */
 void ph_host_pages_count(void);
-/* Around a fork, under the library's locks. */
+/* Are called around a fork, under the library's locks. */
 void ph_host_pages_before_fork(void);
 void ph_host_pages_in_child(void);
 

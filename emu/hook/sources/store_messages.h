@@ -1,4 +1,4 @@
-/* What ranks and the store's process tell each other, one message a packet. */
+/* The messages between ranks and the store's process, one a packet. */
 #ifndef PHANTORA_STORE_MESSAGES_H
 #define PHANTORA_STORE_MESSAGES_H
 

@@ -82,7 +82,7 @@ static bool take(process *it, size_t n) {
 
 static bool add(process *it, size_t n) {
     const ph_store_ask *ask = &packet.ask;
-    /* What a name stands for cannot be checked, so names are not found by content. */
+    /* Bytes that a name stands for cannot be checked, so names are not found by content. */
     const uint64_t apart = ask->named ? NAMES : 0, key[2] = {ask->key[0] ^ apart, ask->key[1] ^ apart};
     uint32_t number = 0;
     if (it->adding || !ask->nbytes || (n && n != ask->nbytes)) return false;
@@ -157,7 +157,8 @@ static void enter(int listener, int events) {
     if (epoll_ctl(events, EPOLL_CTL_ADD, socket, &event) != 0) leave(it);
 }
 
-/* What is kept at a time: half of what the file system has left, and half of the machine's memory. */
+/* Returns the bytes that are kept at a time: half of what the file system has left, or half of the machine's memory
+ * if that is less. */
 static uint64_t budget(const char *folder) {
     struct statvfs disk;
     struct sysinfo machine;
@@ -166,7 +167,8 @@ static uint64_t budget(const char *folder) {
     return (left < memory ? left : memory) / 2;
 }
 
-/* In a process of its own. `listener`: a socket that listens in the folder. Returns if it cannot keep anything. */
+/* Serves the store, in a process of its own. `listener`: a socket that listens in the folder. Returns if it cannot
+ * keep anything. */
 PH_EXPORT void phantora_store_serve(int listener, const char *folder) {
     char path[4096];
     snprintf(path, sizeof path, "%s/" PH_STORE_FILE, folder);

@@ -18,7 +18,8 @@ typedef struct ph_capture {
     pthread_t thread; /* that began it */
 } ph_capture;
 
-/* What a call on a stream of a capture does instead; `wait` also if only the event is of one. Set by graphs/. */
+/* Functions that take the place of calls on a stream of a capture; `wait` also if only the event is of one. Set by
+ * graphs/. */
 extern struct ph_capture_functions {
     void (*launch)(ph_stream *stream, const ph_cost *cost);
     void (*event)(ph_stream *stream, ph_event *event);

@@ -36,7 +36,7 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     ph_host_functions_wait();
 }
 
-/* What the call waits for, before its record. */
+/* Traces what the call waits for, before the call's record. */
 static void trace(uint32_t what, uint32_t number, uint64_t recording, uint64_t recorded) {
     if (LIKELY(!ph_tracing) || !ph_run.started || ph_thread_is_watcher()) return;
     ph_record_lock();
@@ -206,7 +206,7 @@ bool ph_done_since(uint64_t recording, uint64_t since_ns) {
     return answer.done;
 }
 
-/* What a thread is told that only looks on: work is done 100 ms after it was given. */
+/* Answers a thread that only looks on: work is done 100 ms after it was given. */
 static bool done_since(uint64_t given_ns) {
     return ph_run.finished || (int64_t)(ph_clock_estimate() - given_ns) >= SEEN_AFTER_NS || ph_watch_program_is_idle();
 }

@@ -10,7 +10,7 @@ int ph_device_synchronize(int device);
 /* These two ignore captures: for calls that wait as a part of what they do. */
 void ph_stream_wait(ph_stream *stream);
 void ph_device_wait(int device);
-/* What the event has recorded last. */
+/* Waits for what the event has recorded last. */
 void ph_recording_synchronize(const ph_event *event);
 int ph_stream_query(ph_stream *stream);
 /* Is the work of a stream, or up to a recording, done? CUDA_OK or CUDA_NOT_READY. */

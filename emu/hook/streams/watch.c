@@ -369,7 +369,8 @@ bool ph_watch_done(ph_event *event) {
     ph_watch_step();
     if (event->watch) return visible(event);
     if (UNLIKELY(ph_stalled()) && !ph_run.finished) return ph_stalled_done(event->recording);
-    /* What a newer watchdog finds to have begun lasts from then on, by its clock: not before that is virtual. */
+    /* A newer watchdog counts the time of work from the instant at which it finds that the work has begun, by its own
+     * clock. So it finds no work begun before that clock is virtual. */
     if (UNLIKELY(ph_run.mortal) && !ph_run.finished && ph_thread_kind() == PH_THREAD_HELPS) return false;
     if (ph_run.finished) return true;
     if (ph_thread_kind() == PH_THREAD_HELPS) return rests() && given_before_rest(event);

@@ -1,4 +1,4 @@
-/* What watching threads (see process/thread.h) are told about work that may be done, and when they let go of it. */
+/* The answers to watching threads (see process/thread.h) about work that may be done, and when they let go of it. */
 #ifndef PHANTORA_WATCH_H
 #define PHANTORA_WATCH_H
 
@@ -55,7 +55,7 @@ struct timespec;
 void ph_told_of_stall(const unsigned char *body, size_t nbytes);
 bool ph_stalled(void);
 bool ph_stalled_done(uint64_t recording);
-/* In place of libstdc++'s steady clock, in PyTorch's library. */
+/* Takes the place of libstdc++'s steady clock, in PyTorch's library. */
 int64_t ph_watchdog_now(void);
 /* Does the calling watchdog's wait pass in virtual time? Then the second one stands for the wait. */
 bool ph_watchdog_jumps(const struct timespec *until);

@@ -55,7 +55,7 @@ static int sleep_on(pthread_cond_t *condition, pthread_mutex_t *mutex, const str
     return status;
 }
 
-/* What the library is given in place of the function of this name; NULL: nothing. */
+/* Returns what the library gets in place of the function of this name; NULL: nothing. */
 static void *replacement(const char *symbol) {
     if (strcmp(symbol, ph_symbol_name(PH_SYMBOL_WATCHDOG_WAIT)) == 0) return (void *)sleep_on;
     bool clock = ph_run.mortal && strcmp(symbol, ph_symbol_name(PH_SYMBOL_STEADY_CLOCK)) == 0;

@@ -28,9 +28,9 @@ enum { READING = 1, CARRYING = 2, OF_FLOAT = MOST, JUST_READ = 1 << 16 };
 /* Arguments as the table's flags say: (self, args), (self, args, keywords), (self, array, n[, names]) ... */
 typedef void *(*function)(void *, void *, void *, void *);
 typedef void *(*vectorcall)(void *type, void *const *args, size_t nargs, void *names);
-/* What the program gets instead of `result`, which is NULL if the function has failed. `number`: of the function, plus
- * JUST_READ if it has read a value that nobody computed. `first`: the argument that is or has a number which nobody
- * computed, or the object that was read. */
+/* Returns what the program gets instead of `result`, which is NULL if the function has failed. `number`: the
+ * function's, plus JUST_READ if it has read a value that nobody computed. `first`: the argument that is or has a
+ * number which nobody computed, or the object that was read. */
 typedef void *(*replacement)(int number, void *result, void *first);
 
 static struct {
@@ -208,7 +208,7 @@ PH_EXPORT int phantora_marked_type(void *type) {
     return 0;
 }
 
-/* In the forker. 0, or -1 if this interpreter lacks a function. */
+/* Follows numbers. Called in the forker. Returns 0, or -1 if this interpreter lacks a function. */
 PH_EXPORT int phantora_follow_numbers(void *float_type, uint32_t saved_as, replacement replace) {
     const struct {
         void *to;

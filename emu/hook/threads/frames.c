@@ -33,8 +33,8 @@
 
 typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
 
-/* Of CPython and the programs, not of the host: longer functions do not run more of their code. In training steps those
- * of 43 units ran 12 instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
+/* Properties of CPython and the programs, not of the host: longer functions do not run more of their code. In
+ * training steps those of 43 units ran 12 instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
 enum { MOST_UNITS = 160 };
 enum { COUNTED = 1, FREE, ASIDE, OURS, LIBRARY, TEXT = 512, SIZE_OFFSET = 16 };
 
@@ -70,13 +70,14 @@ static int class_of(uintptr_t code, const char *function) {
     return COUNTED;
 }
 
-/* Of long functions most calls run a part: they return early, or take one of many branches. */
+/* Returns a function's length in units, at most MOST_UNITS: most calls of long functions run a part, as they return
+ * early, or take one of many branches. */
 static uint64_t units_of(uintptr_t code) {
     uint64_t units = (uint64_t)ph_word(code, SIZE_OFFSET);
     return units < MOST_UNITS ? units : MOST_UNITS;
 }
 
-/* What is kept of a code object, in the interpreter's slot. */
+/* The facts that are kept of a code object, in the interpreter's slot. */
 typedef struct known_code {
     int class;
     uint32_t number; /* in order of first sight */
@@ -226,8 +227,9 @@ PH_EXPORT void phantora_frames_on(int on) {
     if (python.set) python.set(python.interpreter(), on ? evaluate : python.evaluate);
 }
 
-/* In the forker, with the offsets of emu/interpreter/frame_layout.py, after the rules. 0, or -1 if this interpreter
- * lacks what is needed: then the interpreter's own work costs nothing. */
+/* Counts Python functions from now on. Called in the forker, with the offsets of emu/interpreter/frame_layout.py,
+ * after the rules. Returns 0, or -1 if this interpreter lacks what is needed: then the interpreter's own work costs
+ * nothing. */
 PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
     ptrdiff_t (*request)(void (*)(void *)) = NULL;
     const struct {

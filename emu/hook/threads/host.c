@@ -47,7 +47,8 @@ static uint64_t cpu_now(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* What the program itself has used since the last time: less what the emulation took for observing it. */
+/* Returns the CPU time, in ns, that the program itself has used since the last call: without what the emulation took
+ * for observing it. */
 static uint64_t spent_cpu(ph_thread *thread) {
     uint64_t ns = cpu_now();
     uint64_t spent = thread->cpu_started ? ns - thread->cpu_ns : 0;
@@ -103,7 +104,7 @@ void ph_host_nodes(ph_thread *thread) {
     thread->nodes_known = true;
 }
 
-/* What follows on this thread is not the program's work, until it ends. */
+/* Begins work on this thread that is not the program's. */
 void ph_host_aside_begins(ph_thread *thread) {
     ph_host_nodes(thread);
     if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->clock_ns += spent_cpu(thread);

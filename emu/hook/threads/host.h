@@ -28,7 +28,7 @@ void ph_host_frame(struct ph_thread *thread, uint64_t ns);
 void ph_host_op(void);
 void ph_host_advance(uint64_t ns);
 
-/* What the thread does in between is not the program's work, and takes no host time. */
+/* Mark the begin and the end of work of the thread that is not the program's, and takes no host time. */
 void ph_host_aside_begins(struct ph_thread *thread);
 void ph_host_aside_ends(struct ph_thread *thread);
 /* Does all that the calling thread does take no virtual time? See phantora_uncounted. */
@@ -48,12 +48,12 @@ uint64_t ph_host_clock(void);
 /* The instant that a record would have now; no record is made. */
 uint64_t ph_host_clock_now(void);
 void ph_host_reset(void);
-/* What the calling thread has worked so far. */
+/* The work of a thread up to an instant. */
 typedef struct {
     uint64_t clock_ns, modelled_ns, age, counts[PH_HOST_KINDS];
 } ph_host_mark;
 void ph_host_remember(ph_host_mark *mark);
-/* What the thread has done since takes no time, and leaves the host's caches as they were. */
+/* Takes back what the thread has done since: it takes no time, and leaves the host's caches as they were. */
 void ph_host_return_to(const ph_host_mark *mark);
 /* The clock becomes what it is now, not as of the last call: for questions about time. */
 void ph_host_catch_up(void);

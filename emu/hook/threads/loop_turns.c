@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* Of Include/cpython/pystate.h. */
+/* The events of Include/cpython/pystate.h. */
 enum { TRACE_CALL, TRACE_EXCEPTION, TRACE_LINE, TRACE_RETURN };
 
 typedef int (*trace_function)(void *object, void *frame, int what, void *argument);

@@ -31,7 +31,7 @@ uintptr_t ph_frame_newest(void);
 static inline uintptr_t ph_frame_previous(uintptr_t frame) {
     return ph_word(frame, ph_frame_layout_now.frame_previous);
 }
-/* What the frame runs: a code object, except in frames that C code has entered. */
+/* Returns what the frame runs: a code object, except in frames that C code has entered. */
 static inline uintptr_t ph_frame_code(uintptr_t frame) {
     return ph_word(frame, ph_frame_layout_now.frame_code) & ~(uintptr_t)PH_POINTER_TAG;
 }

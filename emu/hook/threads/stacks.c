@@ -84,8 +84,9 @@ static void *answers(void *unused) {
     return NULL;
 }
 
-/* In the rank. When this process gets the signal `ask`, `write` is called on a thread of its own; it takes Python's
- * lock. If it does not get it, the process gets the signal `without_lock`. Returns 0 or an error number. */
+/* Has `write` called, on a thread of its own that takes Python's lock, when this process gets the signal `ask`. If
+ * that thread does not get the lock, the process gets the signal `without_lock`. Called in the rank. Returns 0 or an
+ * error number. */
 PH_EXPORT int phantora_answer_stacks(int ask, int without_lock, void (*write)(void)) {
     stacks.without_lock = without_lock;
     stacks.write = write;

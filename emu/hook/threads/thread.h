@@ -114,9 +114,9 @@ extern void (*ph_thread_ends)(bool main);
 
 /* The thread runs it now: how long ago it did so before, in its age; UINT64_MAX if never. */
 uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number);
-/* What the thread has run so far was long ago. */
+/* Makes what the thread has run so far count as long ago. */
 void ph_thread_grow_old(ph_thread *thread);
-/* What all threads have run so far was long ago. None of them does anything meanwhile. */
+/* Makes what all threads have run so far count as long ago. None of them does anything meanwhile. */
 void ph_threads_grow_old(void);
 /* Sums of all threads' counts. Returns what they cost. */
 uint64_t ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
