@@ -238,7 +238,10 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     int status = check(kernel, &l);
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
-    if (UNLIKELY(kernel->peers) && ph_peer_functions.launch(kernel, params, stream)) return CUDA_OK;
+    if (UNLIKELY(kernel->peers) && ph_peer_functions.launch(kernel, params, stream)) {
+        if (params && (!kernel->stores || *kernel->stores)) ph_kernel_stores(kernel, params, stream);
+        return CUDA_OK;
+    }
     ph_operands operands;
     uint64_t key = key_of(&l);
     /* A kernel that no model knows by its grid is asked for again with its operands. Whether a model knows it is a
@@ -255,5 +258,6 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
         if (params) ph_program_store(kernel->program);
     } else if (UNLIKELY(!kernel->stores || *kernel->stores) && params && !writes_are_known(l.op))
         ph_kernel_stores(kernel, params, stream);
+    if (UNLIKELY(kernel->peers)) ph_peer_functions.launched(kernel, params, stream);
     return CUDA_OK;
 }

@@ -35,7 +35,10 @@ static const char *const takes_sizes[] = {"transformer_engine13normalization",
                                           "moe_unpermute",
                                           "mxfp8",
                                           "nvfp4",
-                                          "swizzle"};
+                                          "swizzle",
+                                          "kuserbuffers_pushsend",
+                                          "reduce_bf16_cuda",
+                                          "reduce_fp8_in_bf16_out_cuda"};
 static const char leads_with_sizes[] = "transformer_engine13normalization"; /* its struct does */
 
 static bool numbers_are_sizes(const char *name) {

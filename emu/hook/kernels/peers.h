@@ -1,6 +1,6 @@
 /*
- * Kernels that work on memory of several processes: those of torch.distributed._symmetric_memory. nccl/symmetric.c sets
- * these functions.
+ * Kernels that work on memory of several processes: those of torch.distributed._symmetric_memory, and Transformer
+ * Engine's of user buffers. nccl/symmetric.c sets these functions.
  */
 #ifndef PHANTORA_PEERS_H
 #define PHANTORA_PEERS_H
@@ -15,6 +15,8 @@ typedef struct ph_peers {
     void (*table)(const void *dst, const void *src, size_t nbytes);
     /* The launch becomes what the group does together. False: it is an ordinary kernel. */
     bool (*launch)(const ph_kernel *kernel, void *const *params, ph_stream *stream);
+    /* It was an ordinary kernel, and has been launched. */
+    void (*launched)(const ph_kernel *kernel, void *const *params, ph_stream *stream);
 } ph_peers;
 extern ph_peers ph_peer_functions;
 

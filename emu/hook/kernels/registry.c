@@ -66,6 +66,7 @@ static ph_kernel *from_arena(const char *name) {
     kernel->name = name;
     kernel->has_layout = ph_has_layout(name);
     kernel->images = ph_images_at(name);
+    kernel->peers = ph_is_peer_kernel(name);
     kernel->name_hash = ph_hash(
         5, name, strlen(name)); /* now, because a rank's first launch must not write to pages that ranks share */
     return kernel;
@@ -130,7 +131,8 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
 ph_peers ph_peer_functions;
 
 bool ph_is_peer_kernel(const char *name) {
-    return strstr(name, "CUDASymmetricMemoryOps") || strstr(name, "c10d16symmetric_memory");
+    return strstr(name, "userbuffers_") || strstr(name, "CUDASymmetricMemoryOps") ||
+           strstr(name, "c10d16symmetric_memory");
 }
 
 /* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */
@@ -192,9 +194,7 @@ PH_EXPORT void __cudaRegisterFunction(void **handle, const char *host_function, 
     ph_register_kernel(host_function, name);
     ph_kernel *kernel = ph_kernel_of(host_function);
     kernel->fatbin = (const ph_fatbin *)handle;
-    if (!of_pytorch) return;
-    kernel->stores = "";
-    kernel->peers = ph_is_peer_kernel(name);
+    if (of_pytorch) kernel->stores = "";
 }
 
 PH_EXPORT void __cudaRegisterVar(void **handle, char *host_variable, char *device_address, const char *name,

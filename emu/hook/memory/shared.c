@@ -77,6 +77,18 @@ int ph_ipc_get(ph_ipc_handle *out, const void *p) {
     return CUDA_OK;
 }
 
+bool ph_ipc_shared_of(const void *p, ph_shared *out) {
+    ph_lock(PH_LOCK_SHARED);
+    size_t i = 0;
+    while (i < shared.n &&
+           (uintptr_t)p - (uintptr_t)shared.allocations[i].start >= shared.allocations[i].identity.nbytes)
+        i++;
+    bool found = i < shared.n;
+    if (found) *out = shared.allocations[i].identity;
+    ph_unlock(PH_LOCK_SHARED);
+    return found;
+}
+
 int ph_ipc_open(void **out, const ph_ipc_handle *handle) {
     ph_shared it;
     memcpy(&it, handle, sizeof it);

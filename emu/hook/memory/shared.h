@@ -35,5 +35,7 @@ typedef struct ph_ipc_handle {
 int ph_ipc_get(ph_ipc_handle *out, const void *p);
 int ph_ipc_open(void **out, const ph_ipc_handle *handle);
 int ph_ipc_close(void *p);
+/* The identity of the allocation that an address lies in; false if this process has exported none there by IPC. */
+bool ph_ipc_shared_of(const void *p, ph_shared *out);
 
 #endif

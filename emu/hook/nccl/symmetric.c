@@ -1,7 +1,7 @@
 /*
- * Symmetric memory (torch.distributed._symmetric_memory): its kernels read, write and signal memory of all members of a
- * group themselves. Each becomes the collective of NCCL that does the same, so that the members wait for each other and
- * the bytes cross the network.
+ * Symmetric memory (torch.distributed._symmetric_memory) and user buffers (Transformer Engine): their kernels read,
+ * write and signal memory of all members of a group themselves. Each becomes the collective of NCCL that does the same,
+ * so that the members wait for each other and the bytes cross the network.
  *
  * A kernel names its group by a table of addresses in device memory, one for each member. PyTorch copies the tables of
  * a group to the device while all members set it up; then the group's communicator is created. Signals from one member
@@ -37,6 +37,10 @@ typedef struct table {
     const void *device;
     group *of;
     uintptr_t own; /* this member's address in it */
+    struct range {
+        uintptr_t start;
+        uint64_t nbytes;
+    } *members; /* of user buffers, which lead to a member by an address in its memory; else NULL */
     struct table *next;
 } table;
 
@@ -69,17 +73,31 @@ static group *group_of(uint64_t key, int members, int rank) {
     return it;
 }
 
+/* User buffers keep the tables of all buffers at the begin of the first one's memory, one after another. */
+static const table *table_around(const void *p) {
+    uintptr_t at = (uintptr_t)p;
+    ph_lock(PH_LOCK_SYMMETRIC);
+    const table *it = known.tables;
+    while (it && !(it->members && at - it->own < it->members[it->of->comm->rank].nbytes)) it = it->next;
+    ph_unlock(PH_LOCK_SYMMETRIC);
+    return it;
+}
+
+static bool shared_of(const void *p, ph_shared *out) { return ph_vmm_shared_of(p, out) || ph_ipc_shared_of(p, out); }
+
 /* A table has an address for each member, one of them in memory that this process has exported and the others in memory
  * that it has imported. Its key is the same for every member, and for the group's other tables. */
 static void note_table(const void *dst, const void *src, size_t nbytes) {
     size_t members = nbytes / sizeof(uintptr_t);
-    if (nbytes % sizeof(uintptr_t) || members < 2 || members > MOST_MEMBERS) return;
+    if (nbytes % sizeof(uintptr_t) || members < 2 || members > MOST_MEMBERS || table_around(dst)) return;
     const uintptr_t *addresses = src;
     uint64_t key = members;
     int own = NONE;
+    struct range at[MOST_MEMBERS];
     for (size_t i = 0; i < members; i++) {
         ph_shared identity;
-        if (!addresses[i] || !ph_vmm_shared_of((const void *)addresses[i], &identity)) return;
+        if (!addresses[i] || !shared_of((const void *)addresses[i], &identity)) return;
+        at[i] = (struct range){addresses[i], identity.nbytes};
         if (!ph_shared_foreign(&identity)) {
             if (own != NONE) return;
             own = (int)i;
@@ -92,6 +110,10 @@ static void note_table(const void *dst, const void *src, size_t nbytes) {
     if (!of) return;
     table *it = ph_allocate(sizeof *it);
     *it = (table){.device = dst, .of = of, .own = addresses[own]};
+    if ((uintptr_t)dst == it->own) {
+        it->members = ph_allocate(members * sizeof *it->members);
+        memcpy(it->members, at, members * sizeof *it->members);
+    }
     ph_lock(PH_LOCK_SYMMETRIC);
     it->next = known.tables;
     known.tables = it;
@@ -164,7 +186,70 @@ static void put(group *it, int to, ph_stream *stream) {
     nccl_collective(PH_NCCL_SEND, NULL, NULL, 1, U8, to, it->comm, it->senders[to]);
 }
 
+/* ---- user buffers ------------------------------------------------------------------------------------------------ */
+
+/* Places of the parameters of userbuffers_fp16_sum_inplace_gpu_*: lines of 16 bytes of each member, and the table. */
+enum { LINES = 6, LINE_NBYTES = 16 };
+static const struct {
+    const char *name;
+    int table;
+} user_forms[] = {{"_rs_oop_atomic_fp8", 10},
+                  {"_rs_oop_stride_atomic", 10},
+                  {"_rs_oop_stride_multiatomic", 10},
+                  {"_rs_oop", 9},
+                  {"_rs", 7},
+                  {"_ag", 7}};
+
+/* Places of those of kuserbuffers_pushsend and kuserbuffers_pushrecv. */
+enum { SENT_FLAG = 1, RECEIVED_PEER = 3, RECEIVED_FLAG = 5 };
+
+/* The other members do the same at the same time. Products beside it have fewer multiprocessors, as beside NCCL's. */
+static bool together(const ph_kernel *kernel, void *const *params, ph_stream *stream) {
+    for (size_t i = 0; i < sizeof user_forms / sizeof *user_forms; i++) {
+        if (!strstr(kernel->name, user_forms[i].name)) continue;
+        const table *at = table_at(pointer(params, user_forms[i].table));
+        if (!at || !at->members) return false;
+        int lines;
+        memcpy(&lines, params[LINES], sizeof lines);
+        bool gathers = user_forms[i].table == 7 && strstr(kernel->name, "_ag"), narrow = strstr(kernel->name, "_fp8");
+        size_t count = (size_t)lines * LINE_NBYTES;
+        nccl_collective(gathers ? PH_NCCL_ALL_GATHER : PH_NCCL_REDUCE_SCATTER, NULL, NULL,
+                        gathers || narrow ? count : count / 2, gathers || narrow ? U8 : BF16, NONE, at->of->comm,
+                        stream);
+        return true;
+    }
+    return false;
+}
+
+/* A member waits for the flag in its memory that another one sets. */
+static bool waits_for_flag(void *const *params, ph_stream *stream) {
+    const table *at = table_around(pointer(params, RECEIVED_FLAG));
+    int peer;
+    memcpy(&peer, params[RECEIVED_PEER], sizeof peer);
+    if (!at || peer < 0 || peer >= at->of->comm->nranks) return false;
+    nccl_collective(PH_NCCL_RECV, NULL, NULL, 1, U8, peer, at->of->comm, stream);
+    return true;
+}
+
+/* The kernel that has been launched sets a flag in the memory of another member when it has moved its bytes. */
+static void launched(const ph_kernel *kernel, void *const *params, ph_stream *stream) {
+    if (!params || !strstr(kernel->name, "kuserbuffers_pushsend")) return;
+    uintptr_t flag = (uintptr_t)pointer(params, SENT_FLAG);
+    ph_lock(PH_LOCK_SYMMETRIC);
+    const table *it = known.tables;
+    int to = NONE;
+    for (; it; it = it->next) {
+        for (int i = 0; it->members && i < it->of->comm->nranks && to == NONE; i++)
+            if (i != it->of->comm->rank && flag - it->members[i].start < it->members[i].nbytes) to = i;
+        if (to != NONE) break;
+    }
+    ph_unlock(PH_LOCK_SYMMETRIC);
+    if (it) put(it->of, to, stream);
+}
+
 static bool launch(const ph_kernel *kernel, void *const *params, ph_stream *stream) {
+    if (params && strstr(kernel->name, "userbuffers_fp16_sum")) return together(kernel, params, stream);
+    if (params && strstr(kernel->name, "kuserbuffers_pushrecv")) return waits_for_flag(params, stream);
     const form *what = form_of(kernel->name);
     if (!what || !params) return false;
     const table *at = table_at(pointer(params, what->table));
@@ -205,4 +290,5 @@ static bool launch(const ph_kernel *kernel, void *const *params, ph_stream *stre
 void nccl_connect(void) {
     PH_CONNECT(ph_peer_functions.table, note_table);
     PH_CONNECT(ph_peer_functions.launch, launch);
+    PH_CONNECT(ph_peer_functions.launched, launched);
 }

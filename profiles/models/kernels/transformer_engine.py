@@ -42,6 +42,8 @@ ROUTED_BACK_START_NS, ROUTED_BACK_TOKEN_NS, ROUTED_BACK_PAIR_NS = 1_100.0, 0.38,
 DBIAS_START_NS, DBIAS_ROW_NS = 100.0, 112.0
 MANY_START_NS, MANY = 10_000.0, 2.1
 SCALES_START_NS, SCALE_NS = 3_000.0, 40.0
+LINE_NBYTES, PUSHED_GB_PER_S = 16, 42.0
+"""Of a block that stores over NVLink 4: what one of NCCL's moves in a send (first_gbs in netsim's hopper.toml)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,19 @@ def _scales(machine: Machine, what: Sized, name: KernelName) -> float:
     return SCALES_START_NS + SCALE_NS * what.grid[0]
 
 
+def _pushed(machine: Machine, what: Sized, name: KernelName) -> float:
+    """Blocks that store lines of 16 bytes into another GPU's memory. Without lines a thread sets a flag there."""
+    lines = (*numbers(what), 0)[0]
+    rate = min(machine.gpu.peer_gb_per_s or machine.gpu.pcie.pinned_gb_per_s, PUSHED_GB_PER_S * prod(what.grid))
+    return lines * LINE_NBYTES / rate
+
+
+def _reduced_nbytes(what: Sized, name: KernelName) -> float:
+    """Parts of all members are read, of which each has as many items as the sum that is written."""
+    parts, items = (*numbers(what), 0, 0)[:2]
+    return items * ((1.0 if "fp8" in name.base else NARROW) * parts + NARROW)
+
+
 def _number(machine: Machine, what: Sized, name: KernelName) -> float:
     """A thread that writes a number."""
     return 0.0
@@ -145,7 +160,7 @@ def _number(machine: Machine, what: Sized, name: KernelName) -> float:
 
 CAST_MODEL, NORM_MODEL = "Transformer Engine, cast", "Transformer Engine, norm"
 ROUTER_MODEL, ACTIVATION_MODEL = "Transformer Engine, router", "Transformer Engine, activation"
-SMALL_MODEL = "Transformer Engine, scales"
+SMALL_MODEL, USER_BUFFERS_MODEL = "Transformer Engine, scales", "Transformer Engine, user buffers"
 RULES: tuple[Rule, ...] = (
     Rule(r"^(rmsnorm|ln)_bwd_finalize", NORM_MODEL, _nothing, _finalize),
     Rule(r"^(rmsnorm|ln)_fwd_tuned", NORM_MODEL, _norm_nbytes, _moved(_norm_nbytes, NORM_START_NS, NORM_FORWARD)),
@@ -173,11 +188,18 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(r"^fused_(qkv_)?rope_", "Transformer Engine, rope", _of_operands, _rope),
     Rule(r"^fused_(topk|score)_", ROUTER_MODEL, _of_operands, _routed),
+    Rule(r"^kuserbuffers_pushsend", USER_BUFFERS_MODEL, _nothing, _pushed),
+    Rule(
+        r"^reduce_(bf16|fp8_in_bf16_out)_cuda",
+        USER_BUFFERS_MODEL,
+        _reduced_nbytes,
+        _moved(_reduced_nbytes, TRANSPOSE_START_NS, TRANSPOSE),
+    ),
     Rule(r"^reduce_dbias_kernel", SMALL_MODEL, _of_operands, _dbias),
     Rule(r"^kernel_bulk$", SMALL_MODEL, _nothing, _scales),
     Rule(
         r"^(zero_amax|compute_scale_from_amax|update_tensor_scale_inv|set_float)_kernel|^extract_seed_and_offset"
-        r"|^cu_seqlens_|^populate_rng_state",
+        r"|^cu_seqlens_|^populate_rng_state|^tiny_delay_kern",
         SMALL_MODEL,
         _nothing,
         _number,

@@ -5,6 +5,8 @@ Measured times are those of one GPU (driver 580, PyTorch 2.11, Transformer Engin
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from profiles import CostModel, Source, load_gpu
@@ -79,3 +81,30 @@ def test_adam_writes_its_parameters_and_both_moments(lists: int, functor: str, m
     found = H200.cost(f"kernel;{name};320,1,1;512,1,1;0;;")
     assert found.solo_ns > 320 * 65536 * 28 / BOUND
     assert found.solo_ns == pytest.approx(measured_ns, rel=0.12)
+
+
+PUSH = "_Z21kuserbuffers_pushsendPiS_P4int4S1_i"
+
+
+def test_a_push_of_user_buffers_moves_its_lines_over_nvlink() -> None:
+    """Without lines it sets a flag: the bytes behind its pointers, which are those of whole regions, do not count."""
+    hgx = replace(load_gpu("h200"), peer_gb_per_s=400.0)
+    flag, lines = (
+        CostModel(hgx).cost(f"sized;{PUSH};{grid},1,1;1024,1,1;0;;;{count};512,~4194304,~33554432,~33554432")
+        for grid, count in ((1, 0), (16, 1 << 21))
+    )
+    assert flag.source is Source.ROOFLINE
+    assert flag.solo_ns < 2_000
+    assert lines.solo_ns - flag.solo_ns == pytest.approx((1 << 25) / 400, rel=0.02)
+    few = CostModel(hgx).cost(f"sized;{PUSH};1,1,1;1024,1,1;0;;;{1 << 21};-")
+    assert few.solo_ns > 5 * lines.solo_ns  # one block keeps a tenth of the links busy
+
+
+def test_the_sum_of_user_buffers_reads_a_part_of_each_member() -> None:
+    items, members = 1 << 24, 8
+    name = "_Z16reduce_bf16_cudaILi32EEvPvS0_iiii"
+    found = H200.cost(
+        f"sized;{name};2048,1,1;256,1,1;0;;;{members},{items},{items // 32},{members * items};{2 * members * items}"
+    )
+    assert found.source is Source.ROOFLINE
+    assert found.solo_ns == pytest.approx(2 * items * (members + 1) / 4_200, rel=0.15)  # 4.2 TB/s are reached

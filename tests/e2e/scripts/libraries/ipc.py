@@ -1,7 +1,8 @@
-"""CUDA memory and events between the ranks of a server, and managed memory."""
+"""CUDA memory and events between the ranks of a server, kernels that set flags there, and managed memory."""
 
 import ctypes
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -25,6 +26,49 @@ event.record()
 handles = [None] * world
 dist.all_gather_object(handles, event.ipc_handle())
 torch.cuda.Event.from_ipc_handle(torch.device("cuda", rank), handles[(rank + 1) % world]).synchronize()
+
+# Transformer Engine's user buffers: a table of addresses at the begin of the own memory, flags in the other's.
+PTX = b".version 7.0\n.target sm_80\n.address_size 64\n"
+driver = ctypes.CDLL("libcuda.so.1")
+
+
+def pointer(address):
+    return ctypes.c_void_p(address)
+
+
+def took(name, *parameters):
+    """Milliseconds from the launch to the end of the kernel."""
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuModuleLoadData(ctypes.byref(module), PTX) == 0
+    assert driver.cuModuleGetFunction(ctypes.byref(function), module, name) == 0
+    given = [pointer(one) if one > 1 << 31 else ctypes.c_int(one) for one in parameters]
+    addresses = (ctypes.c_void_p * len(given))(*map(ctypes.addressof, given))
+    stream = pointer(torch.cuda.current_stream().cuda_stream)
+    began = time.perf_counter()
+    assert driver.cuLaunchKernel(function, 16, 1, 1, 1024, 1, 1, 0, stream, addresses, None) == 0
+    torch.cuda.synchronize()
+    return 1000 * (time.perf_counter() - began)
+
+
+own, other = mine.data_ptr(), theirs.data_ptr()
+table = (ctypes.c_void_p * world)(*[own if one == rank else other for one in range(world)])
+assert world == 2
+assert ctypes.CDLL(None).cudaMemcpy(pointer(own), table, ctypes.c_size_t(ctypes.sizeof(table)), 1) == 0
+LINES = 1 << 16  # of 16 bytes
+gathered = b"_Z38userbuffers_fp16_sum_inplace_gpu_rw_agILi2EEviiiiiiiPPvim"
+sent, received = b"_Z21kuserbuffers_pushsendPiS_P4int4S1_i", b"_Z21kuserbuffers_pushrecviiiiPiS_imS_S_"
+if rank == 1:
+    time.sleep(0.2)
+waited_ms = took(gathered, 0, 0, 0, rank, 1, rank * LINES, LINES, own, 0, 1 << 40)
+assert 150 < waited_ms < 210 if rank == 0 else waited_ms < 1, waited_ms
+if rank == 1:
+    time.sleep(0.2)
+    assert took(sent, own + 256, other + 512, own, other, LINES) > LINES * 16 / 450e6  # at 450 GB/s at the most
+    time.sleep(0.2)
+    assert took(received, 0, 0, 1, 0, own + 256, own + 512, 1, 1 << 40, own + 256, own + 256) < 0.1  # set long ago
+else:
+    assert 150 < took(received, 0, 1, 0, 1, own + 256, own + 512, 1, 1 << 40, own + 256, own + 256) < 210
+    assert took(sent, own + 256, other + 512, own, other, 0) < 0.1  # nobody has to ask for it
 
 runtime, managed = ctypes.CDLL(None), ctypes.c_void_p()
 free = torch.cuda.mem_get_info()[0]
