@@ -51,7 +51,7 @@ class Told(NamedTuple):
     """The members that a question of a folded run names."""
 
     each_its_own: bool
-    """Of a split: true if each member names its own part; false if all members name the same part."""
+    """For a split: true if each member names its own part; false if all members name the same part."""
     members: tuple[int, ...]
     """The world ranks of the members, in the rank order of the communicator; for a split: of the part."""
 
@@ -100,8 +100,8 @@ class Communicators:
     """All communicators by id, and those that are being created."""
 
     def __init__(self, timelines: Timelines) -> None:
-        """In a folded run only the members with timelines of their own ask for a communicator. Their questions say who
-        the other members are.
+        """Only members with timelines of their own ask for a communicator. Their questions say who the other members
+        are.
         """
         self._timelines = timelines
         self.by_id: dict[int, Comm] = {}

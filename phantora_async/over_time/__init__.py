@@ -1,4 +1,4 @@
-"""What ranks and links did over virtual time, in equal parts of it: for pictures.
+"""Divides virtual time into equal parts and says what ranks and links did in each: for pictures.
 
 A run keeps a bounded number of parts, however long it is. The figures are the same whatever order facts arrive in.
 Comes in: the accounts of devices, noted by virtual time; the collectives that the network has carried.

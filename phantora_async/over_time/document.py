@@ -1,4 +1,6 @@
-"""What ranks and links did over time. A row of shares is a text: one character for each part of time, ``LEVELS``."""
+"""Describes what ranks and links did over time. A row of shares is a text: one character for each part of time,
+``LEVELS``.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from netsim import Link
 from phantora_async.over_time.samples import Activity
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-"""From a share of 0 to one of 1, in equal steps."""
+"""The characters for shares from 0 to 1, in equal steps."""
 KINDS = ("compute", "transfer", "peers", "host_bound", "idle")
-"""Of time. What is left of a part is the time before the GPU's first use."""
+"""The kinds of a GPU's time. The rest of a part is the time before the GPU's first use."""
 MOST_ROWS = 64
 MOST_LINKS = 64
 Document = dict[str, Any]
@@ -23,8 +25,9 @@ Figures = NDArray[np.int64]
 
 
 def activity_document(activity: Activity) -> Document:
-    """``ranks``: ranks that did the same share a row; of many ranks neighbours do, which then has their mean.
-    ``allocated`` and ``reserved`` are the peaks until then: [part, bytes] for each change.
+    """The activity of ranks as JSON. ``ranks``: ranks that did the same share a row; if there are many ranks,
+    neighbours share a row with their mean. ``allocated`` and ``reserved`` are the peaks until then: [part, bytes] for
+    each change.
     """
     alike: dict[str, Document] = {}
     known: dict[tuple[int, int, int], Document] = {}
@@ -64,15 +67,15 @@ def _memory(memory: Figures) -> Document:
 
 
 def _text(shares: NDArray[Any]) -> str:
-    """Any share above 0 is shown as one."""
+    """The shares as characters. Any share above 0 is shown as one."""
     levels = np.ceil(np.clip(shares, 0, 1) * (len(LEVELS) - 1) - 1e-9).astype(int)
     return bytes(np.frombuffer(LEVELS.encode(), np.uint8)[levels]).decode()
 
 
 def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: Figures) -> Document:
-    """`links`: those that have carried something; `nbytes`: by part of time and link.
+    """The traffic of links as JSON. `links`: those that have carried something; `nbytes`: by part of time and link.
 
-    ``kinds`` are links whose names differ in numbers alone. ``listed`` are the busiest links.
+    ``kinds`` are links whose names differ only in numbers. ``listed`` are the busiest links.
     """
     capacity = np.array([link.gbps for link in links]) / 8  # bytes a nanosecond
     busy = nbytes / (capacity * part_ns)

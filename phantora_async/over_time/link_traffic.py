@@ -1,4 +1,6 @@
-"""How many bytes each link has carried, in equal parts of virtual time: each collective's, evenly over its duration."""
+"""Counts the bytes that each link has carried, in equal parts of virtual time: those of a collective are spread evenly
+over its duration.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from netsim.collectives import Plan
 from phantora_async.over_time.samples import SHORT_NS
 
 MOST_PENDING = 50_000
-"""Entries, and ``MOST_PENDING_LINKS`` links of them, that wait to be added up."""
+"""The most entries, with ``MOST_PENDING_LINKS`` links in all, that wait to be added up."""
 MOST_PENDING_LINKS = 1 << 20
 
 Links = Sequence[tuple[int, int]]
-"""Links of a group, and how many of its hops each carries."""
+"""The links of a group, each with the number of the group's hops that it carries."""
 
 
 class Carried(NamedTuple):
@@ -33,25 +35,27 @@ class Carried(NamedTuple):
 class Traffic:
     width_ns: int
     links: Sequence[int]
-    """Numbers of those that have carried something."""
+    """The numbers of the links that have carried something."""
     nbytes: NDArray[np.int64]
-    """By part of time and by place in ``links``."""
+    """The bytes by part of time and by place in ``links``."""
 
 
 class LinkTraffic:
-    """Whole bytes, cut at fixed instants: the sums do not depend on the order in which collectives are added."""
+    """Adds up whole bytes, divided at fixed instants: the sums do not depend on the order in which collectives are
+    added.
+    """
 
     def __init__(self, parts: int) -> None:
         self._parts = parts
         self._width_ns = SHORT_NS // parts
         self._pending: dict[tuple[int, int], int] = {}
-        """Bytes of a hop, by the identity of its group's links and by part of time."""
+        """The bytes of a hop, by the identity of its group's links and by part of time."""
         self._links: dict[int, Links] = {}
-        """By identity: those of ``_pending``. They stay alive here."""
+        """The links of ``_pending``, by their identity. They stay alive here, so that no other object gets it."""
         self._kept_links = 0
-        """In ``_links``."""
+        """The number of links in ``_links``."""
         self._place_of: dict[int, int] = {}
-        """By link."""
+        """The column of each link in ``_nbytes``."""
         self._nbytes = np.zeros((parts, 0), np.int64)
 
     def add(self, carried: Carried) -> None:
@@ -103,7 +107,7 @@ class LinkTraffic:
         self._kept_links = 0
 
     def traffic(self, more: Iterable[Carried] = ()) -> Traffic:
-        """The sums, and those of `more`, which are not added for good."""
+        """The sums together with those of `more`, which are not kept."""
         self._settle()
         copied = deepcopy(self) if more else self
         for carried in more:

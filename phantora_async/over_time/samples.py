@@ -1,4 +1,4 @@
-"""What each GPU did in equal parts of virtual time: for pictures of ranks over time.
+"""Samples what each GPU does in equal parts of virtual time: for pictures of ranks over time.
 
 A device keeps its accounts at the multiples of a width, which doubles when virtual time has become too long for the
 number of samples. What is simulated again after a rollback is written again.
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 ACCOUNTS = ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
 MOST_PARTS, LEAST_PARTS, ALL_PARTS = 1024, 128, 32768
 SHORT_NS = 1 << 27
-"""A run of this length is shown in as many parts as there may be."""
+"""The duration in ns of a run that is shown in as many parts as there may be."""
 
 
 def parts_for(world_size: int) -> int:
-    """At most so many parts of time are shown, a power of 2: fewer for more ranks."""
+    """The most parts of time that are shown, a power of 2: fewer for more ranks."""
     parts = LEAST_PARTS
     while parts < MOST_PARTS and 2 * parts * world_size <= ALL_PARTS:
         parts *= 2
@@ -28,7 +28,7 @@ def parts_for(world_size: int) -> int:
 
 
 def width_for(until_ns: int, parts: int) -> int:
-    """The width of one of at most so many parts; `parts` is a power of 2."""
+    """The width in ns of a part of time when there are at most `parts` of them, a power of 2."""
     width_ns = SHORT_NS // parts
     while until_ns > parts * width_ns:
         width_ns *= 2
@@ -36,7 +36,9 @@ def width_for(until_ns: int, parts: int) -> int:
 
 
 class Samples:
-    """Of one device: its ``ACCOUNTS`` at the instants 0, ``width_ns``, 2 x ``width_ns`` ..., one after the other."""
+    """The samples of one device: its ``ACCOUNTS`` at the instants 0, ``width_ns``, 2 x ``width_ns`` ..., one after the
+    other.
+    """
 
     __slots__ = ("_most", "figures", "width_ns")
 
@@ -52,14 +54,14 @@ class Samples:
         return made
 
     def make_room(self, until_ns: int) -> int:
-        """The width with which samples until this instant fit."""
+        """Doubles the width until samples up to this instant fit. Returns the width in ns."""
         while until_ns > self._most * self.width_ns:
             self.width_ns *= 2
             self.figures = array("q", self.at(2).tobytes())
         return self.width_ns
 
     def put(self, place: int, accounts: tuple[int, ...]) -> None:
-        """`place`: at most one behind the last."""
+        """Writes a sample. `place`: its number, at most one behind the last."""
         figures, at = self.figures, place * len(ACCOUNTS)
         if at == len(figures):
             figures.extend(accounts)
@@ -67,12 +69,14 @@ class Samples:
             figures[at : at + len(ACCOUNTS)] = array("q", accounts)
 
     def at(self, every: int) -> NDArray[np.int64]:
-        """Each so many-th sample: by sample and account. A view: it has to be gone before something is put."""
+        """Every `every`-th sample, by sample and account. It is a view, which must be gone before ``put`` is called
+        again.
+        """
         return np.frombuffer(self.figures, np.int64).reshape(-1, len(ACCOUNTS))[::every]
 
 
 class MemoryChange:
-    """The latest change of what a device has given out at most, and the one before. None before the first."""
+    """A change of a device's peaks of memory, with the change before it (None before the first)."""
 
     __slots__ = ("allocated", "at_ns", "before", "device", "reserved")
 
@@ -89,15 +93,17 @@ class Activity:
     width_ns: int
     until_ns: int
     accounts: Sequence[NDArray[np.int64]]
-    """Of each rank, by account and instant: those of all its devices at 0, width, 2 x width ... and `until_ns`."""
+    """The accounts of all devices of each rank, by account and instant: at 0, width, 2 x width ... and `until_ns`."""
     memory: Sequence[NDArray[np.int64]]
-    """Of each rank, the same for the peaks until then, in bytes: allocated, reserved."""
+    """The peaks of memory of each rank until these instants, in bytes: allocated, reserved."""
     devices: Sequence[int]
-    """How many GPUs each rank has used."""
+    """The number of GPUs that each rank has used."""
 
 
 def accounts_at(samples: Samples, width_ns: int, until_ns: int, final: Sequence[int]) -> NDArray[np.int64]:
-    """By account: at the multiples of this width before `until_ns`, to which samples reach, and the `final` ones."""
+    """The accounts at the multiples of this width before `until_ns`, to which samples reach, followed by the `final`
+    ones.
+    """
     places = -(-until_ns // width_ns)
     found = np.empty((len(ACCOUNTS), places + 1), np.int64)
     found[:, places] = final
@@ -106,7 +112,7 @@ def accounts_at(samples: Samples, width_ns: int, until_ns: int, final: Sequence[
 
 
 def memory_at(last: MemoryChange | None, width_ns: int, until_ns: int) -> NDArray[np.int64]:
-    """Peaks of all devices together, at the same instants. `last`: the latest change."""
+    """The peaks of all devices together, at the same instants. `last`: the latest change."""
     found = np.zeros((2, -(-until_ns // width_ns) + 1), np.int64)
     later: dict[int, int] = {}
     change = last

@@ -1,4 +1,4 @@
-"""The live page of a run: what it is told, and how often."""
+"""The live page of a run: sends it the run's state, as often as ``Pace`` allows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from phantora_async.pages.pace import Pace
 from phantora_async.pages.view import parts, view
 
 LOOK_S = 0.25
-"""How often it is seen whether the next state is due, while somebody looks."""
+"""The seconds between two checks whether the next state is due, while somebody looks."""
 Document = Mapping[str, Any]
 
 
 class Run(Protocol):
-    """What the coordinator tells."""
+    """The source of the live page's data; the coordinator."""
 
     def progress(self) -> Document:
-        """What changes all the time: parts of `live`, and of the report's `simulated`."""
+        """The figures that change all the time: parts of `live`, and of the report's `simulated`."""
 
     def ranks(self) -> Document:
-        """What changes all the time, for every rank: parts of `live`, and of the report's `simulated`."""
+        """The figures of every rank that change all the time: parts of `live`, and of the report's `simulated`."""
 
     def report_so_far(self) -> Document: ...
 
 
 class LivePage:
-    """``start``; ``show`` a run until cancelled; ``close``."""
+    """Serves the live page: ``start``; ``show`` a run until cancelled; ``close``."""
 
     def __init__(
         self,
@@ -74,6 +74,6 @@ class LivePage:
         return parts(view({**document, "run": self._run}, live) | {"title": self._title})
 
     async def close(self, document: Document | None, text: str) -> None:
-        """The run has ended; `text` says how. `document`: its report, if there is one."""
+        """Sends the last state when the run has ended; `text` says how. `document`: its report, if there is one."""
         last = {} if document is None else self._parts(document, None)
         await self._server.close(last | {"ended": text})

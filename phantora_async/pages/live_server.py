@@ -1,9 +1,9 @@
-"""The page of a run while it lasts, for browsers on this machine.
+"""Serves the page of a run while it lasts, for browsers on this machine.
 
 A browser loads the page once; then it is sent what changes, as server-sent events. Making the state costs the
 coordinator time, so it is made only while somebody looks, and the less often the longer it takes: ``Pace``. Whoever
 wants the page must know its token. Requests that come from another page, or by another host name (DNS rebinding), are
-refused. Whoever connects and does not look has PATIENCE_S, and has to go first when there are too many.
+refused. A connection that does not become a viewer may last PATIENCE_S, and is closed first when there are too many.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from phantora_async.pages.page import page
 from phantora_async.wording import utf8
 
 CLOSE_S = 3.0
-"""How long viewers may take to receive the last state."""
+"""The seconds that viewers may take to receive the last state."""
 KEEP_ALIVE_S = 15.0
 MOST_VIEWERS = 100
 PATIENCE_S = 30.0
-"""How long a connection may last that is no viewer's."""
+"""The seconds for which a connection may last that is no viewer's."""
 IDLE_S = 10.0
-"""And how long without a request."""
+"""The seconds for which it may last without a request."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -41,10 +41,12 @@ HEADERS = {
 
 
 class LiveServer:
-    """``start``, ``publish`` while ``viewers``, ``close``. The entrance's ``Visitors``."""
+    """Serves the page: ``start``, ``publish`` while there are ``viewers``, ``close``. Implements the entrance's
+    ``Visitors``.
+    """
 
     def __init__(self, listening: socket.socket, token: str, title: str, tell: Callable[[str], None]) -> None:
-        """`listening`: a socket of this machine's own address; `tell` is called with remarks for the user."""
+        """`listening`: a socket with an address of this machine; `tell` is called with remarks for the user."""
         port = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/?token={token}"
         self.viewers = 0
@@ -81,11 +83,13 @@ class LiveServer:
         self._entrance.open()
 
     async def somebody_looks(self) -> None:
-        """Returns when there is a viewer."""
+        """Waits until there is a viewer."""
         await self._looked.wait()
 
     def publish(self, parts: Mapping[str, Any]) -> None:
-        """Sends those that have changed to all viewers. `parts`: by name, where in the view they belong: ``a.b``."""
+        """Sends the changed parts to all viewers. `parts`: by name, which says where in the view they belong:
+        ``a.b``.
+        """
         self._version += 1
         self.sent_nbytes = 0
         for name, value in parts.items():
@@ -100,7 +104,7 @@ class LiveServer:
         self._changed = asyncio.Event()
 
     async def close(self, last: Mapping[str, Any]) -> None:
-        """The run has ended: viewers get its last state, then the server is gone."""
+        """Ends the server after the run: viewers get the last state first."""
         self._over = True
         self.publish(last)
         waited_s = 0.0
@@ -135,7 +139,7 @@ class LiveServer:
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def _check(self, request: web.Request) -> None:
-        """Raises HTTPForbidden."""
+        """Checks the request's origin and token. Raises HTTPForbidden."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="this page has no such host name\n")
         origin = request.headers.get("Origin")
@@ -177,7 +181,7 @@ class LiveServer:
         return response
 
     async def _send_changes(self, response: web.StreamResponse) -> None:
-        """A slow viewer misses states in between."""
+        """Sends changes until the end. A slow viewer misses states in between."""
         seen = 0
         while True:
             changed = self._changed
@@ -201,7 +205,7 @@ class LiveServer:
 
 
 class _Visit(asyncio.Protocol):
-    """A connection, for aiohttp's protocol."""
+    """A connection, which passes its data to aiohttp's protocol."""
 
     def __init__(self, handler: asyncio.Protocol, visits: dict[object, _Visit]) -> None:
         self._handler = handler
@@ -253,7 +257,9 @@ class _Visit(asyncio.Protocol):
 
 
 def _logger(tell: Callable[[str], None]) -> logging.Logger:
-    """What aiohttp logs, without tracebacks. What no browser sends is answered, and not worth a word."""
+    """A logger that passes on aiohttp's messages without tracebacks. Requests that no browser would send are answered,
+    but not reported.
+    """
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -29,7 +29,7 @@ SCRIPTS = (
     "live.js",
     "main.js",
 )
-"""In the order in which they use each other."""
+"""The page's scripts, each after those that it uses."""
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 

@@ -1,4 +1,4 @@
-"""What the page's scripts read: the report's document, and the notes in the words of the terminal's report."""
+"""Makes the document that the page's scripts read: the report, and the notes in the words of the terminal's report."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from phantora_async.report import notes, unused_notes, used_no_gpu
 
 Document = Mapping[str, Any]
 DIVIDED = ("live", "report", "report.simulated")
-"""Parts of the view whose own parts change one by one."""
+"""The parts of the view whose own parts are sent one by one."""
 
 
 def view(document: Document, live: Document | None = None) -> dict[str, Any]:
-    """`live`: what is known of a run that lasts; None: it has ended."""
+    """The view of the report. `live`: the state of a run that lasts; None: it has ended."""
     return {
         "title": _title(document),
         "report": _shown(document),
@@ -24,20 +24,22 @@ def view(document: Document, live: Document | None = None) -> dict[str, Any]:
 
 
 def _unused(document: Document, live: Document | None) -> list[str]:
-    """What is said before all figures if no rank used a GPU; a run that lasts may come to it."""
+    """The notes that come before all figures if no rank used a GPU; none for a run that lasts, since it may still use
+    one.
+    """
     simulated = document["simulated"]
     return unused_notes(simulated) if live is None and used_no_gpu(simulated) else []
 
 
 def _shown(document: Document) -> Document:
-    """Without the texts of cost signatures, which may be long; their titles say what they are."""
+    """The document without the texts of cost signatures, which may be long; their titles describe them."""
     kernels = document["simulated"]["kernels"]
     short = [{name: value for name, value in one.items() if name != "signature"} for one in kernels["signatures"]]
     return {**document, "simulated": {**document["simulated"], "kernels": {**kernels, "signatures": short}}}
 
 
 def parts(shown: Mapping[str, Any], place: str = "") -> dict[str, Any]:
-    """What a live page is sent piece by piece, by its place in the view: ``report.simulated.step``."""
+    """The view in the pieces that a live page is sent, by their place in the view: ``report.simulated.step``."""
     found: dict[str, Any] = {}
     for name, value in shown.items():
         at = f"{place}{name}"

@@ -1,4 +1,4 @@
-"""What segments consist of: their kernels and copies by cost, and how a time is shared among them."""
+"""Says which kernels and copies segments consist of, by cost, and how a time is shared among them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from profiles import title
 
 COPIES, COMPUTE = "copies", "compute"
 OCCUPIED = 0
-"""The key of what occupies a stream without a cost of its own: host functions."""
+"""The key of work that occupies a stream without a cost of its own: host functions."""
 UNKNOWN = Counter({-1: 1})
-"""Of a segment whose contents nobody has told."""
+"""The contents of a segment of which no rank has reported any."""
 
 
 class TitledWork(NamedTuple):
-    """What a key stands for."""
+    """The work for which a key stands."""
 
     kind: str
-    """COMPUTE or COPIES."""
+    """The kind of work: COMPUTE or COPIES."""
     family: str
     title: str
 
 
 class Contents:
-    """By the number of a segment's contents: how often each cost occurs in it."""
+    """The number of launches of each cost in a segment, by the number of the segment's contents."""
 
     def __init__(self, told: Mapping[int, Counter[int]], costs: Costs) -> None:
         self._told = told
@@ -38,7 +38,7 @@ class Contents:
         return self._told.get(segment.content, UNKNOWN)
 
     def priced(self, key: int) -> Priced | None:
-        """None for what has no cost."""
+        """The signature and cost of the key; None for work that has no cost."""
         return self._costs.priced(key) if key > 0 else None
 
     def solo_ns(self, key: int) -> int:
@@ -65,7 +65,7 @@ class Contents:
         return TitledWork(COMPUTE, priced.cost.model or "other", title(priced.signature))
 
     def shares(self, segment: records.Segment, for_ns: int) -> dict[int, int]:
-        """The time by key, in proportion to the kernels' durations. Adds up to `for_ns`."""
+        """Divides the time among the keys, in proportion to the kernels' durations. The parts add up to `for_ns`."""
         weights = {key: self.solo_ns(key) * count for key, count in self.of(segment).items()}
         if not any(weights.values()):
             weights = dict.fromkeys(weights, 1)

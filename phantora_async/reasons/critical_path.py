@@ -1,8 +1,4 @@
-"""The critical path of a step: back from its end, through what each interval had waited for.
-
-Its pieces follow each other without a gap, so their durations add up to the step time. A piece says which rank did what
-at that time, and whether others waited for it (``waits``).
-"""
+"""Finds the critical path of a step: back from its end, through what each interval had waited for."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from phantora_async.reasons.waits import Wait
 from phantora_async.virtual_time import Collective
 
 HOST, OUTSIDE = "host", "outside"
-"""What a piece of a host does: it works, or it waits in a socket, for a file or for another process."""
+"""The activities of a piece of a host: it works, or it waits in a socket, for a file or for another process."""
 Doing = records.Segment | Collective | str
 
 
@@ -26,13 +22,13 @@ class Piece(NamedTuple):
     doing: Doing
     """A segment of GPU work, a collective that moves data, HOST or OUTSIDE."""
     awaited: str = ""
-    """How others wait for this rank, see ``Wait.kind``; "": they do not."""
+    """The way in which others wait for this rank, see ``Wait.kind``; "": they do not."""
     slowed: float = 0.0
-    """Share of a segment's time that other work on the GPU costs it."""
+    """The share of a segment's time that other work on the GPU costs it."""
 
 
 def walk(recorder: Recorder, end: StepReached, from_ns: int, waits: Mapping[int, Sequence[Wait]]) -> list[Piece]:
-    """The path to `end`, in order of time. Its pieces fill the time from `from_ns` on."""
+    """The critical path to `end`, in order of time. Its pieces fill the time from `from_ns` on."""
     pieces = list(_backwards(end.cause, from_ns, end.at_ns))
     pieces.reverse()
     working = [part for piece in pieces for part in _outside(piece, recorder.outside.get(piece.rank, ()))]
@@ -40,7 +36,7 @@ def walk(recorder: Recorder, end: StepReached, from_ns: int, waits: Mapping[int,
 
 
 def _backwards(end: Interval, from_ns: int, to_ns: int) -> Iterator[Piece]:
-    """The latest first."""
+    """Yields the pieces from `to_ns` back to `from_ns`, the latest first."""
     run: Interval | None = end
     at_ns = to_ns
     while at_ns > from_ns and run is not None:
@@ -69,7 +65,7 @@ def _done_ns(moved: Moved) -> int:
 
 
 def _outside(piece: Piece, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
-    """Cuts the piece of a host where it does not work itself."""
+    """Divides the piece of a host where it waits outside of virtual time."""
     if piece.doing != HOST:
         yield piece
         return
@@ -78,7 +74,7 @@ def _outside(piece: Piece, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
 
 
 def _awaited(piece: Piece, waits: Sequence[Wait]) -> Iterator[Piece]:
-    """Cuts the piece where others begin or cease to wait for its rank. A collective is nobody's."""
+    """Divides the piece where others begin or cease to wait for its rank. Nobody waits for one rank in a collective."""
     if isinstance(piece.doing, Collective) or piece.doing == OUTSIDE:
         yield piece
         return
@@ -87,7 +83,9 @@ def _awaited(piece: Piece, waits: Sequence[Wait]) -> Iterator[Piece]:
 
 
 def _cut(piece: Piece, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[Piece, int]]:
-    """The parts of the piece with the place of the span in which each lies; -1: in none. Spans follow each other."""
+    """The parts of the piece, each with the number of the span in which it lies; -1: in none. Spans follow each
+    other.
+    """
     at_ns = piece.start_ns
     for place, (since_ns, until_ns) in enumerate(spans):
         start_ns, end_ns = max(since_ns, at_ns), min(until_ns, piece.end_ns)

@@ -1,4 +1,4 @@
-"""The facts of each rank's last steps, kept while the run goes on."""
+"""Keeps the facts of each rank's last steps while the run goes on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from emu.contract.records import MarkerKind
 from phantora_async.virtual_time import OutsideWait, UnseenFact
 
 KEPT_STEPS = 4
-"""Steps of a rank that are kept: one to warm up, the one that is explained, one after it, and one more because ranks
-are not equally far."""
+"""The steps of a rank that are kept: one to warm up, the one that is explained, one after it, and one more because
+ranks are not equally far.
+"""
 MOST_FACTS = 3_000_000
-"""Of all ranks together, about 1 GB. If their steps are longer, nothing is kept."""
+"""The most facts of all ranks together, about 1 GB. If the steps are longer, nothing is kept."""
 
 Facts = list[Any]
 
@@ -25,15 +26,15 @@ class RankSteps:
     """One rank's facts from the end of a step on."""
 
     first: int = 0
-    """Number of the marker that ends ``steps[0]``; 0: it begins with the run."""
+    """The number of the marker that ends ``steps[0]``; 0: that step begins with the run."""
     steps: deque[Facts] = field(default_factory=deque)
-    """Each ends with its marker."""
+    """The facts of each step; each ends with its marker."""
     after: Facts = field(default_factory=list)
-    """What follows the last marker."""
+    """The facts after the last marker."""
     fed: int = 0
-    """Facts since the run's start."""
+    """The number of facts since the run's start."""
     streams: dict[int, Any] = field(default_factory=dict)
-    """By number: STREAM_CREATE of the streams that there were before ``steps[0]``."""
+    """The STREAM_CREATE records of the streams that existed before ``steps[0]``, by number."""
 
     def since(self, marker: int) -> Facts:
         """All facts after this marker; -1: from the run's start."""
@@ -41,7 +42,7 @@ class RankSteps:
         return [fact for step in list(self.steps)[place:] for fact in step] + self.after
 
     def streams_at(self, marker: int) -> list[Any]:
-        """STREAM_CREATE of the streams that there are at this marker."""
+        """The STREAM_CREATE records of the streams that exist at this marker."""
         streams = self.streams.copy()
         for step in list(self.steps)[: marker + 1 - self.first]:
             _follow(streams, step)
@@ -49,10 +50,10 @@ class RankSteps:
 
 
 class LastSteps:
-    """``add`` facts as they are fed to virtual time."""
+    """Keeps the last steps of all ranks: ``add`` facts as they are given to virtual time."""
 
     def __init__(self, world_size: int, steps_done: Callable[[int], int]) -> None:
-        """`steps_done`: how many steps of a rank have ended in virtual time. Later ones are all kept."""
+        """`steps_done`: the number of a rank's steps that have ended in virtual time. Later steps are all kept."""
         self.ranks = [RankSteps() for _ in range(world_size)]
         self.missing = ""
         """Why facts are not kept; "": they are."""
@@ -77,11 +78,11 @@ class LastSteps:
             self._give_up(f"the last {KEPT_STEPS} steps of all ranks have more than {MOST_FACTS:,} records")
 
     def restart(self) -> None:
-        """All processes have ended; their ranks start again."""
+        """Gives up after a restart: all processes have ended, and their ranks start again."""
         self._give_up("ranks were started again")
 
     def waited(self, wait: OutsideWait) -> None:
-        """A rank has waited where no record tells of it, in a socket or for a file."""
+        """Adds a wait of a rank that no record shows: in a socket or for a file."""
         if not self.missing and wait.for_ns:
             mine = self.ranks[wait.rank]
             place = len(mine.after) - (mine.fed - wait.facts_done)
@@ -101,7 +102,7 @@ class LastSteps:
 
 
 def _follow(streams: dict[int, Any], facts: Facts) -> None:
-    """Streams that these facts create and destroy."""
+    """Updates the streams by those that these facts create and destroy."""
     for fact in facts:
         if fact.kind == records.STREAM_CREATE:
             streams[fact.stream] = fact

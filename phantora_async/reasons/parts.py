@@ -1,4 +1,4 @@
-"""The pieces of a critical path, summed up: by what they are, by kernel and by collective."""
+"""Sums up the pieces of a critical path: by kind, by kernel and by collective."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from phantora_async.virtual_time import Collective
 from phantora_async.virtual_time.facts import PAIRWISE
 
 MOST_LISTED = 10
-"""Kernels and collectives."""
+"""The most kernels and collectives that are listed."""
 MOST_PIECES = 1000
-"""Of the path. Of a longer one, the longest pieces."""
+"""The most pieces of the path that are listed. Of a longer path the longest pieces are."""
 SLOWED = "slowed by work beside it"
 Document = dict[str, Any]
 
 
 class Part(NamedTuple):
     kind: str
-    """`compute`, `copies`, `communication`, `host`, `peer` or `straggler`."""
+    """The kind: `compute`, `copies`, `communication`, `host`, `peer` or `straggler`."""
     name: str
     """The kernels' family, the copies' direction, the communicator, or the rank that others wait for."""
     doing: str
-    """What a rank does for which others wait: `compute`, `copies` or `host`; else ""."""
+    """The activity of the rank for which others wait: `compute`, `copies` or `host`; else ""."""
 
 
 def parts(pieces: Iterable[Piece], contents: Contents) -> list[Document]:
-    """The longest first. They add up to the pieces' time."""
+    """The parts of the path, the longest first. They add up to the pieces' time."""
     sums: Counter[Part] = Counter()
     for piece in pieces:
         for part, for_ns in _parts_of(piece, contents):
@@ -61,7 +61,9 @@ def _part(piece: Piece, kind: str, name: str) -> Part:
 
 
 def path(pieces: Sequence[Piece], contents: Contents, from_ns: int) -> list[Document]:
-    """In order of time, from the step's begin. Neighbours of one rank that do the same are one."""
+    """The pieces in order of time, with instants counted from the step's begin. Neighbouring pieces of one rank that do
+    the same are joined.
+    """
     joined: list[Document] = []
     for piece in pieces:
         kind, name = _title(piece, contents)
@@ -78,7 +80,7 @@ def path(pieces: Sequence[Piece], contents: Contents, from_ns: int) -> list[Docu
 
 
 def _title(piece: Piece, contents: Contents) -> tuple[str, str]:
-    """Kind and name of most of the piece."""
+    """The kind and name of the work that most of the piece does."""
     if isinstance(piece.doing, Collective):
         return "communication", collective_name(piece.doing)
     kind, name = max(_parts_of(piece, contents), key=lambda item: item[1])[0][:2]
@@ -97,7 +99,7 @@ def collective_name(collective: Collective) -> str:
 
 
 def kernels(recorder: Recorder, pieces: Iterable[Piece], contents: Contents, window: tuple[int, int]) -> Document:
-    """``gpu``: by GPU time of all ranks; ``path``: by time on the critical path."""
+    """The kernels that cost most. ``gpu``: by GPU time of all ranks; ``path``: by time on the critical path."""
     gpu_ns: Counter[int] = Counter()
     launches: Counter[int] = Counter()
     path_ns: Counter[int] = Counter()
@@ -128,8 +130,9 @@ def kernels(recorder: Recorder, pieces: Iterable[Piece], contents: Contents, win
 
 
 def collectives(recorder: Recorder, pieces: Iterable[Piece], window: tuple[int, int]) -> Document:
-    """The collectives that cost most, by GPU time and on the critical path; equal ones are one. `gpu_ns`: GPU time with
-    the kernel resident; `waiting_ns`: the part of it before data moves. `left_out`: how many are not in ``gpu``.
+    """The collectives that cost most, by GPU time and on the critical path; equal ones are joined. `gpu_ns`: GPU time
+    with the kernel resident; `waiting_ns`: the part of it before data moves. `left_out`: the number that ``gpu`` does
+    not list.
     """
     gpu_ns: Counter[str] = Counter()
     waiting_ns: Counter[str] = Counter()

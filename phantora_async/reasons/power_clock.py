@@ -1,7 +1,8 @@
-"""How a rank's GPUs lower their clock under their power limit when work or host take other times than in the run.
+"""Computes how a rank's GPUs lower their clock under their power limit when GPU work or the host take other times than
+in the run.
 
-The hook library's model (emu/hook/costs/power.c) is followed over the rank's facts. What a segment consists of is
-known, the order of its kernels is not, so they draw their mean in it.
+The hook library's model (emu/hook/costs/power.c) is applied to the rank's facts. The contents of a segment are known,
+the order of its kernels is not, so they draw their mean power in it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from profiles import Cost, Gpu
 from profiles.models.clock import Clock
 
 PORTION_NS = 1_000_000
-"""Of a segment: the clock is found anew after each."""
+"""The portion of a segment in ns after which the clock is computed anew."""
 
 
 class Load(NamedTuple):
@@ -27,20 +28,20 @@ class Load(NamedTuple):
     solo_ns: float = 0.0
     contended_ns: float = 0.0
     energy: float = 0.0
-    """Time by power, this in units of the limit."""
+    """The kernels' time multiplied by their power, in units of the power limit."""
     clocked: float = 0.0
-    """Time by how much of it depends on the clock."""
+    """The kernels' time multiplied by the share of it that depends on the clock."""
     clocked_energy: float = 0.0
     clocked_contended: float = 0.0
 
 
 NOTHING = Load()
 Price = Callable[[int], Cost | None]
-"""By the key of a cost; None for what has none."""
+"""The cost for a key; None for work that has none."""
 
 
 class Loads:
-    """By what segments consist of."""
+    """The loads of segments by their contents."""
 
     def __init__(self, contents: Contents, price: Price) -> None:
         self._contents = contents
@@ -73,7 +74,7 @@ class Loads:
 
 
 class Busy(NamedTuple):
-    """What a segment's kernels take at the clock that they find."""
+    """The times that a segment's kernels take at the clock that they find."""
 
     solo_ns: float
     contended_ns: float
@@ -82,7 +83,7 @@ class Busy(NamedTuple):
 @dataclass(slots=True)
 class _Device:
     clock: Clock | None
-    """None: it never falls."""
+    """The GPU's clock; None: it never falls."""
     free_ns: float = 0.0
     last_stream: int = 0
 
@@ -112,10 +113,12 @@ class _Device:
 
 
 class PowerClock:
-    """Of one rank."""
+    """The clocks of one rank's GPUs."""
 
     def __init__(self, gpu: Gpu, loads: Loads, steps_before: int) -> None:
-        """`steps_before`: how many steps of the run came before the facts. They are taken for like those."""
+        """`steps_before`: the number of steps of the run before the facts. They are assumed to be like those of the
+        facts.
+        """
         self._gpu = gpu
         self._loads = loads
         self._steps_before = steps_before
@@ -125,14 +128,17 @@ class PowerClock:
         self._now_ns = 0.0
 
     def follow(self, facts: Sequence[Any], steps: int) -> list[Busy]:
-        """Of each segment, in order. `steps`: so many steps of the facts are like those before."""
+        """The times of each segment, in order. `steps`: the number of the first steps of the facts that are like those
+        before.
+        """
         if self._gpu.power is not None and self._steps_before and steps:
             self._warm_up(facts[: _end_of_step(facts, steps)], self._steps_before / steps)
         return self._execute(facts)
 
     def _warm_up(self, facts: Sequence[Any], times: float) -> None:
-        """As if the facts had been executed so often. What a clock remembers is multiplied by the same factor each
-        time, and the same is added."""
+        """Brings the clocks to the state as if the facts had been executed `times` times. What a clock remembers is
+        multiplied by the same factor each time, and the same is added.
+        """
         self._execute(facts)
         for device in self._devices.values():
             if device.clock is not None:
@@ -159,7 +165,7 @@ class PowerClock:
         return self._devices[number]
 
     def _waited(self, wait: records.HostWait) -> None:
-        """The host's clock leaves waits out: the GPU has done its work now."""
+        """Lets the host wait until the GPU has done its work: the host's clock leaves waits out."""
         for device in self._devices.values():
             if wait.scope == ScopeKind.DEVICE or (wait.scope == ScopeKind.STREAM and wait.stream == device.last_stream):
                 device.free_ns = min(device.free_ns, self._now_ns)

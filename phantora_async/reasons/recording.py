@@ -1,4 +1,4 @@
-"""What each interval on a stream or a host had waited for, as a listener of virtual time notes it: the graph of a step.
+"""Records, as a listener of virtual time, what each interval on a stream or a host had waited for: the graph of a step.
 
 The facts are all known, so that nothing is simulated ahead and all ranks' events come in order.
 """
@@ -14,36 +14,36 @@ from emu.contract import records
 from phantora_async.virtual_time import Collective, Event, HostState, events
 
 StreamKey = tuple[int, int]
-"""A rank and its stream's number."""
+"""Identifies a stream: its rank and its number."""
 
 
 @dataclass(slots=True, eq=False)
 class HostRun:
-    """The host ran, from when something had woken it until it waited."""
+    """An interval in which the host ran, from the instant at which it was woken until it waited."""
 
     rank: int
     start_ns: int
     cause: Interval | None
-    """What ended at ``start_ns``; None: the first one."""
+    """The interval that ended at ``start_ns`` and woke it; None: it is the first one."""
 
 
 @dataclass(slots=True, eq=False)
 class SegmentRun:
-    """A segment was at the head of its stream."""
+    """An interval in which a segment was at the head of its stream."""
 
     rank: int
     start_ns: int
     cause: Interval | None
-    """What ended at ``start_ns``, or the host's run that launched the segment then."""
+    """The interval that ended at ``start_ns``, or the host's run that launched the segment then."""
     record: records.Segment
     launcher: HostRun
     end_ns: int = -1
     work_end_ns: int = -1
-    """Earlier than ``end_ns`` if the last kernels were launched too late."""
+    """The end of its work; earlier than ``end_ns`` if the last kernels were launched too late."""
     left: int = 0
-    """Units of work that are not done at ``updated_ns``."""
+    """The units of work that are not done at ``updated_ns``."""
     rate: int = 0
-    """Units done per nanosecond since then."""
+    """The units that are done per nanosecond since then."""
     updated_ns: int = 0
 
 
@@ -59,7 +59,7 @@ class Moved(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class NcclRun:
-    """An NCCL kernel was resident, waiting for members or moving data."""
+    """An interval in which an NCCL kernel was resident, waiting for members or moving data."""
 
     rank: int
     start_ns: int
@@ -74,33 +74,37 @@ Interval = HostRun | SegmentRun | NcclRun
 class StepReached(NamedTuple):
     at_ns: int
     cause: Interval
-    """What the last stream was waiting for."""
+    """The interval that the last stream was waiting for."""
 
 
 class Recorder:
-    """A ``Listener`` to all ranks."""
+    """Implements ``Listener`` for all ranks."""
 
     def __init__(self, world_size: int) -> None:
         self.hosts = [HostRun(rank, 0, None) for rank in range(world_size)]
-        """Each rank's latest run."""
+        """The latest run of each rank's host."""
         self.steps: dict[tuple[int, int], StepReached] = {}
-        """By rank and number."""
+        """The ends of steps, by rank and number."""
         self.outside: dict[int, list[tuple[int, int]]] = {}
-        """By rank: when it waited in a socket or for a file."""
+        """The intervals in which ranks waited in a socket or for a file, by rank."""
         self.segments: list[SegmentRun] = []
         self.nccl: list[NcclRun] = []
         self._cause: list[Interval] = list(self.hosts)
-        """By rank: what ended last on one of its streams, or its host's run if that has done something since."""
+        """The interval that ended last on one of a rank's streams, or its host's run if that has done something since;
+        by rank.
+        """
         self._asked: Interval = self.hosts[0]
         """The run of the host that asked for a communicator last."""
         self._launched: dict[StreamKey, deque[tuple[records.Segment, HostRun]]] = {}
         self._running: dict[StreamKey, SegmentRun] = {}
         self._kernels: dict[StreamKey, NcclRun] = {}
         self._last: dict[StreamKey, Interval] = {}
-        """What ended last on the stream."""
+        """The interval that ended last on each stream."""
         self._last_of_rank: dict[int, Interval] = {}
         self._reached: dict[tuple[int, int], Interval] = {}
-        """By rank and number of an event recording that the host waits for: what ended when it was complete."""
+        """The interval that ended when an event recording was complete for which the host waits; by rank and number of
+        the recording.
+        """
         self._blocked: dict[int, events.HostBlocked] = {}
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             events.HostBlocked: self._host_blocked,
@@ -134,7 +138,7 @@ class Recorder:
         self.hosts[rank] = HostRun(rank, event.at_ns, self._woke(rank, event.at_ns))
 
     def _woke(self, rank: int, now_ns: int) -> Interval | None:
-        """What the host has waited for."""
+        """The interval for which the host has waited."""
         blocked = self._blocked.pop(rank, None)
         match blocked and blocked.state:
             case HostState.WAITS_STREAM | HostState.WAITS_QUEUE:

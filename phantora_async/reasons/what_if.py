@@ -1,4 +1,5 @@
-"""How long the step would take if one resource were twice as fast: the same facts, executed with other durations.
+"""Simulates how long the step would take if one resource were twice as fast: the same facts, executed with other
+durations.
 
 GPU work is priced again for a GPU with the other figures, collectives are planned again for a network with the other
 rates, and host time is halved. Work that depends on it (which algorithm NCCL chooses, who waits for whom, what overlaps
@@ -24,11 +25,11 @@ from profiles import Cluster, Cost, CostModel, Gpu
 
 FASTER = 2
 NetworkOf = Callable[[Cluster, int], NetworkModel]
-"""A network model of the run's servers in this cluster, whose time begins at an instant of the run."""
+"""Makes a network model of the run's servers in this cluster, whose time begins at an instant of the run."""
 
 
 def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: NetworkOf) -> list[dict[str, Any]]:
-    """One entry for each resource. Raises NoStepError."""
+    """The step with each resource twice as fast, one entry for each. Raises NoStepError."""
     cluster, depth, paces = spec.cluster, spec.host.queue_depth, paces_of(spec.faults, spec.servers)
 
     def entry(resource: str, facts: Sequence[Facts], cluster: Cluster) -> dict[str, Any]:
@@ -58,12 +59,12 @@ def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: Netwo
 
 
 def faster_compute(gpu: Gpu) -> Gpu:
-    """All arithmetic."""
+    """The GPU with faster arithmetic of all types."""
     return replace(gpu, peaks=tuple((dtype, FASTER * flops) for dtype, flops in gpu.peaks))
 
 
 def faster_memory(gpu: Gpu) -> Gpu:
-    """The memory and the L2 cache."""
+    """The GPU with faster memory and L2 cache."""
     achieved = replace(
         gpu.achieved, l2_gb_per_s=FASTER * gpu.achieved.l2_gb_per_s, sm_gb_per_s=FASTER * gpu.achieved.sm_gb_per_s
     )
@@ -72,7 +73,7 @@ def faster_memory(gpu: Gpu) -> Gpu:
 
 
 def faster_server(cluster: Cluster) -> Cluster | None:
-    """NVLink and PCIe; None if the description does not tell them from the rest."""
+    """The cluster with faster NVLink and PCIe; None if the description does not separate them from the rest."""
     server = cluster.network.get("server")
     if not isinstance(server, dict):
         return None
@@ -81,7 +82,7 @@ def faster_server(cluster: Cluster) -> Cluster | None:
 
 
 def faster_network(cluster: Cluster) -> Cluster:
-    """NICs and what joins them."""
+    """The cluster with faster NICs and links between servers."""
     network = {key: _faster(value) for key, value in cluster.network.items() if key != "server"}
     server = cluster.network.get("server")
     if isinstance(server, dict):
@@ -90,7 +91,7 @@ def faster_network(cluster: Cluster) -> Cluster:
 
 
 def _faster(table: Any) -> Any:
-    """The table with all rates FASTER times as high."""
+    """The table with all rates multiplied by FASTER."""
     if isinstance(table, list):
         return [_faster(one) for one in table]
     if not isinstance(table, dict):
@@ -116,7 +117,7 @@ def _host(fact: Any) -> Any:
 
 
 class Before:
-    """What the window's segments take on the run's own GPU, to be compared with what they take on another one."""
+    """The times of the window's segments on the run's own GPU, to be compared with those on another one."""
 
     def __init__(self, window: Window, contents: Contents, gpu: Gpu) -> None:
         self._window = window
@@ -126,8 +127,9 @@ class Before:
         self._busy = [self._follow(gpu, self._loads, facts) for facts in window.facts]
 
     def on(self, gpu: Gpu, model: CostModel | None, facts: Sequence[Facts]) -> list[Facts]:
-        """The facts with segments that take the time which their kernels cost there, at the clock that they find; the
-        gaps between them stay. `model`: None: the costs are the same. `facts`: the window's, or those of another host.
+        """The facts with the segments' times on `gpu`: their kernels' costs there, at the clock that they find; the
+        gaps between them stay. `model`: prices the kernels; None: their costs are unchanged. `facts`: the window's, or
+        those of another host.
         """
         loads = self._loads if model is None else Loads(self._contents, self._costs_of(model))
         found = []

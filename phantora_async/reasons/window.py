@@ -1,4 +1,4 @@
-"""The step that is explained, as facts of all ranks that can be executed alone."""
+"""Makes the step that is explained into facts of all ranks that can be executed alone."""
 
 from __future__ import annotations
 
@@ -22,23 +22,27 @@ class NoStepError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Facts from a step's end on. The step that is explained lies between the markers ``first`` and ``last``."""
+    """The facts from a step's end on. The step that is explained lies between the markers ``first`` and ``last``."""
 
     facts: list[Facts]
-    """By rank."""
+    """The facts of each rank."""
     first: int
-    """-1: it begins with the facts. Counted from 0 among the markers of a rank's facts."""
+    """The marker before the step, counted from 0 among the markers of a rank's facts; -1: the step begins with the
+    facts.
+    """
     last: int
     step: int
-    """As the report counts: the first step of the run is 1."""
+    """The step's number as the report counts: the first step of the run is 1."""
     step_ns: int
-    """What the run found."""
+    """The step time in ns that the run found."""
     begin_ns: int = 0
     """The instant of the run at which the facts begin."""
 
 
 def window(kept: LastSteps, figures: Sequence[Sequence[StepFigures]]) -> Window:
-    """`figures`: the last step ends of each rank, as virtual time has found them. Raises NoStepError."""
+    """Chooses the step. `figures`: the last step ends of each rank, as virtual time has found them. Raises
+    NoStepError.
+    """
     if kept.missing:
         raise NoStepError(kept.missing)
     if not all(figures):
@@ -67,7 +71,9 @@ def _host_ns(ends: Sequence[StepFigures], number: int) -> int:
 
 
 def _begin(streams: Sequence[Any], facts: Facts, for_ns: int) -> Facts:
-    """What brings a rank to where these facts begin: its streams, and events that were recorded before, complete."""
+    """The facts that bring a rank to the state in which its facts begin: its streams, and the events that were recorded
+    before, as complete.
+    """
     recordings = _recorded_before(facts)
     if recordings and not streams:
         raise NoStepError("a rank waits for an event on a stream that was destroyed before")
@@ -79,7 +85,7 @@ def _begin(streams: Sequence[Any], facts: Facts, for_ns: int) -> Facts:
 
 
 def _recorded_before(facts: Facts) -> list[int]:
-    """Event recordings that the facts name and have not made."""
+    """The event recordings that the facts name and have not made."""
     named: dict[int, None] = {}
     made: set[int] = set()
     uses: tuple[int, ...]
@@ -101,7 +107,7 @@ def _recorded_before(facts: Facts) -> list[int]:
 
 
 def _complete(facts: list[Facts]) -> list[Facts]:
-    """Without collectives of which some member's call lies outside. At the end, each host waits for ever."""
+    """The facts without collectives of which some member's call lies outside. At the end, each host waits for ever."""
     called: Counter[Collective] = Counter()
     for rank in facts:
         for fact in rank:

@@ -1,4 +1,4 @@
-"""What the run's token makes: the two sides' keys, and TLS contexts that accept the other side's key alone.
+"""Derives from the run's token the two sides' keys, and TLS contexts that accept the other side's key alone.
 
 Both sides derive the same two Ed25519 keys from the token, one for the coordinator and one for the machines, and a
 self-signed certificate of each. A connection is TLS 1.3: each side proves in the handshake that it holds its key, bound
@@ -18,14 +18,17 @@ from phantora_async.errors import EnvironmentUnusable
 
 SALT = b"phantora-async, servers on several machines"
 SCRYPT_N = 1 << 15
-"""A coordinator shows its certificate to whoever connects, who may then try tokens: each try costs 32 MiB and 0.1 s."""
+"""The cost factor of scrypt. A coordinator shows its certificate to everybody who connects, and who may then try
+tokens: each try costs 32 MiB and 0.1 s.
+"""
 COORDINATOR, MACHINE = "phantora-async coordinator", "phantora-async machine"
 VALID_FROM, VALID_UNTIL = datetime.datetime(2000, 1, 1), datetime.datetime(9999, 12, 31)
-"""Clocks of machines may be wrong, and a key ends with its run."""
+"""The validity of certificates: clocks of machines may be wrong, and a key ends with its run."""
 
 
 def context_of(token: str, role: str) -> ssl.SSLContext:
-    """For the connections of this role: COORDINATOR accepts machines, MACHINE connects to a coordinator.
+    """The TLS context for the connections of this role: COORDINATOR accepts machines, MACHINE connects to a
+    coordinator.
 
     Raises EnvironmentUnusable if `cryptography` is missing.
     """
@@ -49,7 +52,7 @@ def secret_of(token: str) -> bytes:
 
 
 def _identity(secret: bytes, role: str) -> tuple[bytes, bytes]:
-    """Certificate and private key in PEM, the same ones wherever they are made."""
+    """The certificate and the private key in PEM; they are the same wherever they are made from one secret."""
     try:  # it takes long to import
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
@@ -75,7 +78,7 @@ def _identity(secret: bytes, role: str) -> tuple[bytes, bytes]:
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """`ssl` reads keys from files only: this one is never on a disk."""
+    """Loads the key into the context. `ssl` reads keys from files only: this file is never on a disk."""
     with open(os.memfd_create("identity"), "wb", buffering=0) as file:
         file.write(pem)
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")

@@ -1,4 +1,6 @@
-"""The machines that have joined a run: each starts some of its servers. For the session they are one launcher."""
+"""Manages the machines that have joined a run: each starts some of its servers. For the session they are one
+launcher.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +17,29 @@ from phantora_async.remote.remote_processes import RemoteProcesses, pid_of
 
 
 class NotAMachine(Exception):
-    """What joined is of another version, or there is no place for it."""
+    """A program of another version wants to join, or there is no room for the machine."""
 
 
 class Streams(Protocol):
-    """Takes the streams of ranks; the coordinator."""
+    """Takes the streams of ranks; implemented by the coordinator."""
 
     def stream(self, pid: int, ranks: Container[int]) -> Channel:
-        """A rank has connected, one of `ranks`, whose process has this number."""
+        """Opens a channel for a process, with this number, of one of `ranks` on another machine."""
 
 
 class Machines:
-    """``listen``, then as ``phantora_async.launch.launcher.Launcher``: start, events, terminate, tell_end,
-    ask_memory, kill, close.
+    """Accepts machines with ``listen``, then has the methods of ``phantora_async.launch.launcher.Launcher``: start,
+    events, terminate, tell_end, ask_memory, kill, close.
 
     The port's ``Passage``.
     """
 
     def __init__(self, servers: tuple[int, ...], token: str) -> None:
-        """`servers`: GPUs of each server of the run. Raises EnvironmentUnusable."""
+        """`servers`: the number of GPUs of each server of the run. Raises EnvironmentUnusable."""
         self._streams: Streams | None = None
         ends = accumulate(servers)
         self._ranks = [range(end - gpus, end) for end, gpus in zip(ends, servers, strict=True)]
-        """Of each server."""
+        """The ranks of each server."""
         self._portions: list[list[int]] = []
         self._port = Port(token, self)
         self._machines: list[_Machine] = []
@@ -50,23 +52,27 @@ class Machines:
         return self._port.address
 
     def expect(self, portions: list[list[int]]) -> None:
-        """The servers of each machine, before ``listen``. A machine that says its seat gets that portion."""
+        """Sets the servers of each machine, before ``listen``. A machine that names its seat gets the portion of that
+        number.
+        """
         self._portions = portions
 
     async def listen(self, streams: Streams, host: str, port: int) -> None:
-        """Raises OSError."""
+        """Opens the port for machines. Raises OSError."""
         self._streams = streams
         await self._port.listen(host, port)
 
     async def start(self, job: dict[str, Any], **others: Any) -> None:
-        """Sends the job to all machines, once so many have joined. `others`: what else they need to know."""
+        """Sends the job to all machines, once enough have joined. `others`: further fields of the message."""
         await self._all_joined.wait()
         job = job | {"master_addr": self._machines[0].address}
         for number, machine in enumerate(self._machines):
             machine.send("job", job=job | {"hosted": machine.servers}, machine=number, **others)
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Messages of all forkers, and "refused", "machine_joined" and "machine_lost"; the last one is "done"."""
+        """Yields the messages of all forkers, and "refused", "machine_joined" and "machine_lost"; the last one is
+        "done".
+        """
         left = len(self._portions)
         while left:
             event = await self._events.get()
@@ -97,7 +103,7 @@ class Machines:
             machine.send("kill")
 
     async def close(self) -> list[int]:
-        """Machines end what they have started when their connection closes, and say themselves what does not end."""
+        """Closes all connections. A machine then ends what it has started, and reports itself what does not end."""
         self._port.close()
         for machine in self._machines:
             machine.close()
@@ -121,7 +127,7 @@ class Machines:
         self._events.put_nowait({"event": "refused", "remark": remark})
 
     def joined(self, machine: _Machine, hello: dict[str, Any]) -> None:
-        """Raises NotAMachine."""
+        """Gives the machine its servers. Raises NotAMachine."""
         if hello.get("version") != records.VERSION:
             raise NotAMachine("it has another version of phantora-async")
         taken = {other.seat for other in self._machines}
@@ -139,7 +145,7 @@ class Machines:
             self._all_joined.set()
 
     def heard(self, machine: _Machine, message: dict[str, Any]) -> None:
-        """Raises ValueError."""
+        """Handles a message of the machine. Raises ValueError."""
         if "rank" in message and message["rank"] not in self._ranks_of(machine):
             raise ValueError(f"{message['event']} of rank {message['rank']}, which is not on this machine")
         if "server" in message and message["server"] not in machine.servers:
@@ -193,7 +199,7 @@ class _Machine(asyncio.Protocol):
             self._lose(f"it sent an impossible message ({error})")
 
     def _take(self, message: dict[str, Any]) -> None:
-        """Raises ValueError or NotAMachine."""
+        """Handles a message, the first of which introduces the machine. Raises ValueError or NotAMachine."""
         wire.check_machine_says(message)
         if self._introduced == (message["event"] == "hello"):
             raise ValueError(f"{message['event']} out of order")
@@ -225,6 +231,6 @@ class _Machine(asyncio.Protocol):
 
 
 def portions(servers: Sequence[int], machines: int) -> list[list[int]]:
-    """Consecutive servers, as many for each machine as for the others, or one more."""
+    """Divides the servers into consecutive portions whose sizes differ by one at most."""
     ends = [len(servers) * number // machines for number in range(machines + 1)]
     return [list(servers[begin:end]) for begin, end in pairwise(ends)]

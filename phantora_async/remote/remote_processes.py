@@ -1,4 +1,4 @@
-"""What threads of processes on other machines do: asked of the machine, whose answer is used once."""
+"""Looks at the threads of processes on other machines: the machine is asked, and its answer is used once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PID_BITS = 32
 
 
 def pid_of(machine: int, pid: int) -> int:
-    """A number for a process of another machine, which no process of this one has."""
+    """A number for a process of another machine, which no process of this machine has."""
     return (machine + 1) << _PID_BITS | pid
 
 
 class RemoteProcesses:
-    """``Processes`` of this machine and of others. `ask` has a machine look at one process."""
+    """Implements ``Processes`` for this machine and others. `ask` makes a machine look at one process."""
 
     def __init__(self, ask: Callable[[int, int], None]) -> None:
         self._ask = ask
@@ -28,7 +28,7 @@ class RemoteProcesses:
         """When a question left that has not been answered."""
 
     def look(self, pid: int) -> Seen | None:
-        """Raises NotKnownYet."""
+        """The threads of the process. Raises NotKnownYet until its machine has answered."""
         machine = (pid >> _PID_BITS) - 1
         if machine < 0:
             return self._here.look(pid)
@@ -43,8 +43,8 @@ class RemoteProcesses:
         return self._here.now_ns()
 
     def answered(self, machine: int, pid: int, threads: dict[str, list[Any]] | None) -> None:
-        """A machine has looked. `threads`: the fields of each thread; None if the process has ended. Raises ValueError
-        for other fields.
+        """Takes the answer of a machine. `threads`: the fields of each thread; None if the process has ended. Raises
+        ValueError for other fields.
         """
         number = pid_of(machine, pid)
         asked_ns = self._asked_ns.pop(number, None)
@@ -58,7 +58,7 @@ class RemoteProcesses:
 
 
 def _thread(fields: Any) -> Thread:
-    """Raises ValueError."""
+    """The thread with these fields. Raises ValueError."""
     match fields:
         case [str() as name, bool() as main, bool() as sleeping, int() as used_ns, bool() as stopped]:
             return Thread(name, main, sleeping, used_ns, stopped)

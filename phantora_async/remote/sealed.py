@@ -1,5 +1,5 @@
-"""A TLS connection over a TCP transport, for which asyncio's own falls short: reading that is paused loses nothing when
-the other side closes, one direction may end before the other, and the handshake is bounded in bytes.
+"""A TLS connection over a TCP transport that does what asyncio's own does not: paused reading loses nothing when the
+other side closes, one direction may end before the other, and the handshake is bounded in bytes.
 
 For what is above it is a transport. ``connection_made`` is called when the handshake has succeeded, ``connection_lost``
 also when it has failed. Nothing refers in a circle to a connection that is over: its buffers go at once.
@@ -16,9 +16,9 @@ from phantora_async.remote import wire
 
 PIECE_NBYTES = 1 << 18
 MOST_HANDSHAKE_NBYTES = 1 << 14
-"""What the other side may send before it is known. A handshake takes about 2 KiB."""
+"""The most bytes that the other side may send before it is known. A handshake takes about 2 KiB."""
 LINGER_S = 10.0
-"""After close: how long the other side may take to read what was sent to it, and to close."""
+"""The seconds after ``close`` that the other side may take to read what was sent to it, and to close."""
 
 
 class Cut(ConnectionResetError):
@@ -77,7 +77,9 @@ class Sealed(asyncio.Transport, asyncio.Protocol):
             self._read()
 
     def eof_received(self) -> bool:
-        """What came before has been read: below, nothing is read while reading is paused."""
+        """Handles the end of the data from below. All of it has been read: below, the end is not reported while reading
+        is paused.
+        """
         if not self._heard_all and not self._closing:
             self._fail(Cut("the connection was cut"))
         if self._closing:
@@ -166,7 +168,7 @@ class Sealed(asyncio.Transport, asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Says goodbye; the other side may go on."""
+        """Ends this direction with a goodbye; the other side may go on sending."""
         if self._said_all or self._below is None or self._lost:
             return
         self._said_all = True
@@ -178,7 +180,9 @@ class Sealed(asyncio.Transport, asyncio.Protocol):
             self._below.write_eof()
 
     def close(self) -> None:
-        """What was written still goes out. What comes is dropped, but taken: else it would break the connection."""
+        """Closes the connection after what was written. Further data is received and dropped: else it would break the
+        connection.
+        """
         if self._closing or self._lost:
             return
         self.write_eof()

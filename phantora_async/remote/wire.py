@@ -1,5 +1,5 @@
-"""What travels between machines, inside TLS (``keys``). A connection begins with an *opening* of fixed length: kind,
-the machine's number, a process id. After it comes, by kind,
+"""Defines the bytes that travel between machines, inside TLS (``keys``). A connection begins with an *opening* of fixed
+length: kind, the machine's number, a process id. After it comes, by kind,
 
 - RANK: the records of one rank, and its answers, as on the Unix socket;
 - MACHINE: messages in JSON, one a line.
@@ -22,12 +22,14 @@ _OPENING = struct.Struct(">16sII")
 OPENING_NBYTES = _OPENING.size
 TOKEN_VARIABLE = "PHANTORA_TOKEN"
 LEAST_BITS = 80
-"""Of a token's entropy. A stranger may try tokens against a handshake that it has seen, 10 a second on each core."""
+"""The least entropy of a token in bits. A stranger may try tokens against a handshake that it has seen, 10 a second on
+each core.
+"""
 MOST_TOKEN_NBYTES = 4096
 MOST_HOST, MOST_PORT = 253, 65_535
 MAKE_TOKEN = "make one: openssl rand -hex 32 > token"
 KEEP_ALIVE_S = 10
-"""After so long without a sign of the other machine, it is asked whether it is still there; four times."""
+"""The seconds without a sign of the other machine after which it is asked whether it is still there; four times."""
 LONGEST_LINE = 1 << 24
 
 
@@ -35,7 +37,7 @@ class Opening(NamedTuple):
     kind: bytes
     machine: int
     pid: int
-    """Of the rank, as its machine sees it; 0 if the connection is no rank's."""
+    """The process id of the rank, as its machine sees it; 0 if the connection is no rank's."""
 
 
 def opening(kind: bytes, machine: int = 0, pid: int = 0) -> bytes:
@@ -43,14 +45,14 @@ def opening(kind: bytes, machine: int = 0, pid: int = 0) -> bytes:
 
 
 def read_opening(data: bytes) -> Opening | None:
-    """None if it is none."""
+    """The opening in these bytes; None if they are none."""
     kind, machine, pid = _OPENING.unpack(data)
     return Opening(kind, machine, pid) if kind in (RANK, MACHINE) else None
 
 
 def read_token(file: Path | None) -> str:
-    """From the file, or from the environment; never from the command line, which every user of a machine can read.
-    "" if there is none. Raises UsageError.
+    """Reads the token from the file, or from the environment; never from the command line, which every user of a
+    machine can read. Returns "" if there is none. Raises UsageError.
     """
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -73,12 +75,14 @@ def read_token(file: Path | None) -> str:
 
 
 def most_bits(token: str) -> float:
-    """The entropy of a token whose characters were drawn at random from those that it has. It may have less."""
+    """The largest entropy that a token can have, in bits: as if its characters were drawn at random from those that it
+    has.
+    """
     return len(token) * math.log2(max(1, len(set(token))))
 
 
 def address(text: str, least_port: int = 1) -> tuple[str, int]:
-    """``HOST:PORT``. Raises UsageError."""
+    """The host and port in ``HOST:PORT``. Raises UsageError."""
     host, _, digits = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     port = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= len(str(MOST_PORT)) else -1
@@ -95,7 +99,9 @@ def address(text: str, least_port: int = 1) -> tuple[str, int]:
 
 
 def prepare(end: socket.socket | None) -> None:
-    """Small messages leave at once, and a machine that has vanished is noticed. None: it is no socket."""
+    """Sets the socket's options: small messages leave at once, and a machine that has vanished is noticed. None: there
+    is no socket.
+    """
     if end is None:
         return
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -110,7 +116,7 @@ def encode(event: str, **fields: Any) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Decodes a message. Raises ValueError."""
     try:
         message = json.loads(line.decode())
     except RecursionError:
@@ -137,11 +143,13 @@ _MACHINE_SAYS: dict[str, dict[str, tuple[type, ...]]] = {
     "lost": {"signal": _NUMBER},
     "done": {},
 }
-"""What a machine says to the coordinator: those of its forker's messages (``emu.contract.messages``), and its own."""
+"""The messages that a machine sends to the coordinator, with the types of their fields: those of its forker
+(``emu.contract.messages``), and its own.
+"""
 
 
 def check_machine_says(message: dict[str, Any]) -> None:
-    """Raises ValueError unless it is one of these, with all its fields."""
+    """Raises ValueError unless the message is one of these, with all its fields."""
     expected = _MACHINE_SAYS.get(message["event"])
     if expected is None:
         raise ValueError(f"{message['event']!r:.40} is unknown")

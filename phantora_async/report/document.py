@@ -47,24 +47,24 @@ from profiles import Source
 
 SCHEMA = 1
 MOST_WARNINGS = 500
-"""Different warnings that the report lists."""
+"""The most different warnings that the report lists."""
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the report shows of virtual time and of the network, all of one instant."""
+    """The state of virtual time and of the network at one instant that the report shows."""
 
     snapshot: Snapshot
     activity: Activity
     traffic: Traffic
     links: Sequence[netsim.Link]
-    """Those of ``traffic``."""
+    """The links of ``traffic``."""
     restarts: Sequence[Document] = ()
     reasons: Document | None = None
-    """Why a step takes as long as it does; None: not asked for, or not known."""
+    """The reasons why a step takes as long as it does; None: not asked for, or not known."""
     folding: Document | None = None
-    """Which ranks of a folded run had processes; None: the run is not folded."""
+    """The ranks of a folded run that had processes; None: the run is not folded."""
 
 
 def build(
@@ -112,7 +112,7 @@ def build(
 
 
 def _kept(fact_builder: FactBuilder) -> Document | None:
-    """What the ranks kept so that it could be read back; None if no rank told it."""
+    """The data that the ranks kept so that it could be read back; None if no rank reported any."""
     kept = fact_builder.kept
     if kept is None:
         return None
@@ -120,8 +120,8 @@ def _kept(fact_builder: FactBuilder) -> Document | None:
 
 
 def _rank_cpu(spec: RunSpec, fact_builder: FactBuilder) -> Document:
-    """Processor time of the ranks that have ended by themselves, all together. `hook_s`: of the hook library's own
-    threads, part of the others.
+    """The processor time of all ranks that have ended by themselves. `hook_s`: the part of it that the hook library's
+    own threads used.
     """
     live = range(spec.world_size) if spec.folding is None else spec.folding.live
     infos = (fact_builder.rank_info[rank] for rank in live)
@@ -135,7 +135,7 @@ def _rank_cpu(spec: RunSpec, fact_builder: FactBuilder) -> Document:
 
 
 def _speculation(figures: SimulatorFigures) -> Document:
-    """What was simulated ahead and rolled back, and answers of ``--clock optimistic`` that were wrong."""
+    """The work that was simulated ahead and rolled back, and the answers of ``--clock optimistic`` that were wrong."""
     revisions = figures.revisions
     return {
         "turns": figures.events,
@@ -228,14 +228,14 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
 
 
 def independent(snapshot: Snapshot, fact_builder: FactBuilder) -> bool:
-    """Are there several ranks, and has none of them ever been in a process group?"""
+    """Returns true if there are several ranks, and none of them has ever been in a process group."""
     return len(snapshot.ranks) > 1 and not snapshot.collectives and all(info.alone for info in fact_builder.rank_info)
 
 
 def _energy(
     spec: RunSpec, step: Document, ranks: Sequence[Document], window: WindowCounts, costs: Costs
 ) -> Document | None:
-    """What the GPUs draw; None if that is not known."""
+    """The energy that the GPUs draw; None if it is not known."""
     of_counts = {
         id(counts): [
             Launched(costs.priced(key).cost, count.launches, count.slowed_ns) for key, count in sorted(counts.items())
@@ -248,7 +248,7 @@ def _energy(
 
 
 def _faults(spec: RunSpec, now_ns: int) -> list[Document]:
-    """What went wrong, in order of time. `reached`: before the run's end."""
+    """The faults in order of time. `reached`: their first effect was before the run's end."""
     listed = [
         {"text": str(fault), "at_ns": begin_ns(fault), "reached": begin_ns(fault) <= now_ns} for fault in spec.faults
     ]
@@ -279,17 +279,19 @@ def ranks_document(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder)
 
 
 def _peaks(reached: MemoryPeaks, info: RankInfo) -> MemoryPeaks:
-    """Memory's peaks in the whole run. `reached`: those that virtual time has come to. A rank that failed has ended the
-    run before virtual time came to its last words, and a rank that was stopped may have reached none: what they told
-    counts. So does what the process had when it was ended without a word, or when it was left behind by a run that
-    failed before the end of its first step."""
+    """The peaks of memory in the whole run. `reached`: those that virtual time has come to. A rank that failed has
+    ended the run before virtual time came to its last records, and a rank that was stopped may have reached none: then
+    the peaks that they reported count. So do the peaks of a process that was ended without a report, or that was left
+    behind by a run that failed before the end of its first step.
+    """
     failed = info.bye is not None and info.bye.exit_code != 0
     return (info.told_memory if failed or not any(reached) else reached).largest(info.memory_at_end)
 
 
 def _rank(rank: RankSnapshot, now_ns: int, server: int, memory: MemoryPeaks) -> Document:
-    """Time shares and work are those of its steps that count, or of the whole run if there are none; `memory`: peaks of
-    the whole run. `counted_steps`: first and last; the step that ends at the marker of number 0 is step 1.
+    """The figures of one rank. Time shares and work are those of its steps that count, or of the whole run if there are
+    none; `memory`: the peaks of the whole run. `counted_steps`: first and last; the step that ends at the marker of
+    number 0 is step 1.
     """
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
     launches, flops, host_work_ns = counters.launches, counters.flops, counters.host_work_ns
@@ -320,7 +322,7 @@ def _rank(rank: RankSnapshot, now_ns: int, server: int, memory: MemoryPeaks) -> 
 
 
 def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
-    """Arithmetic done, compared with the GPUs' peak in the same time."""
+    """The arithmetic that was done, compared with the GPUs' peak in the same time."""
     flops = sum(rank["flops"] for rank in ranks)
     gpu_s = sum(rank["window_ns"] for rank in ranks) / 1e9
     rate = flops / gpu_s if gpu_s else 0.0
@@ -329,7 +331,7 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
 
 
 def _unknown_share(kernels: Document) -> float:
-    """Share of the GPU time of kernels of which it is not known how much arithmetic they do."""
+    """The share of the GPU time in kernels whose amount of arithmetic is not known."""
     unknown_ns = sum(
         one["total_ns"]
         for one in kernels["signatures"]
@@ -339,7 +341,7 @@ def _unknown_share(kernels: Document) -> float:
 
 
 def _unrecognised(costs: Costs, totals: Sequence[Counts]) -> Document:
-    """Only if there are such signatures: what is not known of them, and their share of the GPU time."""
+    """The unrecognised signatures, if there are any: what is not known of them, and their share of the GPU time."""
     unrecognised = costs.unrecognised
     if not unrecognised:
         return {}

@@ -221,7 +221,7 @@ _DIFFERENCE = Fields(
         WHOLE, "differing_launches", "differing_gpu_ns", "host_waits", "played_host_waits", "host_ns", "memory_nbytes"
     )
 )
-"""Of a folded run, between a rank that really ran and the one that would have played it."""
+"""The differences in a folded run between a rank that really ran and the one that would have played it."""
 SHAPE = Fields(
     {
         "schema": Whole(1),
@@ -250,4 +250,6 @@ SHAPE = Fields(
         ),
     },
 )
-"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""
+"""The fields that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added
+here.
+"""

@@ -1,4 +1,4 @@
-"""Memory that ranks hold on GPUs of other ranks.
+"""Finds memory that ranks hold on GPUs of other ranks.
 
 A rank's own GPU is the one of its number on its server. `torch.load` without `map_location`, or `.cuda()` before
 `torch.cuda.set_device`, puts a rank's tensors on another one, with a CUDA context beside them. They are counted there.
@@ -28,29 +28,30 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """One rank's memory on the GPU of another one."""
+    """The memory of one rank on the GPU of another one."""
 
     rank: int
     owner: int
-    """The rank of that GPU."""
+    """The rank to which that GPU belongs."""
     server: int
     gpu: int
     device: int
     """The GPU's number in the rank's process."""
     nbytes: int
-    """What CUDA had given out to the rank there at most."""
+    """The most bytes that CUDA had given out to the rank there."""
 
 
 def seats_of(servers: Sequence[int]) -> list[Seat]:
-    """Of each rank. `servers`: GPUs in use on each."""
+    """The seat of each rank. `servers`: the number of GPUs in use on each server."""
     return [Seat(server, gpu) for server, gpus in enumerate(servers) for gpu in range(gpus)]
 
 
 def guests_of(
     seats: Sequence[Seat], placed: Sequence[Mapping[int, Placed]], told_by: Sequence[int] | None = None
 ) -> list[Guest]:
-    """`placed`: what each rank has told, by device. `told_by`: by rank, the one that has told it: another one where
-    ranks share a timeline; None: each has told its own.
+    """The guests on other ranks' GPUs. `placed`: the memory that each rank has reported, by device. `told_by`: for each
+    rank, the one that has reported it, which is another one where ranks share a timeline; None: each has reported its
+    own.
     """
     holders: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for rank, (seat, of) in enumerate(zip(seats, placed, strict=True)):
@@ -74,7 +75,7 @@ def guests_document(
     site_of: Callable[[int], Callable[[int], Site | None]],
     context_nbytes: int,
 ) -> list[Document]:
-    """Those that hold equally much on one GPU, from one line, together."""
+    """The guests as JSON. Ranks that hold equally much on one GPU, from one line of the script, share an entry."""
     together: dict[tuple[int, int, int, int, str], list[int]] = {}
     for one in guests:
         told = held[one.rank].get(one.device)
@@ -96,7 +97,7 @@ def guests_document(
 
 
 def guest_notes(guests: Sequence[Mapping[str, Any]], servers: int) -> list[str]:
-    """A line for each."""
+    """A line of text for each guest."""
     return [_note(one, servers) for one in guests]
 
 

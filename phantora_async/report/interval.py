@@ -1,4 +1,4 @@
-"""The range around a simulated step time: what is not known of kernels, collectives and the host, put together.
+"""Computes the range around a simulated step time from the errors of kernels, collectives and the host.
 
 A step is a GPU's time (computing, and communication that nothing hides) and its waits for the host. Both ends of the
 range are the longer one of two times: the GPU's with the waits that such a host leaves, and the host's own work with
@@ -27,39 +27,40 @@ from profiles import HostModel, largest_of
 Z = 1.645
 """Standard deviations on either side that hold 90 % of a normal distribution."""
 NETWORK = 0.05
-"""Of a collective that has the GPU to itself: laboratory/notes/accuracy-network.md."""
+"""The relative error of a collective that has the GPU to itself: laboratory/notes/accuracy-network.md."""
 CONTENTION = 0.15
-"""Of a collective beside computation, and of the computation beside it: docs/accuracy.md."""
+"""The relative error of a collective beside computation, and of the computation beside it: docs/accuracy.md."""
 MACHINE = 0.02
-"""How much the kernels of GPUs of one kind differ, for all of a step together: docs/costs.md."""
+"""The relative difference between the kernels of GPUs of one kind, for all of a step together: docs/costs.md."""
 REPEAT = 0.01
-"""How much repeats of one GPU-bound job differ."""
+"""The relative difference between repeats of one GPU-bound job."""
 SPREAD = 1.65
-"""Root mean square of a model's errors (`profiles.models.errors`) over their mean:
-laboratory/notes/kernel-models.md."""
+"""The root mean square of a model's errors (`profiles.models.errors`) over their mean:
+laboratory/notes/kernel-models.md.
+"""
 TOGETHER = 0.1
-"""How much the errors of two signatures of one model go together, as a correlation:
-laboratory/notes/kernel-models.md."""
+"""The correlation of the errors of two signatures of one model: laboratory/notes/kernel-models.md."""
 OF_THE_SLOWEST = 0.7
-"""Standard deviation of the largest of several normal values: 0.83 of two, 0.61 of eight."""
+"""The standard deviation of the largest of several normal values: 0.83 of two, 0.61 of eight."""
 
 CALIBRATION = {"gpu": 0.66, "both": 1.05, "host": 0.88}
-"""By what decides the step time: the factor that docs/accuracy.md asks for; `gpu`, what jobs without convolutions ask
-for, since those of the other jobs' networks were measured by themselves."""
+"""The factor on the range, by what decides the step time: see docs/accuracy.md. `gpu` is the factor for jobs without
+convolutions, since the networks of the other jobs were measured by themselves.
+"""
 NEAR = 0.75
 """A slow host whose work takes this share of the GPU's time may decide the step: jobs took up to 1.9 times the
 described host's time, 1.3 times what a slow host is taken to need (laboratory/notes/host-model.md)."""
 WORKING = 0.5
-"""Share of the phases in which the GPU waits for a slow host that it spends working, an assumption."""
+"""The share of the phases in which the GPU waits for a slow host that the host spends working, an assumption."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """Means over ranks of what a step consists of, ns."""
+    """The parts of a step in ns: means over ranks."""
 
     step_ns: float
     gpu_ns: float
-    """Time in which the GPU does not wait for its host."""
+    """The time in which the GPU does not wait for its host."""
     host_ns: float
     """The host's work, without waits."""
     exposed_ns: float
@@ -73,28 +74,30 @@ class Interval:
     low_ns: int
     high_ns: int
     level: float
-    """Share of real times that the interval is meant to hold."""
+    """The share of real times that the interval is meant to hold."""
     bound: str
-    """What decides the step time: `gpu`, `host`, or `both` if one or the other may."""
+    """The resource that decides the step time: `gpu`, `host`, or `both` if either may."""
     kernel_error: float
-    """Of the GPU's computing, the relative standard deviation: by models, and by what GPUs of one kind differ."""
+    """The relative standard deviation of the GPU's computing: from the models' errors, and from the differences between
+    GPUs of one kind.
+    """
     host_fast: float
     host_slow: float
     """Factors on the host's work at either end."""
     host_slowest: float
-    """What of the host's work the step has, over that of a mean rank: the slowest rank's."""
+    """The host's work of the step over that of a mean rank: the slowest rank's counts."""
     host_low_ns: int
     host_high_ns: int
-    """The host's work at either end."""
+    """The host's work at either end, in ns."""
     scale: float
-    """By which the range was widened: CALIBRATION."""
+    """The factor by which the range was widened: from CALIBRATION."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def step_parts(step_ns: float, ranks: Sequence[Mapping[str, Any]]) -> StepParts | None:
-    """Of the report's ranks; None if they have no steps."""
+    """The parts of the mean step of the report's ranks; None if they have no steps."""
     counted = [rank for rank in ranks if rank["window"] == "steps" and rank["window_ns"]]
     if not counted or not step_ns:
         return None
@@ -114,8 +117,9 @@ def step_parts(step_ns: float, ranks: Sequence[Mapping[str, Any]]) -> StepParts 
 
 
 def interval(parts: StepParts, kernel_error: float, host: HostModel | None, ranks: int = 1) -> Interval:
-    """`kernel_error`: of the GPU time of all kernels. `host` None: it costs nothing, and nothing of it is uncertain.
-    `ranks`: how many there are."""
+    """The range. `kernel_error`: relative, of the GPU time of all kernels. `host` None: it costs nothing, and nothing
+    of it is uncertain. `ranks`: their number.
+    """
     computing_ns = max(parts.gpu_ns - parts.exposed_ns, 0.0)
     of_kernels = hypot(kernel_error, MACHINE)
     known = (Z * of_kernels * computing_ns, Z * NETWORK * parts.exposed_ns, Z * REPEAT * parts.step_ns)
@@ -143,9 +147,10 @@ def interval(parts: StepParts, kernel_error: float, host: HostModel | None, rank
 
 
 def _changed_ns(parts: StepParts, factor: float) -> float:
-    """By how much the GPU's waits change if the host takes `factor` of the modelled time: by the host's work in the
+    """The change of the GPU's waits in ns if the host takes `factor` of the modelled time: by the host's work in the
     phases in which the GPU waits, until there are no waits left. These phases may be the whole step, so a faster host
-    may do away with more than a slower one adds."""
+    may remove more than a slower one adds.
+    """
     waiting_ns = parts.step_ns - parts.gpu_ns
     if factor < 1:
         return max(-waiting_ns, (factor - 1) * parts.host_ns)
@@ -153,14 +158,15 @@ def _changed_ns(parts: StepParts, factor: float) -> float:
 
 
 def _host_bound_ns(parts: StepParts) -> float:
-    """A step in which the GPU never makes the host wait."""
+    """The step time in ns if the GPU never makes the host wait."""
     return parts.host_ns + max(0.0, parts.step_ns - max(parts.gpu_ns, parts.host_ns))
 
 
 def host_factors(host: HostModel, ranks: int = 1) -> tuple[float, float]:
-    """What a fast and a slow machine of the kind take, over what the step has, with the model's own error and that of
-    the slowest rank; at the slow end, too, what the slowest of more ranks takes than were measured together. A host
-    that stands for one of several ranks is measured: they differ by themselves, and the step has the slowest of all."""
+    """The factors of a fast and a slow machine of this kind on the step's host work. They include the model's own error
+    and that of the slowest rank; at the slow end also the effect of more ranks than were measured together. A host that
+    stands for one of several ranks is measured: they differ by themselves, and the step has the slowest of all.
+    """
     error = Z * host.spread.error
     waiting = Z * OF_THE_SLOWEST * host.spread.ranks if ranks > 1 else 0.0
     more = largest_of(ranks) - largest_of(host.among) if host.among > 1 else 0.0
@@ -170,9 +176,9 @@ def host_factors(host: HostModel, ranks: int = 1) -> tuple[float, float]:
 
 
 def kernel_error(signatures: Sequence[Mapping[str, Any]], uncertainty: float = 1.0) -> float:
-    """Of the GPU time of all of the report's signatures, a relative standard deviation. What a model does not know of a
-    signature is its own for the most part; what a description does not know of its GPU (`uncertainty`, a factor on all
-    errors) is in all of them.
+    """The relative standard deviation of the GPU time of all of the report's signatures. Most of a model's error is
+    separate for each signature; the error of a GPU's description (`uncertainty`, a factor on all errors) is common to
+    all.
     """
     by_model: dict[str, float] = {}
     alone = 0.0

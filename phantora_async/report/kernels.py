@@ -1,5 +1,5 @@
-"""Which ranks used their GPUs, and where these' time goes: every cost signature with its launches, its time and the
-source of its cost.
+"""Reports which ranks used their GPUs, and where the GPUs' time goes: every cost signature with its launches, its time
+and the source of its cost.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ Document = dict[str, Any]
 
 
 class RankCounts(NamedTuple):
-    """What one rank launched in its window."""
+    """The launches of one rank in its window."""
 
     rank: int
     counts: Counts
 
 
 class WindowCounts(NamedTuple):
-    """What all ranks launched in one window."""
+    """The launches of all ranks in one window."""
 
     window: str
-    """`steps`: those whose figures count. `run`: all that ranks have told, as some rank has no such steps, or has gone
-    on beyond those that were simulated."""
+    """`steps`: the steps whose figures count. `run`: everything that ranks have reported, because some rank has no such
+    steps, or has gone on beyond those that were simulated.
+    """
     ranks: Sequence[RankCounts]
 
 
 def window_counts(ranks: Sequence[RankSnapshot], launched: Sequence[LaunchCounts]) -> WindowCounts:
-    """Of one window for all ranks: sums of a step of one rank and the whole run of another would mean nothing."""
+    """The launches of all ranks in one common window: sums of a step of one rank and the whole run of another would
+    mean nothing.
+    """
     in_steps = []
     known: dict[tuple[int, int, int], Counts | None] = {}
     for rank in ranks:
@@ -51,7 +54,9 @@ def window_counts(ranks: Sequence[RankSnapshot], launched: Sequence[LaunchCounts
 
 
 def together(of_ranks: Iterable[Counts]) -> list[tuple[Counts, int]]:
-    """Each once, and how many ranks have it: those that share a timeline share their counts, too."""
+    """Each different count once, with the number of ranks that have it: ranks that share a timeline share their counts,
+    too.
+    """
     found: dict[int, tuple[Counts, int]] = {}
     for counts in of_ranks:
         _, ranks = found.get(id(counts), (counts, 0))
@@ -60,8 +65,8 @@ def together(of_ranks: Iterable[Counts]) -> list[tuple[Counts, int]]:
 
 
 def kernels_document(window: WindowCounts, costs: Costs) -> Document:
-    """``signatures``: all of them, by time over all ranks, longest first. ``ranks``: ranks that launched the same, with
-    the launches of each signature in that order.
+    """The kernels as JSON. ``signatures``: all of them, by time over all ranks, longest first. ``ranks``: ranks that
+    launched the same, with the launches of each signature in that order.
     """
     launches: Counter[int] = Counter()
     slowed_ns: Counter[int] = Counter()
@@ -101,7 +106,7 @@ def kernels_document(window: WindowCounts, costs: Costs) -> Document:
 
 
 def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]:
-    """Ranks with equal counts share an entry: those of a data-parallel group usually do."""
+    """The launches by groups of ranks with equal counts: those of a data-parallel group usually have them."""
     alike: dict[tuple[int, ...], list[int]] = {}
     known: dict[int, list[int]] = {}
     for rank in ranks:
@@ -115,8 +120,8 @@ def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]
 def gpu_use_document(
     ranks: Sequence[RankSnapshot], told: Sequence[RankInfo], user_of_gpu: Callable[[int], int | None]
 ) -> Document:
-    """Ranks that used no GPU in the whole run: no work, no memory. ``causes``: what these say may have kept them, or
-    that another rank's process had the GPU, as `user_of_gpu` knows.
+    """The ranks that used no GPU in the whole run: no work, no memory. ``causes``: the causes that they report, or that
+    another rank's process had the GPU, as `user_of_gpu` knows.
     """
     unused = [
         rank.rank
@@ -134,7 +139,7 @@ def gpu_use_document(
 
 
 def source_shares(totals: Sequence[Counts], costs: Costs) -> Document:
-    """Shares of the GPU time of these launches, by where their cost comes from, and that time."""
+    """The shares of the GPU time of these launches, by the source of their cost, and that time."""
     by_source = dict.fromkeys(Source, 0)
     for counts, ranks in together(totals):
         for key, (launches, slowed_ns) in counts.items():

@@ -1,4 +1,4 @@
-"""What data loaders took on this machine, and how many workers the simulated step asks for."""
+"""Reports the time that data loaders took on this machine, and how many workers the simulated step needs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from phantora_async.wording import seconds
 
 Document = dict[str, Any]
 LEAST_IN_STEP = 0.05
-"""A part of a step. Loading in the main process always makes a step longer; said if it is by more."""
+"""The share of a step above which loading in the main process is mentioned. It always makes a step longer."""
 
 
 def loading_document(
     spec: RunSpec, told: Sequence[Mapping[int, records.Loader]], steps: Sequence[int], step: Document
 ) -> Document | None:
-    """`told`: by rank, what each has said of its loaders; `steps`: how many each has done. Of the loader that
-    ordinary steps take most batches from; None if nothing was loaded. Measured figures are those of this machine.
+    """The report's part on loading. It describes the loader from which ordinary steps take most batches; None if
+    nothing was loaded. `told`: by rank, the records of its loaders; `steps`: the number of steps of each. Measured
+    figures are those of this machine.
     """
     kinds: dict[tuple[str, int, int], list[tuple[int, records.Loader]]] = {}
     for rank, loaders in enumerate(told):
@@ -65,7 +66,9 @@ def _dataset(one: records.Loader) -> str:
 
 
 def _sustained(found: Document) -> Document:
-    """A batch every `batch_ns` on the described server; what a step asks for, and how many workers would do."""
+    """The supply and demand of batches: one every `batch_ns` on the described server; the demand of a step, and the
+    number of workers that meets it.
+    """
     cpu_ns = found["cpu_ns"] * found["scale"]
     alone_ns = cpu_ns + found["slept_ns"]
     batch_ns = max(alone_ns / max(1, found["workers"]), cpu_ns / found["cpus_per_rank"] if found["workers"] else 0)
@@ -85,7 +88,9 @@ def _sustained(found: Document) -> Document:
 
 
 def loading_binds(found: Mapping[str, Any] | None) -> bool:
-    """Does a step wait for loading most of all? In the main process that is no part of the rest of a step."""
+    """Returns true if a step waits for loading most of all. In the main process loading is no part of the rest of a
+    step.
+    """
     if found is None:
         return False
     if found["policy"] != loading_policy.FREE:
@@ -97,7 +102,7 @@ def loading_binds(found: Mapping[str, Any] | None) -> bool:
 
 
 def binding_note(found: Mapping[str, Any] | None) -> str:
-    """What belongs beside the step time; "" if loading does not bind."""
+    """The note on loading that is shown beside the step time; "" if loading does not bind."""
     if found is None:
         return ""
     if found["policy"] != loading_policy.FREE:
@@ -126,7 +131,7 @@ def binding_note(found: Mapping[str, Any] | None) -> str:
 
 
 def loading_notes(found: Mapping[str, Any] | None) -> list[str]:
-    """For the terminal."""
+    """The notes on loading for the terminal."""
     if found is None:
         return []
     if not found["measured"]:

@@ -1,4 +1,4 @@
-"""What the script itself logged about its speed: tokens, samples or images a second, steps a second, TFLOP/s.
+"""Finds what the script itself logged about its speed: tokens, samples or images a second, steps a second, TFLOP/s.
 
 Log lines are not an interface. What is found is repeated as it stands there, with the rank whose log has it; nothing
 else of the report depends on it. A form that is not known is not found.
@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 READ_NBYTES = 1 << 20
-"""The end of a log."""
+"""The bytes that are read from the end of a log."""
 MOST_TEXT = 60
 _NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 _PER_S = r"\s?(?:/\s?(?:s|sec|secs|second)|per sec(?:ond)?)\b"
 _NOT_A_DATA_SET = r"(?!\])"
-"""Hugging Face's data sets tell in progress bars, which end so, how fast they are read: `1234.56 examples/s]`."""
+"""Excludes the progress bars of Hugging Face's data sets, which end so, and show how fast they are read: `1234.56
+examples/s]`.
+"""
 _FORMS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (rate, re.compile(form, re.IGNORECASE))
     for rate, form in (
@@ -53,7 +55,7 @@ _FORMS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _SUMMARY = re.compile(r"train_\w+_per_second")
-"""Of the whole training, printed at its end."""
+"""Matches figures of the whole training, which are printed at its end."""
 _EVALUATION = re.compile(r"\b(?:eval|evaluat|valid|test|infer|predict|generat)", re.IGNORECASE)
 _COUNT = re.compile(r"(\d+)(?:/(\d+|\?))?")
 _ITERATIONS = re.compile(r"it/s$")
@@ -61,14 +63,14 @@ _ITERATIONS = re.compile(r"it/s$")
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Of one rank."""
+    """The log of one rank."""
 
     rank: int
     path: Path
     ends: Sequence[int] = ()
-    """Its length, in bytes, at the end of each step; empty: not known."""
+    """The log's length in bytes at the end of each step; empty: not known."""
     counted: tuple[int, int] | None = None
-    """Numbers, from 0, of the step ends between which steps count; None: there are none."""
+    """The numbers, from 0, of the step ends between which steps count; None: there are none."""
 
 
 class _Found(NamedTuple):
@@ -78,16 +80,17 @@ class _Found(NamedTuple):
     value: float
     text: str
     step: int
-    """How many steps had ended when it was printed."""
+    """The number of steps that had ended when it was printed."""
     line: str
-    """What stands before it, without numbers."""
+    """The words that stand before it, without numbers."""
     progress: tuple[int, str] | None
     """The last `12/100` before it; `("12", "")` for a lone number."""
 
 
 def logged_rates(logs: Sequence[Log]) -> list[dict[str, Any]]:
-    """The last of each rate in the first log that has any. `logs`: in order of importance. ``window``: `steps` that
-    count, the whole `training`, or the `run`."""
+    """The last value of each rate in the first log that has any. `logs`: in order of importance. ``window``: `steps`
+    that count, the whole `training`, or the `run`.
+    """
     for log in logs:
         found = [one for one in _found(log) if not _EVALUATION.search(one.line)]
         rates = {one.rate: (one, window) for one, window in _of_training(found, log)}
@@ -100,7 +103,7 @@ def logged_rates(logs: Sequence[Log]) -> list[dict[str, Any]]:
 
 
 def _of_training(found: Sequence[_Found], log: Log) -> Iterator[tuple[_Found, str]]:
-    """Those that count, with their window, in order."""
+    """Yields the rates that belong to training, each with its window, in order."""
     if log.counted is None or not log.ends:
         yield from ((one, "run") for one in found if not _ITERATIONS.search(one.text))
         return
@@ -122,7 +125,9 @@ def _of_training(found: Sequence[_Found], log: Log) -> Iterator[tuple[_Found, st
 
 
 def _advances(same: Sequence[_Found]) -> bool:
-    """Does a bar come further with the steps? One that is filled within a step stands at its end after each of them."""
+    """Returns true if a bar comes further with the steps. A bar that is filled within each step shows its end after
+    each.
+    """
     at_ends = {one.step: one.progress for one in same}
     if len(at_ends) < 2:
         return False
@@ -131,7 +136,7 @@ def _advances(same: Sequence[_Found]) -> bool:
 
 
 def _found(log: Log) -> Iterator[_Found]:
-    """Rates in order of their places; of several on one line with the same name the last one."""
+    """Yields the rates in order of their places; of several with the same name on one line only the last one."""
     begin, data = _end_of(log.path)
     place = begin
     for piece in re.split(rb"([\r\n]+)", data):
@@ -147,12 +152,12 @@ def _found(log: Log) -> Iterator[_Found]:
 
 
 def _without_numbers(text: str) -> str:
-    """The words of a line: numbers and what draws a bar change."""
+    """The words of the line: numbers and the drawing of a bar change."""
     return " ".join(re.findall(r"[A-Za-z_]{2,}", text))
 
 
 def _rates(text: str) -> dict[str, tuple[float, str, int]]:
-    """Value, text and place. Of several forms of one rate the one that comes last."""
+    """The rates of a text: value, text and place. Of several forms of one rate the last one counts."""
     found: dict[str, tuple[float, str, int]] = {}
     ends: dict[str, int] = {}
     for rate, form in _FORMS:
@@ -167,7 +172,7 @@ def _rates(text: str) -> dict[str, tuple[float, str, int]]:
 
 
 def _end_of(path: Path) -> tuple[int, bytes]:
-    """Where it begins in the log, and the bytes."""
+    """Reads the end of the log. Returns the offset at which it begins, and the bytes."""
     try:
         with path.open("rb") as log:
             log.seek(0, 2)

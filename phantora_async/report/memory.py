@@ -1,6 +1,6 @@
-"""GPU memory: what it holds at each rank's peak, by whom, and whether it fits the GPU.
+"""Reports GPU memory: its contents at each rank's peak, by holder, and whether the job fits the GPU.
 
-The caching allocator can give back what it does not use before it fails. So a job fits a GPU for certain if what it
+The caching allocator can give back its unused memory before it fails. So a job fits a GPU for certain if what it
 reserves fits, and not at all if what it allocates does not.
 """
 
@@ -34,14 +34,16 @@ COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE, OTHERS = (
 ORDER = (*PARTS.values(), COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE, OTHERS)
 _BUFFERS = ("/torch/distributed/", "/torch/nn/parallel/")
 _NO_BUFFERS = ("/torch/distributed/tensor/", "/torch/distributed/pipelining/")
-"""Operations on DTensors pass there, too."""
+"""Paths of code that is no communication, although it lies in the folders above: operations on DTensors pass there,
+too.
+"""
 _PACKING = ("aten::_chunk_cat", "aten::cat", "aten::split_with_sizes_copy")
 TELLING = 0.001
-"""A difference that is a smaller share of the peak is none."""
+"""The share of the peak below which a difference is not reported."""
 SHOWN = 4
-"""Holders in the text."""
+"""The number of holders that the text shows."""
 Sites = Callable[[int, int], Site | None]
-"""Of a rank and the number of a place of its."""
+"""Looks up a call site by a rank and the number of one of its sites."""
 
 
 def memory_document(
@@ -53,9 +55,11 @@ def memory_document(
     guests: Sequence[Guest] = (),
     context_nbytes: int = 0,
 ) -> Document:
-    """`capacity`: bytes of a GPU, and how many of them a program can have. `ranks`: of the report; `held`: what each
-    has told, by device. `ended_well`: the script did, so what failed it has done without. `guests`: ranks with memory
-    on GPUs of others, each with a context of so many bytes there."""
+    """The report's part on memory. `capacity`: the bytes of a GPU, and how many of them a program can have. `ranks`:
+    those of the report; `held`: the holders that each has reported, by device. `ended_well`: the script did, so it has
+    done without any allocation that failed. `guests`: ranks with memory on GPUs of others, each with a context of
+    `context_nbytes` there.
+    """
     total, usable = capacity
     devices = [max(of.values(), key=lambda one: one.allocated, default=None) for of in held]
     parts: list[dict[str, int]] = []
@@ -101,7 +105,7 @@ def _site_of(rank: int, sites: Sites) -> Callable[[int], Site | None]:
 
 
 def _least(allocated: int, device: HeldMemory | None) -> int:
-    """The peak if NCCL's watchdog lets go of every collective's tensors at once."""
+    """The peak in bytes if NCCL's watchdog releases every collective's tensors at once."""
     kept = device.by_collectives if device is not None else 0
     return allocated - kept if kept > TELLING * allocated else allocated
 
@@ -109,7 +113,7 @@ def _least(allocated: int, device: HeldMemory | None) -> int:
 def _parts(
     memory: Document, device: HeldMemory | None, context: int, site: Callable[[int], Site | None]
 ) -> dict[str, int]:
-    """Bytes of a GPU when most of it is in use. They add up to what its memory holds then."""
+    """The bytes of a GPU by their use, when most of it is in use. They add up to all that its memory holds then."""
     parts: dict[str, int] = defaultdict(int)
     for one in device.holders if device else ():
         parts[_part(one, site(one.site))] += one.nbytes
@@ -123,8 +127,8 @@ def _parts(
 
 
 def _part(holder: Holder, site: Site | None) -> str:
-    """Sharding and data parallelism keep gathered parameters, buckets and the like in buffers, which they ask for by
-    themselves: an operation of ATen's that runs below them is the program's.
+    """The use of a holder's memory. Sharding and data parallelism keep gathered parameters, buckets and the like in
+    buffers, which their own code allocates; an operation of ATen that runs below that code belongs to the program.
     """
     by_itself = not holder.op.startswith("aten::") or holder.op in _PACKING
     unnamed = holder.held_as in (HeldKind.ACTIVATIONS, HeldKind.TEMPORARIES)
@@ -136,7 +140,7 @@ def _part(holder: Holder, site: Site | None) -> str:
 
 
 def _over_step(step: StepMemory) -> Document:
-    """The step that has the peak: bytes by what they are for, at points with equally many allocations between them."""
+    """The step with the peak: bytes by use, at points with equally many allocations between them."""
     named = {PARTS[kind]: list(values) for kind, values in step.by_kind.items() if any(values)}
     return {"allocations": step.allocations, "parts": named, "most_nbytes": list(step.most)}
 
@@ -155,7 +159,7 @@ def _holder(holder: Holder, site: Callable[[int], Site | None]) -> Document:
 def _verdict(
     total: int, usable: int, used: Document, devices: Sequence[HeldMemory | None], sites: Sites, ended_well: bool
 ) -> Document:
-    """`needed_nbytes`: with the allocator's cache, if the job fits; else without it, at least."""
+    """The verdict. `needed_nbytes`: with the allocator's cache, if the job fits; else without it, as a lower bound."""
     told = [(rank, one) for rank, one in enumerate(devices) if one is not None]
     failed = [(rank, one.missing, one.expandable) for rank, one in told if one.missing is not None]
     failures = sum(missing.failures for _, missing, _ in failed)
@@ -178,8 +182,9 @@ def _verdict(
 
 
 def _growth(total: int, usable: int, devices: Sequence[HeldMemory | None], sites: Sites) -> Document | None:
-    """Of the rank whose memory grows most. `steps_left`: after so many more like the last ones it is full, at the
-    latest."""
+    """The growth of the rank whose memory grows most. `steps_left`: the memory is full after at most so many more steps
+    like the last ones.
+    """
     grown = {rank: one.growth for rank, one in enumerate(devices) if one is not None and one.growth is not None}
     if not grown:
         return None
@@ -200,8 +205,9 @@ def _growth(total: int, usable: int, devices: Sequence[HeldMemory | None], sites
 
 
 def _overfull(total: int, parts: Sequence[Mapping[str, int]], ended_well: bool) -> Document | None:
-    """A GPU that what other ranks hold there makes too small for its own rank, even without this one's cache. No rank
-    was told so while it ran: each has seen its own memory alone."""
+    """A GPU on which other ranks hold so much that its own rank does not fit, even without its cache; None: there is
+    none. No rank was told so while it ran: each has seen its own memory alone.
+    """
     needed = {rank: sum(of.values()) - of.get(CACHED, 0) for rank, of in enumerate(parts) if OTHERS in of}
     if not needed or not ended_well:
         return None
@@ -222,7 +228,7 @@ def _overfull(total: int, parts: Sequence[Mapping[str, int]], ended_well: bool) 
 
 
 def memory_notes(memory: Mapping[str, Any]) -> list[str]:
-    """For the terminal; none for a report that does not tell, or a run without GPU memory."""
+    """The notes on memory for the terminal; none for a report without this part, or a run without GPU memory."""
     verdict, fullest = memory.get("verdict"), memory.get("fullest")
     if verdict is None or fullest is None or not memory["max_allocated_nbytes"]:
         return []
@@ -238,7 +244,7 @@ def memory_notes(memory: Mapping[str, Any]) -> list[str]:
 
 
 def range_text(memory: Mapping[str, Any]) -> str:
-    """Of the peak of allocated memory; empty if it does not depend on timing, or the report does not tell."""
+    """The range of the peak of allocated memory; empty if it does not depend on timing, or is not in the report."""
     most = memory["max_allocated_nbytes"]
     least = memory.get("least_allocated_nbytes", most)
     if least == most:

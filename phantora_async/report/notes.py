@@ -1,4 +1,4 @@
-"""What else the report says beside its tables, warnings among it: lines of text, made of the JSON document alone."""
+"""Makes the report's lines of text beside its tables, warnings among them, from the JSON document alone."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from phantora_async.report.steps import counted_steps, window
 from phantora_async.wording import named, seconds
 
 WARNINGS = 10
-"""How many are shown. The JSON report has all."""
+"""The most warnings that are shown. The JSON report has all."""
 LEAST_SHARE = 0.01
-"""Work that is not recognised is named if it takes such a share of the GPU time."""
+"""The share of the GPU time from which unrecognised work is named."""
 EXAMPLE = 160
-"""How many characters of a signature are shown."""
+"""The characters of a signature that are shown."""
 ALIKE = 0.005
-"""Rates of arithmetic that differ by less are the same."""
+"""The relative difference below which rates of arithmetic count as equal."""
 FAR = 5
-"""Further apart they do not mean the same: a rate of all GPUs, for example."""
+"""The factor above which two rates do not mean the same: one is a rate of all GPUs, for example."""
 LEAST_KIND = 0.01
 MISSING = 3
-"""So many kernels without a measured time are named ..."""
+"""The number of kernels without a measured time that are named ..."""
 MATTERS = 0.01
 """... if they take this share of the GPU time together."""
 SOURCES = ("measured", "interpolated", "roofline", "unrecognised")
 
 
 def notes(document: Mapping[str, Any], verbose: bool = True) -> list[str]:
-    """What else there is to say: all of it, or what changes the meaning of figures alone, warnings among it."""
+    """All notes; without `verbose` only those that change the meaning of figures, warnings among them."""
     simulated = document["simulated"]
     some = [] if used_no_gpu(simulated) else unused_notes(simulated)
     some += _details(simulated) if verbose else []
@@ -44,7 +44,7 @@ def notes(document: Mapping[str, Any], verbose: bool = True) -> list[str]:
 
 
 def _folding(folding: Mapping[str, Any] | None) -> list[str]:
-    """Which ranks really ran, and what is known of the others."""
+    """The notes on folding: which ranks really ran, and what is known of the others."""
     if folding is None:
         return []
     apart, witnesses = len(folding["apart"]), folding["witnesses"]
@@ -71,7 +71,7 @@ def _folding(folding: Mapping[str, Any] | None) -> list[str]:
 
 
 def _answered_otherwise(differing: Mapping[str, int]) -> list[str]:
-    """Mirrored ranks get the answers of the rank of their role that asked first."""
+    """The notes on mirrored ranks that got the answers of the rank of their role that asked first."""
     states, times = differing["states"], differing["times"]
     parts = [
         f"{states:,} times whether work is complete" * bool(states),
@@ -83,7 +83,7 @@ def _answered_otherwise(differing: Mapping[str, int]) -> list[str]:
 
 
 def _difference(one: Mapping[str, Any]) -> str:
-    """Of `--roles similar`: what a rank does otherwise than it would have been played."""
+    """The note on a rank under `--roles similar`: how it differs from the rank that would have played it."""
     of_gpu = 100 * one["differing_gpu_ns"] / max(one["gpu_ns"], one["played_gpu_ns"], 1)
     waits = f", {one['host_waits']:,} waits for {one['played_host_waits']:,}"
     return (
@@ -96,12 +96,12 @@ def _difference(one: Mapping[str, Any]) -> str:
 
 
 def used_no_gpu(simulated: Mapping[str, Any]) -> bool:
-    """No rank used an emulated GPU."""
+    """Returns true if no rank used an emulated GPU."""
     return len(simulated.get("gpu_use", {}).get("unused_ranks", ())) == len(simulated["ranks"])
 
 
 def unused_notes(simulated: Mapping[str, Any]) -> list[str]:
-    """That no rank used a GPU comes before all figures; that some used none is a note."""
+    """The notes on unused GPUs. If no rank used one, they come before all figures; else they are ordinary notes."""
     use = simulated.get("gpu_use", {"unused_ranks": [], "causes": []})
     if not use["unused_ranks"]:
         return []
@@ -118,7 +118,7 @@ def unused_notes(simulated: Mapping[str, Any]) -> list[str]:
 
 
 def _measured(simulated: Mapping[str, Any], since: str) -> list[str]:
-    """Which measured times were used, and what GPU work takes most time without any."""
+    """The notes on measured times: which were used, and which GPU work without one takes most time."""
     notes = []
     for times in simulated.get("kernel_times", []):
         how = f"carried over from {times['gpu']} by the models' ratio" if times["carried_over"] else times["gpu"]
@@ -134,8 +134,8 @@ def _measured(simulated: Mapping[str, Any], since: str) -> list[str]:
 
 
 def _unrecognised(reasons: Sequence[Mapping[str, Any]], since: str) -> list[str]:
-    """Signatures whose cost is an estimate because the cost model does not recognise them. Those that hardly take time
-    are summed up in one line. `since`: the window of the shares.
+    """The notes on signatures whose cost is an estimate because the cost model does not recognise them. Those that
+    hardly take time are summed up in one line. `since`: the window of the shares.
     """
     notes = []
     large = sorted(
@@ -161,7 +161,7 @@ def _unrecognised(reasons: Sequence[Mapping[str, Any]], since: str) -> list[str]
 
 
 def _logged(simulated: Mapping[str, Any]) -> list[str]:
-    """The script's own rates, and what the report's count differently."""
+    """The script's own rates, and how the report's count differently."""
     rates, step = simulated.get("logged", []), counted_steps(simulated["step"])
     windows = {"steps": f"in {step}", "training": "of its whole training", "run": "in the whole run"}
     by_window: dict[str, list[str]] = {}
@@ -172,7 +172,7 @@ def _logged(simulated: Mapping[str, Any]) -> list[str]:
 
 
 def _mfu_differs(simulated: Mapping[str, Any]) -> list[str]:
-    """Why the script's arithmetic a second is not the report's, as far as figures tell."""
+    """Reasons why the script's arithmetic per second is not the report's, as far as figures show them."""
     said = {one["rate"]: one["value"] for one in simulated.get("logged", []) if "rate" in one and "value" in one}
     work, step = simulated["work"], simulated["step"]
     rate, mfu = said.get("TFLOP/s"), said.get("MFU")
@@ -195,7 +195,7 @@ def _mfu_differs(simulated: Mapping[str, Any]) -> list[str]:
 
 
 def _kinds(simulated: Mapping[str, Any]) -> str:
-    """What the FLOPs are of: `(gemm 90%, attention 10%)`."""
+    """The kinds of work that the FLOPs belong to: `(gemm 90%, attention 10%)`."""
     by_kind: Counter[str] = Counter()
     for one in simulated["kernels"]["signatures"]:
         by_kind[one.get("model", "").partition(" ")[0] or "other"] += one.get("flops", 0.0) * one["launches"]
@@ -205,7 +205,7 @@ def _kinds(simulated: Mapping[str, Any]) -> str:
 
 
 def _details(simulated: Mapping[str, Any]) -> list[str]:
-    """What figures come from and consist of: without it they still mean what they say."""
+    """The notes on the sources and parts of figures; the figures keep their meaning without them."""
     sources = simulated["cost_sources"]
     shares = ", ".join(f"{sources[name]:.1%} {name}" for name in SOURCES if name in sources)
     since = window(simulated, sources.get("window", "run"))
@@ -222,7 +222,7 @@ def _details(simulated: Mapping[str, Any]) -> list[str]:
 
 
 def _remarks(simulated: Mapping[str, Any]) -> list[str]:
-    """What changes the meaning of figures: faults, values that were not computed, refused calls, warnings."""
+    """The notes that change the meaning of figures: faults, values that were not computed, refused calls, warnings."""
     sources = simulated["cost_sources"]
     since = window(simulated, sources.get("window", "run"))
     notes = _played(simulated) + _faults(simulated)
@@ -256,7 +256,7 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
 
 
 def _played(simulated: Mapping[str, Any]) -> list[str]:
-    """Steps of a replay that no script has done."""
+    """The notes on steps of a replay that no script has done."""
     played = simulated.get("played_steps")
     if played is None:
         return []
@@ -275,7 +275,7 @@ def _played(simulated: Mapping[str, Any]) -> list[str]:
 
 
 def _faults(simulated: Mapping[str, Any]) -> list[str]:
-    """What went wrong on the machine, and what that changed as far as it is known."""
+    """The note on the faults of the machine, and on their effect as far as it is known."""
     faults = simulated.get("faults", [])
     if not faults:
         return []
@@ -289,7 +289,7 @@ def _faults(simulated: Mapping[str, Any]) -> list[str]:
 
 
 def _early(simulator: Mapping[str, Any]) -> list[str]:
-    """Answers of ``--clock optimistic`` that were wrong."""
+    """The note on answers of ``--clock optimistic`` that were wrong."""
     told = simulator["speculation"]
     if not told["early_answers"]:
         return []

@@ -1,4 +1,4 @@
-"""The report's part ``reasons`` in a few lines."""
+"""Writes the report's part ``reasons`` in a few lines."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ KINDS = {
     "peer": "one rank works while its peer waits for it",
     "straggler": "one rank works while half of the others or more wait for it",
 }
-"""In words."""
+"""The kinds of parts, in words."""
 LEAST_SHARE = 0.005
-"""A smaller part of the step is not named."""
+"""The share of the step below which a part is not named."""
 MOST_NAMED = 4
-"""Of one kind."""
+"""The most parts of one kind that are named."""
 MOST_LONGEST = 3
-"""Kernels and collectives of the path."""
+"""The most kernels and collectives of the path that are named."""
 LONGEST_TITLE = 60
 LEAST_CHANGE = 0.0005
 Document = Mapping[str, Any]
 
 
 def reasons_notes(reasons: Document) -> list[str]:
-    """Lines of text."""
+    """The reasons as lines of text."""
     if reasons["missing"]:
         return [f"no reasons are given: {reasons['missing']}"]
     step_ns = max(reasons["ns"], 1)

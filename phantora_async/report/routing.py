@@ -1,4 +1,4 @@
-"""Routing that follows the policy of `--moe`: the load of each expert; and what a script chooses by itself."""
+"""Reports routing that follows the policy of `--moe`: the load of each expert; and what a script chooses by itself."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from phantora_async.report.stated_values import EACH_ITS_OWN, Sharing
 
 Document = dict[str, Any]
 PLACES = 8
-"""How many are shown. The JSON report has all."""
+"""The most places that are shown. The JSON report has all."""
 EXPERTS = 16
-"""Of a layer with more than these only the BUSIEST and the median are shown. The JSON report has all."""
+"""The number of experts above which only the BUSIEST and the median of a layer are shown. The JSON report has all."""
 BUSIEST = 4
 COUNTS = ("histc", "bincount")
-"""Operations that count indices: emu.control.routing chooses them there if nobody computed them."""
+"""Operations that count indices: emu.control.routing chooses the indices there if nobody computed them."""
 OF_EXPERTS = ("topk", *COUNTS)
-"""What a module chooses by others, such as argmax, may be a class as well."""
+"""Operations whose choices are of experts. A module's choice by other operations, such as argmax, may be a class as
+well.
+"""
 
 
 def routing_document(policy: str, loads: RoutingLoads, sharing: Sharing = EACH_ITS_OWN) -> Document:
-    """Loads are sums over ranks."""
+    """The report's part on routing. Loads are sums over ranks."""
     places = [_router(router, totals, sharing) for router, totals in sorted(loads.routers.items())]
     return {"policy": policy, "places": places}
 
@@ -38,7 +40,7 @@ def _router(router: Router, totals: Mapping[tuple[int, int], Total], sharing: Sh
 
 
 def routing_notes(routing: Mapping[str, Any]) -> list[str]:
-    """For the terminal; none if nothing was chosen by the policy."""
+    """The notes on routing for the terminal; none if the policy has chosen nothing."""
     places = routing["places"]
     if not places:
         return []
@@ -65,7 +67,7 @@ def _of_experts(place: Mapping[str, Any]) -> bool:
 
 
 def _choice(place: Mapping[str, Any]) -> str:
-    """Of the script itself, while no module is called."""
+    """The line on a choice of the script itself, while no module is called."""
     where = place["line"] or "an unknown line"
     return f"  {where}: {place['operation']} chooses {place['chosen']} of {place['candidates']}"
 
@@ -88,7 +90,7 @@ def _note(place: Mapping[str, Any]) -> str:
 
 
 def _loads(loads: Sequence[int], name: str) -> str:
-    """The load of each candidate; if there are many, of the busiest and of those between."""
+    """The load of each candidate; if there are many, that of the busiest and of those between."""
     shares = _shares(loads)
     if len(shares) <= EXPERTS:
         return " ".join(f"{share:.1%}" for share in shares)

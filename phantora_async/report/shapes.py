@@ -1,4 +1,4 @@
-"""Shapes of JSON values: what a value must be, and which part of it is not."""
+"""Describes shapes of JSON values: the values that are valid, and the first part of a value that is not."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from phantora_async.wording import printable
 
 MOST = 2**63 - 1
 MOST_CHARACTERS = 1_000_000
-"""Of a text."""
+"""The most characters of a text."""
 MOST_LEVELS = 50
-"""Of objects and lists within each other where any are allowed. Our own have five."""
+"""The most levels of nested objects and lists, where any are allowed. The report's own values have five."""
 MOST_SHOWN = 60
-"""Characters of a wrong value that a message repeats."""
+"""The most characters of a wrong value that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Each:
 
     shape: Shape
     least: int = 0
-    """How many there are."""
+    """The least number of elements."""
 
     def __str__(self) -> str:
         return f"a list of at least {self.least}" if self.least else "a list"
@@ -141,7 +141,7 @@ def fault_in(value: Any, shape: Shape, place: tuple[str | int, ...]) -> Fault | 
 
 
 def json_schema(shape: Shape) -> dict[str, Any]:
-    """What a value of this shape is, in JSON Schema 2020-12. Objects may have fields that it does not name."""
+    """The JSON Schema 2020-12 of this shape. Objects may have fields that it does not name."""
     match shape:
         case Maybe():
             return {"anyOf": [{"type": "null"}, json_schema(shape.shape)]}
@@ -167,7 +167,7 @@ def json_schema(shape: Shape) -> dict[str, Any]:
 
 
 def _levels(value: Any) -> int:
-    """Of objects and lists within each other, counted no further than to the first that are too many."""
+    """The levels of nested objects and lists, counted no further than to the first that are too many."""
     levels, level = 0, [value]
     while level and levels <= MOST_LEVELS:
         inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
@@ -177,7 +177,7 @@ def _levels(value: Any) -> int:
 
 
 def _text(value: Any) -> str:
-    """At least its beginning."""
+    """The text of the value, or at least its beginning."""
     if isinstance(value, str):
         value = value[: MOST_SHOWN + 1]
     try:

@@ -1,4 +1,6 @@
-"""What the simulation itself costs: wall time, processor time and memory of this process, private memory of ranks."""
+"""Measures the cost of the simulation itself: wall time, processor time and memory of this process, private memory of
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,13 @@ import psutil
 
 SAMPLE_EVERY_S = 4.0
 MOST_GOODBYES = 32
-"""How many ranks are measured when they end: adding up the memory maps of a large process takes 20 ms of CPU time."""
+"""The most ranks that are measured when they end: adding up the memory maps of a large process takes 20 ms of CPU
+time.
+"""
 
 
 class Usage:
-    """Counts records and samples memory. The largest value seen of a rank counts."""
+    """Counts records and samples memory. The largest value seen of each rank counts."""
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
@@ -31,19 +35,19 @@ class Usage:
         """How often virtual time continued without ranks that slept where no record tells of it."""
 
     def add_rank(self, rank: int, pid: int) -> None:
-        """The rank has connected."""
+        """Adds a rank that has connected."""
         try:
             self._processes[rank] = psutil.Process(pid)
         except psutil.NoSuchProcess:
             return
 
     def received(self, records: int, nbytes: int) -> None:
-        """So many records have arrived, of so many bytes."""
+        """Counts records that have arrived, and their bytes."""
         self._records += records
         self._record_nbytes += nbytes
 
     def goodbye(self, rank: int) -> None:
-        """The rank has sent BYE and is about to end."""
+        """Measures a rank that has sent BYE and is about to end."""
         if self._goodbyes < MOST_GOODBYES:
             self._goodbyes += 1
             self._sample(rank)
@@ -57,8 +61,9 @@ class Usage:
             self._next += 1
 
     def _sample(self, rank: int) -> None:
-        """Private memory: what would become free if the process ended. Nothing if it has ended already: a process that
-        waits for its parent has no memory."""
+        """Measures the rank's private memory: the memory that would become free if the process ended. Does nothing if
+        it has ended already: a process that waits for its parent has no memory.
+        """
         try:
             private_nbytes = self._processes[rank].memory_full_info().uss
         except (KeyError, psutil.Error):
@@ -67,7 +72,7 @@ class Usage:
             self._private_nbytes[rank] = max(self._private_nbytes.get(rank, 0), private_nbytes)
 
     def document(self) -> dict[str, Any]:
-        """For the report."""
+        """The figures for the report."""
         own = resource.getrusage(resource.RUSAGE_SELF)
         private = sorted(self._private_nbytes.values())
         return {

@@ -1,4 +1,6 @@
-"""Values that nobody computed: what the user has stated, what decides by them, where they are saved."""
+"""Reports values that nobody computed: those that the user has stated, the decisions that depend on them, and the files
+that hold them.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +14,28 @@ from phantora_async.wording import short
 
 Document = dict[str, Any]
 NAMED = 4
-"""Checkpoints that have a warning of their own."""
+"""The most checkpoints that have a warning of their own."""
 Sharing = Mapping[int, Sequence[int]]
-"""By rank: those that do what it does, for which it tells, too (``Timelines.sharing``). A rank that is not there tells
-for itself alone."""
+"""For each rank, the ranks that do what it does, for which it reports, too (``Timelines.sharing``). A rank that is not
+in it reports for itself alone.
+"""
 EACH_ITS_OWN: Sharing = {}
 
 
 def stated_document(
     values: Sequence[StatedValue], reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN
 ) -> list[Document]:
-    """Sums over ranks."""
+    """The report's part on stated values: sums over ranks."""
     return [_one(value, reads, number, sharing) for number, value in enumerate(values)]
 
 
 def _many(rank: int, sharing: Sharing) -> int:
-    """For how many ranks this one tells."""
+    """The number of ranks for which this one reports."""
     return len(sharing.get(rank, (rank,)))
 
 
 def total_of(by_rank: Iterable[tuple[int, int]], sharing: Sharing = EACH_ITS_OWN) -> int:
-    """The sum over all ranks. `by_rank`: what each rank that tells has told."""
+    """The sum over all ranks. `by_rank`: the number that each reporting rank has reported."""
     return sum(number * _many(rank, sharing) for rank, number in by_rank)
 
 
@@ -50,8 +53,8 @@ def _one(value: StatedValue, reads: UncomputedReads, number: int, sharing: Shari
 
 
 def checkpoints_document(reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN) -> list[Document]:
-    """Files that hold such values. Those of one folder are one checkpoint, with sums over ranks; a file that is alone
-    there is one by itself.
+    """The checkpoints with such values. The files of one folder are one checkpoint, with sums over ranks; a file that
+    is alone there is one by itself.
     """
     folders: dict[str, list[tuple[str, int, Checkpoint]]] = {}
     for path, rank, one in reads.written(sharing):
@@ -74,7 +77,7 @@ def checkpoints_document(reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN
 
 
 def checkpoint_warnings(checkpoints: Sequence[Mapping[str, Any]]) -> list[Document]:
-    """As the report has warnings, one for each checkpoint, and one for those that are too many to be named."""
+    """The checkpoints as warnings of the report: one for each, and one for all those that are too many to be named."""
     several = len(checkpoints) > NAMED + 1
     named, left = (checkpoints[:NAMED], checkpoints[NAMED:]) if several else (checkpoints, ())
     warnings = []
@@ -96,7 +99,7 @@ def checkpoint_warnings(checkpoints: Sequence[Mapping[str, Any]]) -> list[Docume
 
 
 def stated_notes(stated: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For the terminal."""
+    """The notes on stated values for the terminal."""
     notes = ["values stated by the user (--value), not computed:"] if stated else []
     for one in stated:
         text = f"  {one['text']}: {one['reads']} reads on {one['ranks']} ranks"
@@ -109,11 +112,11 @@ def stated_notes(stated: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 PLACES = 6
-"""Of chosen sizes, that the terminal shows. The JSON report has all."""
+"""The most places with chosen sizes that the terminal shows. The JSON report has all."""
 
 
 def sizes_document(policy: str, reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN) -> Document:
-    """Sums over ranks, the place with most elements first."""
+    """The report's part on chosen sizes: sums over ranks, the place with most elements first."""
     places = []
     for place, by_rank in reads.sizes.items():
         columns = zip(*by_rank.values(), strict=True)
@@ -124,7 +127,7 @@ def sizes_document(policy: str, reads: UncomputedReads, sharing: Sharing = EACH_
 
 
 def sizes_notes(sizes: Mapping[str, Any]) -> list[str]:
-    """For the terminal; none if the policy has chosen nothing."""
+    """The notes on chosen sizes for the terminal; none if the policy has chosen nothing."""
     places, policy = sizes["places"], sizes["policy"]
     if not places:
         return []
@@ -145,11 +148,11 @@ def sizes_notes(sizes: Mapping[str, Any]) -> list[str]:
 
 
 SHOWN = 3
-"""Lines that the terminal names."""
+"""The most lines of the script that the terminal names."""
 
 
 def decided_document(reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN) -> list[Document]:
-    """Lines that decide by values that nobody computed or read such integers, that with most reads first."""
+    """The lines that decide by values that nobody computed, or read such integers, the one with most reads first."""
     lines = [
         {
             "place": place,
@@ -162,7 +165,7 @@ def decided_document(reads: UncomputedReads, sharing: Sharing = EACH_ITS_OWN) ->
 
 
 def decided_notes(decided: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For the terminal."""
+    """The notes on such lines for the terminal."""
     if not decided:
         return []
     total, lines = sum(line["reads"] for line in decided), "line" if len(decided) == 1 else "lines"

@@ -1,7 +1,7 @@
-"""How long a training step takes: from markers, else from the period of rank 0's collectives, else the whole run.
+"""Finds how long a training step takes: from markers, else from the period of rank 0's collectives, else the whole run.
 
 Steps have one numbering, in text, page, JSON, traces and options: step 1 begins with the run and ends at the first
-marker. It is not timed, as what comes before training belongs to it. Periods of collectives are counted from 1, too.
+marker. It is not timed, because it includes the work before training. Periods of collectives are counted from 1, too.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from phantora_async.virtual_time import Snapshot
 from phantora_async.virtual_time.results import WARM_UP, CompletedCollective
 
 WHOLE_RUN = "the whole run"
-"""How the source of a step begins that is none."""
+"""The beginning of the source of a step when no steps were found."""
 ONE_STEP = "one step was found, and two are needed, as the first is not timed"
 MOST_IN_TURN = 8
-"""Of how many steps a turn is looked for."""
+"""The longest cycle of different steps that is looked for."""
 _ALIKE, _UNLIKE = 0.05, 0.2
-"""Steps at one place of a turn differ by less of their median, and the places by more of their mean."""
+"""Steps at one place of a cycle differ by less than the first share of their median, and the places by more than the
+second share of their mean.
+"""
 LISTED = 1000
-"""How many steps the document lists one by one; of longer runs the last ones."""
+"""The most steps that the document lists one by one; of longer runs the last ones."""
 
 
 def step_document(snapshot: Snapshot) -> dict[str, Any]:
     """``source`` says how steps were found. ``each_ns`` are those timed, or the last of them; the first one is number
     ``first_listed`` and begins at ``from_ns``. The figures are of steps ``first_counted`` to ``last_counted``: the
-    first ``warm_up`` that were timed are left out. ``turn_ns``: what they take in turn, if that repeats.
+    first ``warm_up`` that were timed are left out. ``turn_ns``: the times of a repeating cycle of steps, if there is
+    one.
     """
     instants = snapshot.step_instants
     if len(instants) > 1:
@@ -74,7 +77,7 @@ def _intervals(instants: list[int]) -> list[int]:
 
 
 def _figures(source: str, device: list[int], host: list[int], first: int = 1) -> dict[str, Any]:
-    """`first`: the number of the first step that was timed."""
+    """The figures of the steps. `first`: the number of the first step that was timed."""
     warm_up = min(WARM_UP, len(device) - 1)
     counted = device[warm_up:]
     return {
@@ -95,7 +98,9 @@ def _figures(source: str, device: list[int], host: list[int], first: int = 1) ->
 
 
 def _turn(each_ns: Sequence[int]) -> list[int]:
-    """Medians of steps that differ and come in turns, as with an optimizer for each of two networks; else empty."""
+    """The median times in a repeating cycle of different steps, as with an optimizer for each of two networks; else
+    empty.
+    """
     for length in range(2, min(MOST_IN_TURN, len(each_ns) // 3) + 1):
         places = [each_ns[place::length] for place in range(length)]
         medians = [round(median(place)) for place in places]
@@ -115,12 +120,12 @@ def counted_steps(step: Mapping[str, Any]) -> str:
 
 
 def has_step_time(report: Mapping[str, Any]) -> bool:
-    """False: a run that failed before it had whole steps. What it took until then is no step's time."""
+    """Returns false for a run that failed before it had whole steps: the time until then is no step's time."""
     return not (report.get("exit_code") and report["simulated"]["step"]["source"].startswith(WHOLE_RUN))
 
 
 def why_untimed(step: Mapping[str, Any]) -> str:
-    """Of a run whose source is the whole run: what was found instead of steps."""
+    """Says what was found instead of steps, for a run whose source is the whole run."""
     return ONE_STEP if step["source"].endswith(ONE_STEP) else "no steps were found"
 
 

@@ -1,4 +1,4 @@
-"""The report as text for a terminal, or without colours for a file. Made of the JSON document alone."""
+"""Writes the report as text for a terminal, or without colours for a file, from the JSON document alone."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ RESOURCES = {
     "network between servers": "the network between servers",
     "host": "the host",
 }
-"""What a what-if makes faster, as a sentence names it."""
+"""The names of resources, which a what-if makes faster, in a sentence."""
 LEAST_SAVED = 0.02
-"""Of a step. What saves less than this does not bind it."""
+"""The share of a step that a faster resource must save to count as binding."""
 UNBOUNDED = 10_000
-"""Columns of what is no terminal: nothing is cut there."""
+"""The columns of an output that is no terminal: nothing is cut there."""
 ALL_RANKS = 16
 FEW_RANKS = 8
-"""Rows of the table of ranks in a verbose report and in a short one."""
+"""The rows of the table of ranks in a verbose report and in a short one."""
 BUSIEST = 3
 LEAST_TITLE = 20
-"""Width of the column that names GPU work on the narrowest terminal."""
+"""The width of the column that names GPU work on the narrowest terminal."""
 FIGURES = 64
-"""Width of the columns before it."""
+"""The width of the columns before it."""
 KERNELS = 20
 FEW_KERNELS = 5
-"""How many rows of GPU work are listed in a verbose report and in a short one. The JSON report has all."""
+"""The rows of GPU work in a verbose report and in a short one. The JSON report has all."""
 COLUMNS = (
     ("compute", "compute_ns"),
     ("transfer", "transfer_ns"),
@@ -48,32 +48,32 @@ COLUMNS = (
     ("host-bound", "host_bound_ns"),
     ("idle", "idle_ns"),
 )
-"""What a GPU's time consists of."""
+"""The parts of a GPU's time."""
 SOURCES = (
     ("measured", "measured"),
     ("interpolated", "interpolated"),
     ("modelled", "roofline"),
     ("not recognised", "unrecognised"),
 )
-"""Where kernel times come from, in words."""
+"""The sources of kernel times, in words."""
 RATES = ("tokens/s", "samples/s", "images/s")
 LEAST_UNKNOWN = 0.005
-"""A smaller share of the GPU time is not worth a remark."""
+"""The share of the GPU time below which unknown work has no remark."""
 LEAST_ASSUMED = 0.02
-"""A smaller share of the GPU time, assumed, is not named beside the step time."""
+"""The share of the GPU time below which assumed work is not named beside the step time."""
 LEAST_UNEVEN = 0.05
-"""By how much of the median step the mean has to differ, so that it is named, too."""
+"""The share of the median step by which the mean must differ to be named, too."""
 LEAST_SHOWN = 0.0005
-"""A smaller share would be printed as 0.0%."""
+"""The share below which 0.0% would be printed."""
 Rank = Mapping[str, Any]
 
 
 def terminal_report(
     document: Mapping[str, Any], rank: int | None = None, spent: Sequence[str] | None = None, verbose: bool = False
 ) -> str:
-    """The verdict in three lines, tables and warnings, coloured if stdout is a terminal. `rank`: whose kernels to list;
-    None: those of all ranks. `spent`: lines on money and energy; None: what a step costs. `verbose`: all that there is
-    to say.
+    """The verdict in three lines, tables and warnings, coloured if stdout is a terminal. `rank`: list the kernels of
+    this rank; None: of all ranks. `spent`: lines on money and energy; None: the cost of a step. `verbose`: show all
+    notes and longer tables.
     """
     out = StringIO()
     terminal = sys.stdout.isatty()
@@ -122,8 +122,8 @@ def terminal_report(
 
 
 def verdict_until_failure(document: Mapping[str, Any]) -> list[str]:
-    """Of a run that failed: what is known of the steps before, without memory that does not fit. Nothing, if there were
-    none.
+    """The verdict on the steps before a run failed, without the line on memory that does not fit; empty if there were
+    no steps.
     """
     document = _printable(document)
     simulated = document["simulated"]
@@ -137,7 +137,7 @@ def until_then(verdict: Sequence[str]) -> list[str]:
 
 
 def _printable(document: Any) -> Any:
-    """The document with texts that no terminal obeys: names and messages of the script are among them."""
+    """The document with texts that a terminal only prints: names and messages of the script are among them."""
     if isinstance(document, str):
         return printable(document)
     if isinstance(document, Mapping):
@@ -148,7 +148,9 @@ def _printable(document: Any) -> Any:
 
 
 def _verdict(document: Mapping[str, Any]) -> list[str]:
-    """Of a run that used GPUs: does it fit, how long does a step take, what binds it and how sure is that?"""
+    """The lines for a run that used GPUs: whether it fits, how long a step takes, what binds it, and how certain that
+    is.
+    """
     simulated = document["simulated"]
     lines = [_memory(simulated), _step(simulated), _bound(simulated, loading_binds(document.get("loading")))]
     return lines + ([independent_text(simulated)] if simulated.get("independent") else [])
@@ -200,15 +202,17 @@ def _step(simulated: Mapping[str, Any]) -> str:
 
 
 def _at_least(simulated: Mapping[str, Any]) -> str:
-    """Where kernels were launched whose operands' sizes nobody knows: what they cost is a lower bound, however small
-    their share of the GPU time is.
+    """Returns "at least " if kernels were launched whose operands' sizes nobody knows: their cost is a lower bound,
+    however small their share of the GPU time is.
     """
     reasons = simulated["cost_sources"].get("unrecognised_signatures", [])
     return "at least " * any(one.get("at_least") for one in reasons)
 
 
 def _read(attributes: Sequence[Mapping[str, Any]]) -> str:
-    """What of the GPU the script itself read that is another here: it might have gone another way."""
+    """Names a property of the GPU that the script itself read and that is different here: it might have gone another
+    way.
+    """
     if not attributes:
         return ""
     first, names = attributes[0], dict.fromkeys(one["attribute"] for one in attributes)
@@ -220,7 +224,7 @@ def _read(attributes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _assumed(sources: Mapping[str, Any]) -> str:
-    """What of the GPU time no model knows, beside the step time that rests on it."""
+    """Names the share of the GPU time that no model knows, for the line with the step time that depends on it."""
     part = sources.get("unrecognised", 0.0)
     if not sources["gpu_ns"] or part < LEAST_ASSUMED:
         return ""
@@ -231,7 +235,7 @@ def _assumed(sources: Mapping[str, Any]) -> str:
 
 
 def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
-    """Shares are means over ranks."""
+    """The line on what binds a step. Shares are means over ranks."""
     ranks: Sequence[Rank] = simulated["ranks"]
     shares = {name: sum(share(rank, key) for rank in ranks) / len(ranks) for name, key in COLUMNS}
     shown = ", ".join(f"{name} {part:.1%}" for name, part in shares.items() if part >= LEAST_SHOWN)
@@ -266,8 +270,9 @@ def _what_binds(shares: Mapping[str, float], found: Mapping[str, Any] | None, by
 
 
 def _what_helps(reasons: Mapping[str, Any]) -> str:
-    """What would shorten the step most. That need not be what takes most of the GPUs' time: a GPU that computes for
-    85 % of a step may still wait for the host all the time."""
+    """Names the resource that would shorten the step most. It need not be the one that takes most of the GPUs' time: a
+    GPU that computes for 85 % of a step may still wait for the host all the time.
+    """
     best = min(reasons["what_if"], key=lambda one: one["ns"])
     saved = max(1 - best["ns"] / max(reasons["ns"], 1), 0.0)
     if saved < LEAST_SAVED:
@@ -287,7 +292,7 @@ def _heading(simulated: Mapping[str, Any]) -> str:
 
 
 def _step_details(step: Mapping[str, Any], host: str) -> list[str]:
-    """How the step time was found, and what its range comes from."""
+    """The notes on how the step time was found, and where its range comes from."""
     lines = [f"steps from: {step['source']}"]
     if step["counted"] > 1:
         lines[0] += f"; {counted_steps(step)} took {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
@@ -306,7 +311,7 @@ def _step_details(step: Mapping[str, Any], host: str) -> list[str]:
 
 
 def _host_bound(step: Mapping[str, Any]) -> list[str]:
-    """What the host's work may be, where it may decide the step time."""
+    """The range of the host's work, where it may decide the step time."""
     found = step["interval"]
     if found is None or found["bound"] == "gpu":
         return []
@@ -319,7 +324,7 @@ def _host_bound(step: Mapping[str, Any]) -> list[str]:
 
 
 def _ranks_caption(simulated: Mapping[str, Any]) -> str:
-    """The windows of the table of ranks."""
+    """The caption that names the windows of the table of ranks."""
     step, ranks = simulated["step"], simulated["ranks"]
     whole = sum(rank["window"] == "run" for rank in ranks)
     windows = {tuple(rank["counted_steps"]) for rank in ranks if rank.get("counted_steps")}
@@ -333,7 +338,7 @@ def _ranks_caption(simulated: Mapping[str, Any]) -> str:
 
 
 def _ranks(ranks: Sequence[Rank], most: int) -> Table:
-    """Of up to `most` ranks each has a row. Of more the table shows quantiles and the busiest ones."""
+    """The table of ranks: up to `most` ranks have a row each; of more ranks it shows quantiles and the busiest ones."""
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
     for title, _ in COLUMNS:
@@ -352,8 +357,8 @@ def _ranks(ranks: Sequence[Rank], most: int) -> Table:
 
 
 def _kernels(simulated: Mapping[str, Any], rank: int | None, width: int, most: int) -> Table:
-    """The work that takes most GPU time, alone: without what NCCL kernels beside it cost. Signatures that differ in
-    nothing that is shown share a row.
+    """The table of the work that takes most GPU time, without what NCCL kernels beside it cost. Signatures that differ
+    in nothing that is shown share a row.
     """
     kernels = simulated["kernels"]
     signatures = kernels["signatures"]
@@ -425,5 +430,5 @@ def _simulator(simulator: Mapping[str, Any]) -> str:
 
 
 def peak(nbytes: float) -> str:
-    """A rank that has allocated nothing, or that was ended before it told its memory, has no peak."""
+    """The peak as text; "-" for a rank that has allocated nothing, or that was ended before it reported its memory."""
     return size(nbytes) if nbytes else "-"

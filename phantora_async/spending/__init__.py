@@ -1,4 +1,4 @@
-"""What training costs: money and energy of a step, of tokens, of a whole job.
+"""Computes the cost of training: money and energy of a step, of tokens, of a whole job.
 
 Lives here: the energy of the steps that count, from what kernels draw (`energy`); what a report says of a job (`job`);
 money and energy together (`bill`), as lines of text (`text`); the options of commands that ask for it (`asked`).

@@ -1,4 +1,4 @@
-"""What commands may be asked of money and energy: their options, and the answer."""
+"""The options of commands for money and energy, and the answer to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_STEPS = 10**12
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, goodput: bool = True) -> None:
-    """`goodput`: it may be stated; else the command says itself what it is."""
+    """Adds the options. `goodput`: add its option, too; else the command itself computes it."""
     parser.add_argument(
         "--prices",
         metavar="NAME|FILE",
@@ -45,7 +45,7 @@ def is_asked(given: argparse.Namespace) -> bool:
 
 
 def answered(given: argparse.Namespace, report: Mapping[str, Any], goodput: float | None = None) -> Document:
-    """`goodput`: in place of the option. Raises UsageError."""
+    """The answer to these options. `goodput`: in place of the option. Raises UsageError."""
     if goodput is None:
         goodput = 1.0 if given.goodput is None else share_of("--goodput", given.goodput)
     asked = Question(
@@ -72,13 +72,13 @@ def answered(given: argparse.Namespace, report: Mapping[str, Any], goodput: floa
 
 
 def of_step(report: Mapping[str, Any]) -> Document | None:
-    """With the shipped prices; None if the report has no steps."""
+    """The money and energy of a step with the shipped prices; None if the report has no steps."""
     job = job_of(report)
     return None if job is None else bill(job, load_prices().get(job.gpu), NOTHING)
 
 
 def prices_of(name: str | None) -> Mapping[str, Price]:
-    """Raises UsageError."""
+    """The prices of this file or name. Raises UsageError."""
     try:
         return load_prices(name or LISTED)
     except ProfileError as error:
@@ -86,7 +86,7 @@ def prices_of(name: str | None) -> Mapping[str, Price]:
 
 
 def count_of(option: str, text: str) -> float:
-    """``15T``, ``4.19M`` or ``4194304``. Raises UsageError."""
+    """The number in ``15T``, ``4.19M`` or ``4194304``. Raises UsageError."""
     found = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)([KMBT]?)", text)
     value = float(found[1]) * SCALES[found[2]] if found else 0.0
     if not 0 < value <= 1e24:

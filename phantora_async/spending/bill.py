@@ -1,4 +1,4 @@
-"""Money and energy of a step, of a million tokens, and of a whole job."""
+"""Computes money and energy of a step, of a million tokens, and of a whole job."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ INCLUDES = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The whole job; without tokens and steps there is none."""
+    """The question for the whole job. Without tokens and steps none is asked."""
 
     tokens: float | None = None
     train_steps: int | None = None
     goodput: float = 1.0
-    """The share of its time that it keeps when parts fail."""
+    """The share of its time that the job keeps when parts fail."""
 
 
 NOTHING = Question()
 
 
 def bill(job: Job, price: Price | None, asked: Question = NOTHING) -> Document:
-    """Money is [low, high] in the price's currency; what is not known is None."""
+    """The money and energy of the job. Money is [low, high] in the price's currency; unknown figures are None."""
     hours = job.step_s / HOUR_S
     tokens = job.tokens_per_step
     steps: float | None = asked.train_steps
@@ -52,8 +52,8 @@ def bill(job: Job, price: Price | None, asked: Question = NOTHING) -> Document:
 
 
 def _amount(job: Job, price: Price | None, hours: float, steps: float, goodput: float = 1.0) -> Document:
-    """Of so many steps, each of which takes so many hours. Time that is lost costs money; what GPUs draw in it is taken
-    for what they draw in steps.
+    """The cost of so many steps of `hours` each. Lost time costs money, and GPUs are assumed to draw the same power in
+    it as in steps.
     """
     gpu_hours = hours * steps * job.gpus / goodput
     return {

@@ -1,4 +1,4 @@
-"""What GPUs draw in the steps that count.
+"""Computes the energy that GPUs draw in the steps that count.
 
 While a GPU computes, it draws what its kernels do in the mean (profiles.models.power), at the clock that they ran at.
 While it only communicates it draws `nccl_w`, and else `idle_w`. A kernel's power falls with the square of the clock,
@@ -16,7 +16,7 @@ from profiles import Cost, Gpu
 
 Document = dict[str, Any]
 COMPUTING, COMMUNICATING, WAITING = ("compute_ns",), ("transfer_ns", "peers_ns"), ("host_bound_ns", "idle_ns")
-"""Parts of a rank's time, as the report has them."""
+"""The parts of a rank's time, as the report names them."""
 
 
 class Launched(NamedTuple):
@@ -25,12 +25,12 @@ class Launched(NamedTuple):
     cost: Cost
     launches: int
     slowed_ns: int
-    """How much longer all of them took than at the full clock."""
+    """The ns by which all of them took longer than at the full clock."""
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Of joules, by what the GPUs do, and of their time."""
+    """The sums of joules, by activity of the GPUs, and of their time."""
 
     computing: float = 0.0
     communicating: float = 0.0
@@ -44,8 +44,8 @@ class _Sums:
 def energy_document(
     gpu: Gpu, ranks: Sequence[Mapping[str, Any]], launched: Sequence[Iterable[Launched]], step_ns: int | None
 ) -> Document | None:
-    """`ranks`: as the report has them, `launched` by each; several may have the same object. `step_ns`: None if there
-    are no steps. None for a GPU whose power is not described, and if nothing has run.
+    """The energy as JSON; None for a GPU whose power is not described, and if nothing has run. `ranks`: as the report
+    has them, `launched`: the launches of each; several may share an object. `step_ns`: None if there are no steps.
     """
     if gpu.power is None:
         return None
@@ -65,7 +65,7 @@ def energy_document(
 
 
 def kernel_watts(gpu: Gpu, works: Iterable[Launched]) -> float:
-    """The mean over kernels and the gaps between them."""
+    """The mean power in watts over kernels and the gaps between them."""
     assert gpu.power is not None, "asked of GPUs whose power is described"
     energy = ns = 0.0
     for cost, launches, slowed_ns in works:

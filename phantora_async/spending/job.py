@@ -1,4 +1,4 @@
-"""What a report says of a job's speed: what money and energy are counted from."""
+"""Reads a job's speed from a report: money and energy are computed from it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 WHOLE_RUN = "the whole run"
 """How the source of a step begins if no steps were found."""
 _OF_ONE_GPU = re.compile(r"\btps:|per_gpu|/gpu", re.IGNORECASE)
-"""In what the script has logged; torchtitan's `tps` is that of one GPU."""
+"""Matches log lines whose rate is that of one GPU, as torchtitan's `tps` is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     gpu: str
-    """By the name of its description."""
+    """The GPU's name, as its description has it."""
     gpus: int
     step_s: float
     step_j: float | None
-    """Of all GPUs; None: not known."""
+    """The joules of a step of all GPUs; None: not known."""
     tokens_per_step: float | None
-    """Of all GPUs."""
+    """The tokens of a step of all GPUs."""
     tokens_from: str = ""
-    """Who says so."""
+    """Names the source of the number of tokens."""
 
 
 def job_of(report: Mapping[str, Any], tokens_per_step: float | None = None) -> Job | None:
-    """`tokens_per_step`: in place of what the script has logged. None if the report has no steps."""
+    """The job of the report; None if it has no steps. `tokens_per_step`: in place of what the script has logged."""
     simulated = report["simulated"]
     step, gpus = simulated["step"], int(simulated["world_size"])
     unused = simulated.get("gpu_use", {}).get("unused_ranks", ())
@@ -42,7 +42,7 @@ def job_of(report: Mapping[str, Any], tokens_per_step: float | None = None) -> J
 
 
 def logged_tokens(simulated: Mapping[str, Any], gpus: int, step_s: float) -> tuple[float | None, str]:
-    """Of a step, on all GPUs, and the text that says so."""
+    """The tokens of a step on all GPUs, and the text of the log that says so."""
     for one in simulated.get("logged", []):
         if one.get("rate") == "tokens/s" and "value" in one:
             times = gpus if _OF_ONE_GPU.search(one["text"]) else 1

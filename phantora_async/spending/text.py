@@ -9,11 +9,11 @@ from phantora_async.spending.asked import of_step
 
 KWH_J = 3.6e6
 UNITS = ((1e6 * KWH_J, "GWh"), (1e3 * KWH_J, "MWh"), (KWH_J, "kWh"), (1e3, "kJ"), (1.0, "J"))
-"""In joules."""
+"""The units of energy, in joules."""
 
 
 def lines(told: Mapping[str, Any]) -> list[str]:
-    """Of a document of ``bill``; nothing if neither money nor energy is known."""
+    """The lines for a document of ``bill``; none if neither money nor energy is known."""
     price = told["price"]
     if price is None and told["step"]["kwh"] is None:
         return []
@@ -39,7 +39,7 @@ def lines(told: Mapping[str, Any]) -> list[str]:
 
 
 def spending_notes(report: Mapping[str, Any]) -> list[str]:
-    """What a step costs, in a line, if that is known."""
+    """The line on the cost of a step, if it is known."""
     told = of_step(report)
     if told is None or (told["price"] is None and told["step"]["kwh"] is None):
         return []
@@ -49,7 +49,7 @@ def spending_notes(report: Mapping[str, Any]) -> list[str]:
 
 
 def amount_text(amount: Mapping[str, Any], price: Mapping[str, Any] | None) -> str:
-    """``$0.0024 to 0.0038 and 2.09 kJ``"""
+    """The amount as text: ``$0.0024 to 0.0038 and 2.09 kJ``."""
     parts = []
     if amount["money"] is not None and price is not None:
         parts.append(range_text(amount["money"], price["currency"]))
@@ -64,7 +64,7 @@ def range_text(money: list[float], currency: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, in full: ``0.00243``, ``15,600``."""
+    """The number with three significant digits, in full: ``0.00243``, ``15,600``."""
     if value == 0:
         return "0"
     if value >= 1e15:

@@ -1,4 +1,4 @@
-"""What to try with a recorded run: each line is a simulation of it.
+"""Finds changes that make a recorded run faster: each line of advice is a simulation of one.
 
 Machine settings are replays of the recording. What the script itself decides (batch, recomputation, sharding, bucket
 sizes) only its arguments can say: these are runs of it, of arguments that the user names or that `arguments` finds.
@@ -30,18 +30,18 @@ from phantora_async.wording import printable, seconds
 
 FIRST_WITH_NCCL2 = (2, 15)
 LEAST = 0.005
-"""A smaller change of the step is none."""
+"""The relative change of the step below which there is none to report."""
 MOST_LINES = 5
-"""Of what makes it faster, the best first."""
+"""The most changes that are listed, the one that makes the run fastest first."""
 NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
 TWICE = {"server.gpu_gbps": "NVLink twice as fast", "server.nic_gbps": "network cards twice as fast"}
 NO_HOST = "a host that takes no time: the most that compiling, CUDA graphs or fewer launches can bring"
 EARLIER_NCCL = ("TORCH_DIST_USE_NCCL2", "0")
-"""The variable with which PyTorch takes its NCCL backend of before 2.15 (docs/prediction-off.md)."""
+"""The variable with which PyTorch uses its NCCL backend from before 2.15 (docs/prediction-off.md)."""
 FOUND = "auto"
-"""In place of arguments: those that the script's text names."""
+"""The word in place of arguments that stands for those which the script's text suggests."""
 OF_RUN = ("run_dir", "report", "record", "trace", "trace_ranks", "trace_steps", "ui", "progress", "show_ranks")
-"""Options of the recorded run that a run of other arguments does not take over."""
+"""The options of the recorded run that a run with other arguments does not take over."""
 Document = dict[str, Any]
 Runner = Callable[[RunOptions, Mapping[str, str]], Run]
 
@@ -50,17 +50,19 @@ Runner = Callable[[RunOptions, Mapping[str, str]], Run]
 class Try:
     what: str
     step_s: float | None
-    """None: not known."""
+    """The step time in seconds; None: not known."""
     change: float | None
-    """Of the time of a step, or of a token if it is known how many both runs have in a second: -0.05 is 5 % less."""
+    """The relative change of the time of a step, or of a token if both runs' tokens per second are known: -0.05 is 5 %
+    less.
+    """
     by_tokens: bool = False
     reason: str = ""
-    """Why nothing is known."""
+    """The reason why nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What tries have given. ``print(advice)`` shows it as the command line does."""
+    """The results of the tries. ``print(advice)`` shows them as the command line does."""
 
     document: Document
 
@@ -69,8 +71,8 @@ class Advice:
 
 
 def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: Runner = running.run_with) -> Advice:
-    """What to try with a recorded run, as `phantora-async advise` says it. `arguments`: texts of further arguments of
-    the script, ``"--batch 2"``, each for a run of it; ``"auto"`` finds them. Raises UsageError.
+    """Finds changes that make a recorded run faster, as `phantora-async advise` does. `arguments`: texts of further
+    arguments of the script, ``"--batch 2"``, each for a run of it; ``"auto"`` finds them. Raises UsageError.
     """
     if isinstance(arguments, str):
         raise UsageError(f"arguments: expected a list of texts, found {arguments!r}", '["--batch 2"]')
@@ -100,7 +102,7 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
 
 
 def _words(text: str) -> list[str]:
-    """Raises UsageError, before anything is simulated."""
+    """The words of the text. Raises UsageError, before anything is simulated."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -111,7 +113,7 @@ def _words(text: str) -> list[str]:
 
 
 def _settings(recording: Recording) -> Iterator[tuple[str, Changes]]:
-    """Those that could change something."""
+    """Yields the settings of the machine that could change something."""
     setup = recording.setup
     if recording.world_size > 1:
         for text in NCCL:
@@ -126,8 +128,8 @@ def _settings(recording: Recording) -> Iterator[tuple[str, Changes]]:
 
 
 def hides_nothing(recording: Recording) -> bool:
-    """Was every all-reduce followed at once by a stream that waits for it, before any other work, under PyTorch's NCCL
-    backend of 2.15? DDP's cannot run beside the backward pass then.
+    """Returns true if every all-reduce was followed at once by a stream that waits for it, before any other work, under
+    PyTorch's NCCL backend of 2.15. DDP's all-reduces cannot run beside the backward pass then.
     """
     versions = recording.run.get("versions", {})
     torch = re.match(r"(\d+)\.(\d+)", str(versions.get("torch", ""))) if isinstance(versions, dict) else None
@@ -140,7 +142,9 @@ def hides_nothing(recording: Recording) -> bool:
 
 
 def _waits_at_once(recording: Recording, rank: int) -> tuple[int, int]:
-    """How many of a rank's all-reduces another stream waits for before it gets further work, and of how many."""
+    """The number of a rank's all-reduces for which another stream waits before it gets further work, and the number of
+    all.
+    """
     rows = recording.stream(rank).rows
     reducing = [any(call.op == NcclKind.ALL_REDUCE for call in kernel) for kernel in recording.kernels]
     at_once = every = 0
@@ -160,7 +164,7 @@ def _waits_at_once(recording: Recording, rank: int) -> tuple[int, int]:
 
 
 def _with_earlier_nccl(recording: Recording, base_ns: int, run: Runner) -> Try:
-    """A run of the script: what it launches changes, so that it is no replay."""
+    """Runs the script with PyTorch's earlier NCCL backend. This changes what it launches, so it cannot be replayed."""
     what = "=".join(EARLIER_NCCL) + ": PyTorch's earlier NCCL backend, in which DDP's all-reduces hide behind backward"
     try:
         done = run(_options(recording, ()), dict([EARLIER_NCCL]))
@@ -216,7 +220,7 @@ def _run(recording: Recording, wanted: Worth, base_ns: int, run: Runner) -> Try:
 
 
 def _options(recording: Recording, arguments: Sequence[str]) -> RunOptions:
-    """Of the recorded run, with more arguments. Raises UsageError."""
+    """The options of the recorded run, with more arguments of the script. Raises UsageError."""
     told = recording.run
     if not told.get("script"):
         raise UsageError(f"{recording.folder}: run.json is missing: it is not known what was run")

@@ -1,7 +1,8 @@
-"""Arguments of a script that are worth a try, as far as its text says what it takes.
+"""Finds arguments of a script that are worth a try, as far as its text shows which ones it takes.
 
-Read are calls of ``add_argument``, nothing is executed: whole numbers that are called a batch size, twice and half of
-what the run had; switches that are called recomputation, activation checkpointing or compiling, if the run was without.
+Calls of ``add_argument`` are read, nothing is executed. Suggested are twice and half of the run's value for whole
+numbers that are called a batch size; and switches that are called recomputation, activation checkpointing or
+compiling, if the run was without them.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from formats.files import MOST_SOURCE_NBYTES, read_text
 
 BATCH = {"batch", "batchsize", "microbatch", "mbs", "bs"}
 NO_BATCH = {"eval", "evaluation", "val", "valid", "validation", "test", "global", "total", "number", "num", "steps"}
-"""Of these a rank does no more at a time."""
+"""Words that exclude a number: with them it does not say how much a rank does at a time."""
 SWITCHES = {"recompute", "recomputation", "checkpointing", "compile", "compiled"}
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
     text: str
-    """To be added to the arguments of the run; the last one counts."""
+    """The text to be added to the arguments of the run; of equal options the last one counts."""
     work: float
-    """By which factor a step has more to do."""
+    """The factor by which a step has more work."""
 
 
 def worth_trying(script: Path, given: Sequence[str]) -> list[Worth]:
-    """Empty if the script says nothing of that kind. Raises ValueError if it cannot be read."""
+    """The arguments to try; empty if the script has none of that kind. Raises ValueError if it cannot be read."""
     try:
         tree = ast.parse(read_text(script, MOST_SOURCE_NBYTES, ValueError))
     except (SyntaxError, RecursionError) as error:
@@ -62,7 +63,7 @@ def _of(call: ast.Call, given: Sequence[str]) -> Iterator[Worth]:
 
 
 def _value(flags: Sequence[str], given: Sequence[str]) -> str | None:
-    """The last one that was given."""
+    """The value of the option that was given last."""
     found = None
     for number, word in enumerate(given):
         name, equals, value = word.partition("=")

@@ -1,8 +1,8 @@
 """Runs and replays the trials of a study.
 
-Of the trials with one program one is run and recorded, on the GPU with the most memory; the others are replays. A
+Of all trials with one program, one is run and recorded, on the GPU with the most memory; the others are replays. A
 replay that leaves the recorded path (docs/replay.md) is run after all. So there are rounds: runs, then replays, until
-no trial is left. `pruning` says what need not be run.
+no trial is left. `pruning` decides which need not be run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from phantora_async.study.trials.store import Store
 from phantora_async.study.trials.trial import Trial
 
 RECORDED = ("recording", "run.json")
-"""Files of a recording that is complete."""
+"""The files of a complete recording."""
 NOT_RECORDED = "such a run cannot be recorded, so that nothing can be replayed"
 
 
@@ -33,18 +33,19 @@ class Sweep:
     store: Store
     machines: Machines
     keep_going: bool = False
-    """Also if the first trial fails."""
+    """True: go on even if the first trial fails."""
     pruning: Pruning = field(default_factory=Pruning)
     _unplayable: dict[str, str] = field(default_factory=dict)
-    """Why trials, by their keys, are no replays."""
+    """The reasons why trials cannot be replayed, by their keys."""
     _unrecorded: set[str] = field(default_factory=set)
-    """Programs whose run left no recording."""
+    """The programs whose run left no recording."""
     _works: bool = False
-    """A trial of this sweep has figures."""
+    """True once a trial of this sweep has figures."""
 
     def results(self, trials: Sequence[Trial]) -> Iterator[Result]:
-        """Those that the store does not have, or that were pruned for a reason that is none now, each when it is known
-        and stored. Raises JobsFailed if the first trial fails, and whatever is not the fault of one trial.
+        """Yields the results of the trials that the store does not have, or that were pruned for a reason that no
+        longer holds, each when it is known and stored. Raises JobsFailed if the first trial fails, and every error that
+        is not the fault of one trial.
         """
         self.pruning.trials.update((trial.key, trial) for trial in trials)
         known = self.store.results
@@ -78,7 +79,7 @@ class Sweep:
     # ---- runs ------------------------------------------------------------------------------------------------------
 
     def _runs(self, left: Sequence[Trial]) -> list[Trial]:
-        """Those that no replay can give, and one of each program that has no recording."""
+        """The trials to run: those that no replay can give, and one of each program that has no recording."""
         chosen = [trial for trial in left if trial.key in self._unplayable]
         by_program: dict[str, list[Trial]] = {}
         for trial in left:
@@ -104,7 +105,9 @@ class Sweep:
         yield from filter(None, in_threads(count, one, trials, self.machines.stop))
 
     def _one_run(self, trial: Trial, shared: bool) -> Result | None:
-        """`shared`: other trials have its program. None if the trial needs a replay of what was recorded now."""
+        """Runs the trial. `shared`: other trials have its program. Returns None if the trial needs a replay of what was
+        recorded now.
+        """
         began = time.monotonic()
         why = self._unplayable.get(trial.key)
         if why is not None and not trial.can_run:

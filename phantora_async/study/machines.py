@@ -1,6 +1,6 @@
-"""Where trials are run and replayed: as many at a time as this machine has cores and memory for, or as was said.
+"""Runs and replays trials on this machine: as many at a time as its cores and memory allow, or as the user says.
 
-`on_ray` has the same for a cluster of machines.
+`on_ray` does this on a cluster of machines.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from phantora_async.study.trials.trial import Trial
 AUTO = "auto"
 MOST_JOBS = 1024
 INTERPRETER_NBYTES = 800 << 20
-"""Of a run, besides its ranks: PyTorch, imported once."""
+"""The memory of a run besides its ranks, in bytes: PyTorch, imported once."""
 RANK_NBYTES = 128 << 20
-"""Of a rank alone, until a run has told."""
+"""The memory of one rank in bytes, until a run has reported it."""
 REPLAY_NBYTES = 512 << 20
 FREE_SHARE = 0.8
-"""Of the memory that is available now."""
+"""The share of the memory available now that runs may use."""
 _PR_SET_PDEATHSIG = 1
 Taken = TypeVar("Taken")
 Done = TypeVar("Done")
@@ -50,24 +50,26 @@ class Replay:
 
 
 Replayed = tuple[Trial, "Result | str"]
-"""With the reason if the recording cannot say."""
+"""A trial with its result, or with the reason why the recording cannot give one."""
 
 
 class Machines(Protocol):
     def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
-        """Of ``api.running.run_with``, which raises PhantoraError. Called by threads, as many as are told."""
+        """Runs a script as ``api.running.run_with`` does, which raises PhantoraError. It is called by threads, as many
+        as ``runs_at_a_time`` says.
+        """
 
     def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int: ...
 
     def replayed(self, replays: Sequence[Replay]) -> Iterator[Replayed]: ...
 
     def stop(self) -> None:
-        """After an error or Ctrl-C: what still goes on shall end."""
+        """Stops what is still running, after an error or Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """This machine. Raises UsageError for a number of jobs that is none."""
+    """Runs trials on this machine. Raises UsageError for an invalid number of jobs."""
 
     jobs: int | str = 1
 
@@ -79,7 +81,7 @@ class Here:
         return running.run_with(options, environment)
 
     def stop(self) -> None:
-        """Runs end together."""
+        """Does nothing: all runs end together."""
 
     def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int:
         if isinstance(self.jobs, int):
@@ -108,7 +110,9 @@ def _room(nbytes: int) -> int:
 
 
 def run_nbytes(ranks: int, known: Iterable[Result]) -> int:
-    """What a run with so many ranks takes of this machine's memory, by the largest ranks of runs that have told."""
+    """The memory in bytes that a run with so many ranks takes of this machine, by the largest ranks of runs that have
+    reported it.
+    """
     each = max(filter(None, map(_rank_nbytes, known)), default=RANK_NBYTES)
     return INTERPRETER_NBYTES + ranks * each
 
@@ -124,7 +128,7 @@ def _rank_nbytes(result: Result) -> int | None:
 
 
 def _begin() -> None:
-    """Of a process that replays: Ctrl-C is the command's, with which it ends."""
+    """Prepares a process that replays: Ctrl-C is handled by the command, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -159,7 +163,7 @@ def in_threads(
 def as_they_end(
     pool: Executor, work: Callable[[Taken], Done], tasks: Sequence[Taken], stop: Callable[[], None]
 ) -> Iterator[Done]:
-    """After an error, what has not begun does not begin any more, and what has is told to stop."""
+    """Yields results as they are ready. After an error, no further task begins, and running ones are told to stop."""
     try:
         for one in as_completed([pool.submit(work, task) for task in tasks]):
             yield one.result()

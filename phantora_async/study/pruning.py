@@ -1,13 +1,13 @@
-"""Which trials need not be run to their end, or not at all.
+"""Decides which trials need not be run to their end, or not at all.
 
-By memory: a run ends as soon as it exceeds a limit of memory. A trial that has more of what needs memory
-(`more_memory` in the study) than one that does not fit, or the program of one on a GPU no larger, is not begun. One
-that failed although there was enough memory, in pieces (fragmentation), rules out only the same program. By time
+By memory: a run ends as soon as it exceeds a limit of memory. A trial is not begun if it has more of a setting that
+needs memory (`more_memory` in the study) than one that does not fit, or if it is the program of one on a GPU no larger.
+One that failed although there was enough memory, in pieces (fragmentation), rules out only the same program. By time
 (`prune = true`): a run ends when so many of its steps have been so slow that it is certain to be no better than the
-best trial that is known. What is recorded for other machines runs to its end.
+best trial that is known. A run that is recorded for other machines goes on to its end.
 
-What was pruned is kept like other results, and tried again when it does not follow any more: when a limit is larger
-now, or what it was compared with is no trial of the study.
+Results of pruned trials are kept like others. They are tried again when the reason no longer holds: when a limit is
+larger now, or the trial that they were compared with is no longer part of the study.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from phantora_async.study.trials.trial import Trial
 from profiles import Price
 
 SLOWER = 1 + 1e-9
-"""A run that is just as good is not ended."""
+"""The factor on the best trial's step time above which a run is ended: one that is just as good is not."""
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Pruning:
     goal: Goal = field(default_factory=Goal)
     prices: Mapping[str, Price] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
-    """All of the study that are known by now, by their keys."""
+    """All trials of the study that are known by now, by their keys."""
 
     def limits(self, trial: Trial, results: Mapping[str, Result]) -> Limits:
-        """Of a run of this trial alone."""
+        """The limits for a run of this trial alone."""
         limits = {name: value for name, value in self.goal.limits.by_figure.items() if name != "mfu"}
         best_s = self._step_to_beat(trial, results)
         if best_s < limits.get("step", math.inf):
@@ -43,7 +43,7 @@ class Pruning:
         return Limits(limits)
 
     def not_begun(self, trial: Trial, results: Mapping[str, Result]) -> Result | None:
-        """What follows from trials that do not fit."""
+        """The result that follows for this trial from trials that do not fit; None if none follows."""
         for key, other in self.trials.items():
             result = results.get(key)
             if result is None or result.how == NOT_RUN or not self._too_large(result):
@@ -58,7 +58,7 @@ class Pruning:
         return None
 
     def holds(self, trial: Trial, result: Result, results: Mapping[str, Result]) -> bool:
-        """Is what was pruned, perhaps by an earlier sweep, still to be pruned?"""
+        """Returns true if a trial that was pruned, perhaps by an earlier sweep, is still to be pruned."""
         if result.how == NOT_RUN:
             return self.not_begun(trial, results) is not None
         if result.state != PRUNED:
@@ -67,11 +67,11 @@ class Pruning:
         return any(value > limits.get(name, math.inf) for name, value in result.figures.items())
 
     def in_order(self, trials: list[Trial]) -> list[Trial]:
-        """Those that need less memory come first."""
+        """The trials, those that need less memory first."""
         return sorted(trials, key=lambda one: [_number(one.chosen.get(key)) or 0.0 for key in self.goal.more_memory])
 
     def loss(self, trial: Trial, step_s: float) -> float:
-        """Of the objective, the less the better, up to a factor that all trials share."""
+        """The loss of the objective, which is the better the less it is, up to a factor that all trials share."""
         tokens, weight = trial.tokens_per_step, 1.0
         assert tokens is not None, "the study says how many tokens a step has"
         if self.goal.objectives == (MONEY,):
@@ -80,7 +80,7 @@ class Pruning:
         return step_s * weight / tokens
 
     def _step_to_beat(self, trial: Trial, results: Mapping[str, Result]) -> float:
-        """In seconds; infinite if there is none."""
+        """The step time in seconds that this trial must beat; infinite if there is none."""
         if not self.goal.prune:
             return math.inf
         known = [
@@ -92,7 +92,7 @@ class Pruning:
         return best / of_a_second if math.isfinite(of_a_second) else math.inf
 
     def _good(self, result: Result) -> bool:
-        """Within all limits, so that what it beats is really beaten."""
+        """Returns true if the result is within all limits, so that a trial that it beats is really beaten."""
         return (
             result.good
             and "step" in result.figures
@@ -106,7 +106,7 @@ class Pruning:
         return any(row.broken and row.value is not None and row.figure.name in OF_MEMORY for row in rows)
 
     def _more(self, trial: Trial, than: Trial) -> list[str]:
-        """What `trial` has more of, if it has nothing else that differs, and of nothing less."""
+        """The settings of which `trial` has more; empty if any other setting differs, or it has less of one."""
         keys = self.goal.more_memory
         mine, others = ({key: value for key, value in one.chosen.items() if key not in keys} for one in (trial, than))
         if mine != others:
@@ -125,7 +125,7 @@ class Pruning:
 
 
 def limited(options: RunOptions, limits: Limits) -> RunOptions:
-    """With these limits as options."""
+    """The options with these limits."""
     values = limits.by_figure
     memory, allocated, step = (values.get(name) for name in ("memory", "allocated", "step"))
     return replace(
@@ -137,7 +137,7 @@ def limited(options: RunOptions, limits: Limits) -> RunOptions:
 
 
 def _no_larger(trial: Trial, than: Trial) -> bool:
-    """Of the program that `than` has, on a GPU with no more memory."""
+    """Returns true if `trial` is the program of `than`, on a GPU with no more memory."""
     return trial.program == than.program and trial.gpu.memory.total_nbytes <= than.gpu.memory.total_nbytes
 
 

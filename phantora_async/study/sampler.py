@@ -1,6 +1,6 @@
 """Chooses trials with Optuna: TPE, NSGA-II for several objectives, or at random.
 
-The choice is a function of the study, its seed and what came of the trials chosen before. So nothing of Optuna's is
+The choice is a function of the study, its seed and the results of the trials chosen before. So nothing of Optuna's is
 kept: a sweep that goes on asks again, is told what the store has, and comes to the same next trials.
 """
 
@@ -23,24 +23,24 @@ POPULATION = 20
 class Asked:
     chosen: Chosen
     handle: Any
-    """Optuna's trial."""
+    """The trial object of Optuna."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of a trial."""
+    """The result of a trial, as the sampler needs it."""
 
     losses: Sequence[float]
-    """Of each objective, the less the better; not looked at if there is an excess."""
+    """The loss of each objective, the less the better; ignored if there is an excess."""
     excess: float = 0.0
-    """By how much limits are broken; larger for what did not run at all."""
+    """The amount by which limits are broken; larger for a trial that did not run at all."""
     pruned: bool = False
-    """It ended early, as its loss was no better than the best one."""
+    """True if it ended early, because its loss was no better than the best one."""
 
 
 class Sampler:
     def __init__(self, search: Search, objectives: int) -> None:
-        """Raises EnvironmentUnusable without Optuna."""
+        """Starts Optuna's study. Raises EnvironmentUnusable without Optuna."""
         try:
             import optuna
         except ImportError:
@@ -96,5 +96,5 @@ class Sampler:
 
 
 def _constraints(trial: Any) -> tuple[float]:
-    """Optuna takes what is above 0 for broken."""
+    """The constraints for Optuna, which takes values above 0 for broken."""
     return (float(trial.user_attrs.get(EXCESS, 0.0)),)

@@ -1,4 +1,4 @@
-"""A sweep in one call, for the command and for `phantora_async.sweep`."""
+"""Runs a whole sweep in one call, for the command and for `phantora_async.sweep`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 ON = ("here", "ray")
 Told = Callable[[Result, int, int], None]
-"""Of a trial: what came of it, how many are known now, and of how many."""
+"""Called with a trial's result, the number of trials that are known now, and the number of all."""
 
 
 class Swept:
-    """What a sweep has found. ``print(swept)`` shows it as the command line does."""
+    """The result of a sweep. ``print(swept)`` shows it as the command line does."""
 
     def __init__(self, name: str, study: Study, found: Outcome, sweep: Sweep) -> None:
         self.name = name
@@ -46,25 +46,25 @@ class Swept:
 
     @property
     def front(self) -> Sequence[Entry]:
-        """Trials of which no other one is better in all objectives."""
+        """The trials for which no other one is better in all objectives."""
         return self.outcome.front
 
     def best(self, objective: str) -> Entry:
-        """One of ``study.goal.OBJECTIVES``. Raises UsageError for one that is not compared."""
+        """The best trial in one of ``study.goal.OBJECTIVES``. Raises UsageError for one that is not compared."""
         if objective not in self.outcome.objectives:
             known = ", ".join(self.outcome.objectives) or "none"
             raise UsageError(f"objective {objective!r} is not compared; those that are: {known}")
         return self.outcome.best(objective)
 
     def command(self, entry: Entry) -> str:
-        """To type in a shell."""
+        """The command for a shell that runs or replays the trial."""
         return entry.trial.command(self._sweep.recording_of(entry.trial))
 
     def document(self) -> dict[str, Any]:
         return as_document(self.outcome, self.command)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row for each trial. Raises EnvironmentUnusable without pandas."""
+        """A DataFrame with a row for each trial. Raises EnvironmentUnusable without pandas."""
         from phantora_async.errors import EnvironmentUnusable
 
         try:
@@ -74,16 +74,18 @@ class Swept:
         return pandas.DataFrame(rows(self.outcome))
 
     def write_table(self, path: str | os.PathLike[str]) -> None:
-        """As CSV, JSON or Parquet, as the name ends. Raises UsageError, NotWritten, EnvironmentUnusable."""
+        """Writes the trials as CSV, JSON or Parquet, depending on the name's suffix. Raises UsageError, NotWritten,
+        EnvironmentUnusable.
+        """
         files.check_files(Path(path), None)
         files.write(Path(path), files.table(self.outcome, Path(path).suffix))
 
     def write_page(self, path: str | os.PathLike[str]) -> None:
-        """One HTML file with filters. Raises NotWritten."""
+        """Writes one HTML file with filters. Raises NotWritten."""
         files.write(Path(path), sweep_page(self.document(), self.name).encode())
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """The Pareto front, written to `path` (PNG, SVG, PDF) if there is one. Raises as ``write_table``."""
+        """Draws the Pareto front, and writes it to `path` (PNG, SVG, PDF) if given. Raises as ``write_table``."""
         if path is not None:
             files.check_files(None, Path(path))
             files.write(Path(path), files.picture_bytes(self.outcome, Path(path).suffix))

@@ -19,7 +19,7 @@ from profiles import KERNEL, activity
 
 _TAIL = b"\n]}\n"
 _CUDART_ID, _DRIVER_ID = 211, 307
-"""cbid of cudaLaunchKernel and of cuLaunchKernel: readers want a number."""
+"""The values of cbid for cudaLaunchKernel and cuLaunchKernel: readers want a number."""
 _GPU_SORTED_AFTER = 5_000_000
 _BLOCK_THREADS_PER_WARP = 32
 
@@ -36,7 +36,7 @@ class ChromeFile:
         self._threads: set[int] = set()
         self._streams: set[tuple[int, int]] = set()
         self._activities: dict[int, dict[str, Any]] = {}
-        """What all launches with the same cost share."""
+        """The description that all launches with the same cost share, by the key of the cost."""
         self._first = True
         self._file.write(self._header(spec))
         self._process(self._pid, "CPU", self._pid)
@@ -194,7 +194,7 @@ class ChromeFile:
     # ---- events ----------------------------------------------------------------------------------------------------
 
     def _on_gpu(self, device: int, stream: int) -> None:
-        """An event of a stream, or with -1 of none, follows."""
+        """Declares the GPU and the stream (-1: none) of the event that follows."""
         if (device, stream) not in self._streams:
             if all(other != device for other, _ in self._streams):
                 self._process(device, f"GPU {device}", _GPU_SORTED_AFTER + device)
@@ -220,7 +220,7 @@ class ChromeFile:
         self._event({"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, **times, "args": arguments})
 
     def _flow(self, phase: str, pid: int, tid: int, at_ns: int, number: int) -> None:
-        """From an API call to what it launched."""
+        """Writes one end of an arrow from an API call to what it launched."""
         end = {"bp": "e"} if phase == "f" else {}
         event = {"ph": phase, "id": number, "pid": pid, "tid": tid, "ts": _us(at_ns), "cat": "ac2g", "name": "ac2g"}
         self._event(event | end)
@@ -244,7 +244,7 @@ class ChromeFile:
 
 
 class Raw:
-    """JSON that is written as it is."""
+    """A JSON text that is written as it is."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -262,14 +262,14 @@ def _us(ns: int) -> float:
 
 
 def _spaced(value: Any) -> str:
-    """On one line, with the space behind colons that readers search for."""
+    """JSON on one line, with the space behind colons that readers search for."""
     import json
 
     return json.dumps(value)
 
 
 def describe_collective(rank: int, span: Nccl, plan: Plan) -> dict[str, Any]:
-    """The arguments of an NCCL kernel: Kineto's, then what only a simulation knows."""
+    """The arguments of an NCCL kernel: those of Kineto, then those that only a simulation knows."""
     moved = span.moved[0]
     collective = moved.collective
     given, got = names.elements(collective)

@@ -1,4 +1,4 @@
-"""How much of each link collectives use over time: each one's mean rate over its duration, summed over all."""
+"""Computes the use of each link by collectives over time: each one's mean rate over its duration, summed over all."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from phantora_async.virtual_time import Collective
 CollectiveKey = tuple[int, int, int, tuple[int, ...]]
 
 _MOST_CHANGES = 100_000
-"""That are kept, in case an earlier one comes."""
+"""The most changes that are kept back, in case an earlier one comes."""
 
 
 def key_of(collective: Collective) -> CollectiveKey:
-    """What all members that tell of the collective agree on."""
+    """Identifies a collective by the fields on which all members that report it agree."""
     return collective.comm.id, collective.seq, collective.op, collective.ranks
 
 
 class LinkUse:
-    """``add`` what moved, in any order; changes of a link's rate go to `count(link, at_ns, gbps)` in order of time."""
+    """Adds up rates: ``add`` what moved, in any order; changes of a link's rate go to `count(link, at_ns, gbps)` in
+    order of time.
+    """
 
     def __init__(self, context: Context, count: Callable[[int, int, float], None]) -> None:
         self._context = context
@@ -33,7 +35,7 @@ class LinkUse:
         self._rates: dict[int, float] = {}
 
     def add(self, moved: Moved) -> None:
-        """Told by each member that is traced; counted once."""
+        """Adds a collective. Each member that is traced reports it; it is counted once."""
         collective = moved.collective
         key = key_of(collective)
         left = self._seen.pop(key, None)

@@ -1,4 +1,4 @@
-"""How collectives and calls are named in traces of real GPUs, so that tools which look for these names find them."""
+"""Names collectives and calls as traces of real GPUs do, so that tools which look for these names find them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KERNELS = {
     NcclKind.BROADCAST: "Broadcast",
     NcclKind.REDUCE: "Reduce",
 }
-"""Operations that have kernels of their own; the others are made of sends and receives."""
+"""The operations that have kernels of their own; the others are made of sends and receives."""
 _CALLS = {
     NcclKind.ALL_REDUCE: "allreduce",
     NcclKind.ALL_GATHER: "_allgather_base",
@@ -57,30 +57,32 @@ _CALL_NAMES = {
 
 
 KNOWN_NAMES = {"cudaEventRecordWithFlags": "cudaEventRecord", "cuLaunchKernelEx": "cuLaunchKernel"}
-"""Calls that HolisticTraceAnalysis 0.5 does not know, and its name for such a call: it looks for launches before it."""
+"""The calls that HolisticTraceAnalysis 0.5 does not know, with its name for such a call: it looks for launches before
+it.
+"""
 SYNC_NAMES: dict[int, str] = {
     TraceKind.DEVICE_SYNC: "Context Sync",
     TraceKind.EVENT_SYNC: "Event Sync",
     TraceKind.STREAM_SYNC: "Stream Sync",
     TraceKind.STREAM_WAIT: "Stream Wait Event",
 }
-"""As CUPTI and Kineto call them."""
+"""The names of synchronisations in CUPTI and Kineto."""
 
 
 def call_name(caller: str, kind: int) -> str:
-    """The entry point if the hook knows it under its name, else the call that such work usually is."""
+    """The call's name: the entry point if the hook knows its name, else the call that such work usually is."""
     if caller.startswith("cu") and caller[2:3].isalpha() and not caller.startswith(("cublas", "cudnn", "cufft")):
         return caller
     return _CALL_NAMES.get(CALL_KINDS[kind], caller) if kind < len(CALL_KINDS) else caller
 
 
 def is_driver(name: str) -> bool:
-    """Does the call belong to the driver's API?"""
+    """Returns true if the call belongs to the driver's API."""
     return name.startswith("cu") and not name.startswith("cuda")
 
 
 def kernel_name(collective: Collective, plan: Plan) -> str:
-    """``ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)``"""
+    """The name of the kernel: ``ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)``."""
     name = _KERNELS.get(NcclKind(collective.op))
     if name is None:
         return "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -91,17 +93,17 @@ def kernel_name(collective: Collective, plan: Plan) -> str:
 
 
 def collective_name(collective: Collective) -> str:
-    """As torch.distributed calls it."""
+    """The name of the collective in torch.distributed."""
     return _CALLS.get(NcclKind(collective.op), "unknown")
 
 
 def dtype_name(collective: Collective) -> str:
-    """As PyTorch calls it."""
+    """The name of the type in PyTorch."""
     return _SCALARS[DTYPE_NAMES[collective.dtype]]
 
 
 def elements(collective: Collective) -> tuple[int, int]:
-    """Elements that a member gives and gets."""
+    """The numbers of elements that a member gives and gets."""
     n, count = len(collective.ranks), collective.count
     if collective.op in _GATHERING:
         return count, count * n
@@ -113,7 +115,7 @@ def elements(collective: Collective) -> tuple[int, int]:
 
 
 def bus_gb_per_s(collective: Collective, for_ns: int) -> float:
-    """The bus bandwidth as nccl-tests defines it: what the slowest link would carry."""
+    """The bus bandwidth in GB/s as nccl-tests defines it: the rate that the slowest link would carry."""
     n = len(collective.ranks)
     given, got = elements(collective)
     nbytes = max(given, got) * collective.nbytes // max(collective.count, 1)

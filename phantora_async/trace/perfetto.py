@@ -1,6 +1,6 @@
-"""Perfetto's own format: one file for all ranks, with the network's links.
+"""Writes Perfetto's own format: one file for all ranks, with the network's links.
 
-A file is a row of packets, each complete in itself, so what has been written can be read whatever ends the run.
+A file is a sequence of packets, each complete in itself, so what has been written can be read whatever ends the run.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from profiles import KERNEL, activity
 
 _SEQUENCE = 1
 _CLEARED, _NEEDS_STATE = 1, 2
-"""SequenceFlags: the names that follow are new; names told before are needed."""
+"""The SequenceFlags: the names that follow are new; names sent before are needed."""
 _MOST_HELD = 50_000
-"""Spans of a thread that wait for the outermost one around them."""
+"""The most spans of a thread that wait for the outermost one around them."""
 _MOST_THREADS = 10_000
-"""Of a rank: threads of all ranks need different numbers."""
+"""The bound of the number of threads of a rank: threads of all ranks need different numbers."""
 _OF_COLLECTIVE = 1 << 63
-"""In the number of an arrow between ranks."""
+"""The bit that marks the number of an arrow between ranks."""
 
 
 class PerfettoFile:
-    """A ``Writer``. Raises OSError if the file cannot be written."""
+    """Implements ``Writer``. Raises OSError if the file cannot be written."""
 
     def __init__(self, path: Path, spec: RunSpec, context: Context) -> None:
         self._spec = spec
@@ -121,7 +121,9 @@ class PerfettoFile:
             self._link_use.add(moved)
 
     def _collective_arrow(self, rank: int, collective: Collective) -> tuple[int, ...]:
-        """Joins the members' kernels in the order of their starts: the last one is whom the others waited for."""
+        """The arrow that joins the members' kernels in the order of their starts: the last one is the one the others
+        waited for.
+        """
         key = key_of(collective)
         known = self._met.pop(key, None)
         if known is None:
@@ -294,5 +296,5 @@ class PerfettoFile:
 
 
 def _launch_arrow(rank: int, correlation: int) -> tuple[int, ...]:
-    """From an API call to what it launched."""
+    """The arrow from an API call to what it launched."""
     return ((rank + 1) << 32 | correlation,) if correlation else ()

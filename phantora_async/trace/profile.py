@@ -1,4 +1,4 @@
-"""What the profiler of a script is told: where the entries of its rank lie in virtual time, what its kernels are."""
+"""Tells the profiler of a script where the entries of its rank lie in virtual time, and what its kernels are."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from phantora_async.trace.writing import Context
 from profiles import COPY, FILL, KERNEL, activity
 
 _MOST_ENTRIES = 4096
-"""Of one record."""
+"""The most entries of one record."""
 _KINDS = {KERNEL: TracedKind.KERNEL, COPY: TracedKind.COPY, FILL: TracedKind.FILL}
 _LIBRARYS_GRID, _LIBRARYS_BLOCK = (1, 1, 1), (128, 1, 1)
-"""Of kernels that a library chooses, which is not known: profilers divide by these."""
+"""The grid and block that are given for kernels that a library chooses, whose own are not known: profilers divide by
+these.
+"""
 _NCCL_KEYS = 1 << 63
 
 
 class Profile:
-    """Of one rank: ``place`` entries, ``take`` records for its hook library."""
+    """The places and kernels of one rank: ``place`` entries, ``take`` records for its hook library."""
 
     def __init__(self, rank: int, context: Context) -> None:
         self._context = context
@@ -41,7 +43,7 @@ class Profile:
             self._close()
 
     def take(self) -> list[bytes]:
-        """Encoded records, since the last call."""
+        """The encoded records since the last call."""
         self._close()
         taken, self._records = self._records, []
         return taken

@@ -1,4 +1,4 @@
-"""One rank's trace: what virtual time tells of it, and the entries of its TRACE records, become spans."""
+"""Makes spans of one rank's trace from the events of virtual time and the entries of its TRACE records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Launched:
     entry: records.TraceEntry
     external: int
     number: int
-    """The entry's."""
+    """The number of the entry."""
 
 
 @dataclass(slots=True)
@@ -61,36 +61,40 @@ class _Range:
 
 @dataclass(slots=True)
 class _Batch:
-    """Entries of one TRACE record. Some have instants that are known only when the segments that follow are launched:
-    the host may wait at a segment's first launch, for room in the launch queue."""
+    """The entries of one TRACE record. The instants of some are known only when the segments that follow are launched:
+    the host may wait at a segment's first launch, for room in the launch queue.
+    """
 
     at_ns: int
     todo: list[tuple[Any, Any, int]]
-    """(entry, its range or the number of the op around it, the entry's number), in order."""
+    """The entries to handle, in order: (entry, its range or the number of the op around it, the entry's number)."""
     awaited: set[int]
-    """Streams whose segments come next."""
+    """The streams whose segments come next."""
     delays: list[tuple[int, int]] = field(default_factory=list)
-    """(host time of a first launch, how long the host waited there)."""
+    """The waits of the host: (host time of a first launch, how long the host waited there)."""
 
     def instant(self, at_ns: int, ends_here: bool = False) -> int:
-        """Of a host time. `ends_here`: what ends at a first launch ends after the wait there, else it is before."""
+        """The instant of a host time. `ends_here`: what ends at a first launch ends after the wait there; else it ends
+        before.
+        """
         waited = sum(for_ns for from_ns, for_ns in self.delays if from_ns < at_ns or (ends_here and from_ns == at_ns))
         return self.at_ns + at_ns + waited
 
 
 class Placed(NamedTuple):
-    """Where an entry lies in virtual time."""
+    """The place of an entry in virtual time."""
 
     number: int
-    """As the rank's process counts them."""
+    """The entry's number, as the rank's process counts."""
     start_ns: int
     end_ns: int
     gpu: Kernel | Nccl | None = None
 
 
 class RankTrace:
-    """``tell`` what happens, in order. Spans go to `emit`, each once it is complete; if the rank's script runs a
-    profiler, the places of its entries go to `place`."""
+    """Makes the spans: ``tell`` it the events in order. Spans go to `emit`, each once it is complete; if the rank's
+    script runs a profiler, the places of its entries go to `place`.
+    """
 
     def __init__(
         self,
@@ -108,21 +112,21 @@ class RankTrace:
         self._profiled = False
         self._externals = 0
         self._ranges: dict[int, list[_Range]] = {}
-        """By thread: the ranges that it is in, outermost first."""
+        """The ranges that each thread is in, outermost first."""
         self._batch: _Batch | None = None
         self._launched: dict[int, list[_Launched]] = {}
-        """By stream: launches of the segment that comes next."""
+        """The launches of the segment that comes next, by stream."""
         self._segments: dict[int, deque[_Segment]] = {}
         self._nccl_entries: dict[int, deque[tuple[records.TraceEntry, int, int]]] = {}
         self._nccl: dict[int, deque[_NcclKernel]] = {}
         self._blocked: dict[int, tuple[int, int]] = {}
-        """By stream: since when it waits for an event, and of which stream."""
+        """The streams that wait for an event, each with the instant since when, and the stream that it waits for."""
         self._devices: dict[int, int] = {}
         self._held: Call | None = None
         self._held_number = 0
-        """The last call. If the host waits now, it ends later."""
+        """The number of the last call, which is held back: if the host waits now, the call ends later."""
         self._held_sync: Sync | None = None
-        """What it waits for, or has a stream wait for."""
+        """The wait of the last call, by which the host or a stream waits."""
         self._host_blocked_ns = -1
         self._steps = 0
         self._step_from_ns = 0
@@ -146,13 +150,13 @@ class RankTrace:
         }
 
     def tell(self, event: events.Event) -> None:
-        """Raises ProtocolError for entries that no working hook sends."""
+        """Handles an event. Raises ProtocolError for entries that no working hook sends."""
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event)
 
     def close(self) -> None:
-        """The rank has ended, or the run: what is known of unfinished calls is written."""
+        """Ends the trace, because the rank or the run has ended: what is known of unfinished calls is written."""
         self._settle()
         self._release_call()
 
@@ -198,7 +202,7 @@ class RankTrace:
             self._settle()
 
     def _settle(self) -> None:
-        """The batch's instants are known."""
+        """Writes the batch, whose instants are known now."""
         batch, self._batch = self._batch, None
         if batch is None:
             return
@@ -230,7 +234,7 @@ class RankTrace:
         self._emit(Op(thread, ended.start_ns, at_ns, name, sizes, ended.external, not ended.depth))
 
     def _sync(self, entry: records.TraceEntry, at_ns: int) -> None:
-        """Of the last call: known as a whole when that has ended."""
+        """Makes the span of a wait. If the last call waits, the span is complete when that call has ended."""
         kind, stream, recorded = TraceKind(entry.what), entry.number, entry.key > 0
         device = stream if kind == TraceKind.DEVICE_SYNC else self._devices.get(stream, 0)
         sync = Sync(
@@ -375,7 +379,7 @@ class RankTrace:
         self._step_from_ns = event.at_ns
 
     def _restarted(self, event: events.Restarted) -> None:
-        """What the former process left undone has no end."""
+        """Closes the trace of the former process. Its unfinished work has no end and is dropped."""
         self.close()
         for of_former in (
             self._ranges,

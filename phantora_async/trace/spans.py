@@ -1,4 +1,4 @@
-"""What a trace consists of, whatever its form. Instants are nanoseconds of virtual time."""
+"""The spans of which a trace consists, whatever its form. Instants are nanoseconds of virtual time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Kernel(NamedTuple):
     start_ns: int
     end_ns: int
     key: int
-    """Of its cost."""
+    """The key of its cost."""
     correlation: int
     external: int
-    """Number of the op that launched it; 0: none."""
+    """The number of the op that launched it; 0: none."""
 
 
 class Moved(NamedTuple):
@@ -26,7 +26,7 @@ class Moved(NamedTuple):
 
     collective: Collective
     begun_ns: int
-    """When the last member's kernel had started: data moves from here on."""
+    """The instant at which the last member's kernel had started: data moves from here on."""
     done_ns: int
     last_rank: int
     """The member that the others waited for."""
@@ -56,23 +56,25 @@ class Call(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """A call had the host or a stream wait for GPU work."""
+    """A wait of the host or of a stream for GPU work, which a call asked for."""
 
     kind: int
     """A ``TraceKind``: STREAM_WAIT, EVENT_SYNC, STREAM_SYNC or DEVICE_SYNC."""
     device: int
     stream: int
-    """That waits, or that the host waits for; -1: a device or a recording of an event."""
+    """The stream that waits, or for which the host waits; -1: the host waits for a device or a recording of an
+    event.
+    """
     start_ns: int
     end_ns: int
-    """Of the call."""
+    """The end of the call."""
     correlation: int
     recording: int
-    """Of an event; 0: none."""
+    """The number of the recording of an event; 0: none."""
     recorded_on: int
-    """Stream of that recording; -1: none."""
+    """The stream of that recording; -1: none."""
     recorded_by: int
-    """Correlation of the call that recorded it; -1: none that was traced."""
+    """The correlation of the call that recorded it; -1: none that was traced."""
 
 
 class Op(NamedTuple):
@@ -83,21 +85,21 @@ class Op(NamedTuple):
     end_ns: int
     name: str
     sizes: str
-    """Of its inputs, as PyTorch prints them; "" for a range of the program's."""
+    """The sizes of its inputs, as PyTorch prints them; "" for a range of the program's."""
     external: int
     outermost: bool
-    """No other one is around it."""
+    """True if no other op is around it."""
 
 
 class Step(NamedTuple):
     number: int
-    """From 1."""
+    """The number of the step, from 1."""
     start_ns: int
     end_ns: int
 
 
 class StreamWait(NamedTuple):
-    """A stream waited for an event of another."""
+    """A wait of a stream for an event of another one."""
 
     device: int
     stream: int
@@ -107,7 +109,7 @@ class StreamWait(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """What the caching allocator has from this instant on, in bytes."""
+    """The memory of the caching allocator from this instant on, in bytes."""
 
     device: int
     at_ns: int

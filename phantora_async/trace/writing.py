@@ -1,4 +1,4 @@
-"""What the writers of both forms share: a file that is always readable, and what they look up."""
+"""Shared parts of the writers of both forms: a file that is always readable, and the context of spans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK_NBYTES = 1 << 18
 
 
 class StreamedFile:
-    """Bytes that are written in chunks, each with the tail behind it that makes the file complete."""
+    """A file that is written in chunks, each with the tail behind it that makes the file complete."""
 
     def __init__(self, path: Path, tail: bytes = b"") -> None:
         self._file = path.open("wb", buffering=0)
@@ -25,17 +25,17 @@ class StreamedFile:
         self._waiting: list[bytes] = []
         self._waiting_nbytes = 0
         self._end = 0
-        """Of what is written, the tail left out."""
+        """The end of the written bytes, without the tail."""
 
     def write(self, content: bytes) -> None:
-        """Raises OSError if a chunk cannot be written."""
+        """Adds bytes. Raises OSError if a chunk cannot be written."""
         self._waiting.append(content)
         self._waiting_nbytes += len(content)
         if self._waiting_nbytes >= CHUNK_NBYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Raises OSError; the file then ends with the last chunk that could be written."""
+        """Writes the chunk. Raises OSError; the file then ends with the last chunk that could be written."""
         chunk = b"".join(self._waiting)
         self._waiting.clear()
         self._waiting_nbytes = 0
@@ -56,7 +56,7 @@ class StreamedFile:
             left = left[self._file.write(left) or 0 :]
 
     def close(self) -> None:
-        """Raises OSError like ``flush``. The file is closed in any case."""
+        """Writes the rest and closes the file. Raises OSError like ``flush``; the file is closed in any case."""
         try:
             if self._waiting:
                 self.flush()
@@ -66,21 +66,21 @@ class StreamedFile:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What spans refer to."""
+    """The objects that spans refer to."""
 
     costs: Costs
     plan: Callable[[Collective], Plan]
     pid: Callable[[int], int]
-    """A rank's process id, as its own processes see it."""
+    """Returns a rank's process id, as its own processes see it."""
     links: Sequence[str]
-    """Names of the cluster's links, by number."""
+    """The names of the cluster's links, by number."""
     traced: Set[int]
-    """Ranks."""
+    """The ranks that are traced."""
 
 
 class Writer(Protocol):
     def add(self, rank: int, span: Span) -> None:
-        """Raises OSError if it cannot be written."""
+        """Adds the span. Raises OSError if it cannot be written."""
 
     def close(self) -> None:
-        """Raises OSError if the rest cannot be written."""
+        """Writes the rest and closes the file. Raises OSError if that fails."""

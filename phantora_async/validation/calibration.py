@@ -1,4 +1,4 @@
-"""How much wider the intervals must be to hold nine single real runs in ten of jobs that were in no fit.
+"""Computes how much wider the intervals must be to hold nine single real runs in ten of jobs that were in no fit.
 
 Split conformal prediction: a real run's score is how far it is from what was simulated, in units of the interval's own
 half on that side, before it was widened. The factor is the ceil(0.9 (n + 1))-th smallest of n scores, so that an
@@ -21,24 +21,26 @@ CLASSES = ("gpu", "both", "host")
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """One family of intervals."""
+    """The calibration of one family of intervals."""
 
     name: str
     jobs: int
     runs: int
     factor: float
-    """By which intervals of the models' own errors are to be multiplied; infinite where there are too few jobs."""
+    """The factor for intervals that have only the models' own errors; infinite where there are too few jobs."""
     holds: float
-    """Share of single runs, with the factor that the other jobs alone ask for. Each job counts once."""
+    """The share of single runs that the intervals hold with the factor that the other jobs alone give. Each job counts
+    once.
+    """
     holds_as_they_are: float
     width: float
-    """Mean, as they are, as a share of the step."""
+    """The mean width without the factor, as a share of the step."""
     needed_width: float
-    """... with the factor."""
+    """The mean width with the factor, as a share of the step."""
 
 
 def scores(row: KeptRow) -> list[float]:
-    """Of each real run. An interval that has no extent on that side: infinite."""
+    """The score of each real run; infinite where the interval has no extent on that side."""
     if row.simulated is None or row.low is None or row.high is None:
         return []
     below, above = (row.simulated - row.low) / row.scale, (row.high - row.simulated) / row.scale
@@ -50,7 +52,9 @@ def scores(row: KeptRow) -> list[float]:
 
 
 def factor_of(by_job: Sequence[Sequence[float]], level: float = LEVEL) -> float:
-    """`by_job`: scores of each job's runs. Infinite where there are too few jobs for the level."""
+    """The factor that these scores give. `by_job`: the scores of each job's runs. Infinite where there are too few jobs
+    for the level.
+    """
     jobs = len(by_job)
     weighted = sorted((score, 1 / len(of_job)) for of_job in by_job for score in of_job)
     wanted, seen = level * (jobs + 1), 0.0
@@ -64,7 +68,7 @@ def factor_of(by_job: Sequence[Sequence[float]], level: float = LEVEL) -> float:
 
 
 def calibrate(rows: Iterable[KeptRow]) -> list[Calibrated]:
-    """Of jobs in no fit that were run and have an interval."""
+    """The calibrations of each family, from jobs that were in no fit, were run and have an interval."""
     usable = [row for row in rows if not row.fitted and row.holds()]
     found = []
     for name in CLASSES:

@@ -1,4 +1,6 @@
-"""NCCL's kernels as measured, beside their plans: Hopper's, on one server with NVSwitch, without NVLink multicast."""
+"""Compares NCCL's measured kernels with their plans: Hopper's, on one server with NVSwitch, without NVLink
+multicast.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ GENERATION = "hopper"
 
 
 def compare(measured: Sequence[CollectiveTruth]) -> list[Pair]:
-    """Those that are planned, each with its plan's time in us. What the events around a call take is taken off."""
+    """The measured collectives that can be planned, each with its plan's time in us. The time of the events around a
+    call is subtracted.
+    """
     rows = [
         Measurement(one.op, one.world, one.nbytes, one.us - nccl_accuracy.EVENTS_US, (), 1)
         for one in measured
@@ -24,7 +28,7 @@ def compare(measured: Sequence[CollectiveTruth]) -> list[Pair]:
 
 
 def text(pairs: Sequence[Pair]) -> str:
-    """Median and worst error by operation, GPUs and size."""
+    """The median and worst error by operation, GPUs and size."""
     return nccl_accuracy.table(f"NCCL, {len(pairs)} measured kernels", pairs, nccl_accuracy.by_op)
 
 

@@ -1,4 +1,4 @@
-"""One row a job: what was simulated, how far that is from the range of the real runs, and what may explain it."""
+"""Compares a job with its real runs: what was simulated, how far that is from their range, and what may explain it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phantora_async.validation.emulation import Emulated
 from phantora_async.validation.truth import JobTruth, Range
 
 NOTABLE = 0.02
-"""Errors up to this need no explanation."""
+"""The largest error that needs no explanation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,21 @@ class Row:
     max_alloc: Figure | None
     max_reserved: Figure | None
     interval_low: float | None
-    """The simulated range of the step time or rate, in the unit of ``speed``; None if the report gives none."""
+    """The lower end of the simulated range of the step time or rate, in the unit of ``speed``; None if the report gives
+    none.
+    """
     interval_high: float | None
     in_interval: bool | None
-    """Does the interval meet the range of the real runs?"""
+    """True if the interval meets the range of the real runs."""
     explanation: str
     wall_s: float
     failure: str
 
 
 def _allocated(emulated: Emulated, truth: JobTruth) -> float | None:
-    """Of what the peak may be, depending on timing, the figure next to the real ones. The script has told the most."""
+    """The simulated peak nearest to the real ones, within the range that depends on timing. The script has printed its
+    upper end.
+    """
     if emulated.max_alloc is None or truth.max_alloc is None:
         return None
     ranks = emulated.report.get("simulated", {}).get("ranks") or [{}]
@@ -94,7 +98,7 @@ def _interval(emulated: Emulated, truth: JobTruth) -> tuple[float | None, float 
 
 
 def explanation(report: dict[str, Any]) -> str:
-    """Where the simulated GPUs' time goes, largest share first, and how well the kernels' times are known."""
+    """Says where the simulated GPUs' time goes, largest share first, and how well the kernels' times are known."""
     simulated = report.get("simulated", {})
     ranks: Sequence[dict[str, Any]] = simulated.get("ranks", [])
     shares: list[tuple[float, str]] = []
@@ -116,7 +120,7 @@ def explanation(report: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Over all jobs that told a speed."""
+    """The figures over all jobs that reported a speed."""
 
     jobs: int
     failed: int
@@ -128,7 +132,7 @@ class Summary:
     mean_reserved_error: float
     worst_reserved_error: float
     covered: int
-    """Jobs whose simulated interval meets the range of the real runs, of ``with_interval``."""
+    """The jobs, of ``with_interval``, whose simulated interval meets the range of the real runs."""
     with_interval: int
 
 
@@ -162,5 +166,5 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def document(rows: Sequence[Row]) -> dict[str, Any]:
-    """For programs: all rows and the summary."""
+    """The rows and the summary as JSON."""
     return {"rows": [asdict(row) for row in rows], "summary": asdict(summarise(rows))}

@@ -18,18 +18,20 @@ from phantora_async.child_process import child, interrupt_run
 from phantora_async.validation.truth import JobTruth
 
 RATE = re.compile(r"\btps: *([\d,]+)")
-"""Tokens a second and GPU in torchtitan's log lines."""
+"""Matches the tokens per second and GPU in torchtitan's log lines."""
 RATE_WARM_UP = 4
-"""Log lines of a rate that are left out."""
+"""The first log lines of a rate, which are left out."""
 
 
 FIGURES = ("free_running_step_s", "max_alloc", "max_reserved")
-"""Of the RESULT line: numbers."""
+"""The fields of the RESULT line that must be numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emulated:
-    """What the emulated job told. ``failure`` is empty if it ended well; the figures are None where it told none."""
+    """The results of an emulated job. ``failure`` is empty if it ended well; a figure that the job did not print is
+    None.
+    """
 
     speed: float | None
     max_alloc: float | None
@@ -38,16 +40,16 @@ class Emulated:
     wall_s: float
     failure: str
     torch: str = ""
-    """The version that the script named."""
+    """The version of torch that the script named."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """How a job of the truth file is started."""
+    """The command that starts a job of the truth file."""
 
     script: Path
     arguments: str
-    """With ``{job}``, ``{steps}``, ``{warm}`` and ``{world}`` in braces."""
+    """The script's arguments, with ``{job}``, ``{steps}``, ``{warm}`` and ``{world}`` to be replaced."""
     steps: int
     warm: int
     run_options: tuple[str, ...]
@@ -60,7 +62,7 @@ class JobCommand:
 
 
 def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
-    """Never raises for a job that fails: its last line of output is the row's ``failure``."""
+    """Emulates the job. It never raises for a job that fails: its last line of output is the row's ``failure``."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="phantora-validate-") as folder:
         run_dir = Path(folder) / "run"
@@ -97,7 +99,7 @@ def _report(path: Path) -> dict[str, Any]:
 
 
 def _result(output: str, job: str) -> dict[str, Any]:
-    """The job's ``RESULT {json}`` line."""
+    """The object in the job's ``RESULT {json}`` line."""
     for line in output.splitlines():
         if line.startswith("RESULT "):
             try:

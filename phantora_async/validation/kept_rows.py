@@ -19,30 +19,30 @@ from phantora_async.validation.truth import JobTruth, Range
 
 Key = tuple[str, str, int]
 SOURCES = ("phantora_async", "emu", "netsim", "profiles", "formats")
-"""What decides what is simulated, in a checkout."""
+"""The folders of a checkout whose files decide what is simulated."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRow:
     family: str
     fitted: bool
-    """Were constants of the models fitted to measurements of this job, or does the shipped table have its times?"""
+    """True if constants of the models were fitted to measurements of this job, or the shipped table has its times."""
     job: str
     gpu: str
     world: int
     is_rate: bool
-    """Speeds are tokens a second and GPU, else seconds a step."""
+    """True if speeds are tokens a second and GPU; else they are seconds a step."""
     real: list[float]
-    """Of each real run."""
+    """The speed of each real run."""
     simulated: float | None
     low: float | None
     high: float | None
     scale: float
-    """By which the interval was widened by its calibration."""
+    """The factor by which the interval was widened by its calibration."""
     bound: str
-    """What decides the step time: gpu, host or both."""
+    """The resource that decides the step time: gpu, host or both."""
     allocated: float | None
-    """Error of the peak: distance from the range of the real runs."""
+    """The error of the peak: its distance from the range of the real runs."""
     reserved: float | None
     explanation: str
     failure: str
@@ -56,12 +56,12 @@ class KeptRow:
 
     @property
     def error(self) -> float | None:
-        """Distance from the range of the real runs."""
+        """The distance from the range of the real runs."""
         return None if self.simulated is None else Range(min(self.real), max(self.real)).error(self.simulated)
 
     @property
     def width(self) -> float | None:
-        """Of the interval, as a share of what was simulated."""
+        """The width of the interval, as a share of the simulated value."""
         return (
             None
             if self.low is None or self.high is None or not self.simulated
@@ -69,7 +69,7 @@ class KeptRow:
         )
 
     def holds(self) -> list[bool]:
-        """For each real run: is it in the interval?"""
+        """For each real run: true if it is in the interval."""
         if self.low is None or self.high is None:
             return []
         return [self.low <= one <= self.high for one in self.real]
@@ -103,7 +103,7 @@ def row_of(family: Family, fitted: bool, job: JobTruth, emulated: Emulated, comm
 
 
 def read(path: Path) -> dict[Key, KeptRow]:
-    """By GPU, job and ranks; none if there is no such file."""
+    """Reads the rows by GPU, job and ranks; none if there is no such file."""
     if not path.exists():
         return {}
     rows = {}
@@ -117,7 +117,7 @@ def read(path: Path) -> dict[Key, KeptRow]:
 
 
 def write(path: Path, rows: Iterable[KeptRow]) -> None:
-    """The whole file is replaced at once."""
+    """Replaces the whole file at once."""
     text = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
     try:
         write_whole(path, text.encode())

@@ -1,4 +1,4 @@
-"""What real GPUs did: truth files, read and checked.
+"""Reads and checks truth files, which record what real GPUs did.
 
 A truth file holds one JSON object a line. A line with ``job`` is a training job as its script printed it:
 
@@ -52,7 +52,7 @@ class JobTruth:
     world: int
     runs: int
     speeds: tuple[float, ...]
-    """Of each run: seconds a step; tokens a second and GPU if ``speed_is_rate``."""
+    """The speed of each run: seconds a step; tokens a second and GPU if ``speed_is_rate``."""
     speed_is_rate: bool
     max_alloc: Range | None
     max_reserved: Range | None
@@ -77,7 +77,7 @@ class Truth:
 
 
 def load(paths: Sequence[Path]) -> Truth:
-    """Raises UsageError naming file and line for what is malformed."""
+    """Reads the files. Raises UsageError naming file and line of what is malformed."""
     rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
     collectives: list[CollectiveTruth] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Files of what a sweep has found: tables as CSV, JSON and Parquet, and a picture of the Pareto front."""
+"""Writes what a sweep has found to files: tables as CSV, JSON and Parquet, and a picture of the Pareto front."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def check_files(table: Path | None, picture: Path | None, page: Path | None = None) -> None:
-    """Before anything starts. Raises UsageError, NotWritten, and EnvironmentUnusable for a missing package."""
+    """Checks before anything starts that these files can be written. Raises UsageError, NotWritten, and
+    EnvironmentUnusable for a missing package.
+    """
     for path, kinds, option in ((table, TABLES, "--table"), (picture, PICTURES, "--picture")):
         if path is not None and path.suffix not in kinds:
             raise UsageError(f"{option} {path}: expected a name that ends with {', '.join(kinds)}")
@@ -62,7 +64,7 @@ def _pyplot() -> Any:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Raises NotWritten."""
+    """Writes the file. Raises NotWritten."""
     try:
         write_whole(path, content)
     except OSError as error:
@@ -70,7 +72,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def table(found: Outcome, kind: str) -> bytes:
-    """In the study's order. `kind`: one of TABLES."""
+    """The table of trials, in the study's order. `kind`: one of TABLES."""
     told = rows(found)
     if kind == ".json":
         return (json.dumps(told, indent=1) + "\n").encode()
@@ -84,7 +86,7 @@ def table(found: Outcome, kind: str) -> bytes:
 
 
 def _parquet(told: Rows) -> bytes:
-    """A column whose values differ in kind is one of texts."""
+    """The table as Parquet. A column whose values differ in type becomes one of texts."""
     pyarrow = _pyarrow()
     columns = {}
     for name in told[0] if told else ():
@@ -102,8 +104,8 @@ def _words(value: Any) -> str:
 
 
 def picture(found: Outcome) -> Figure:
-    """The first objective from left to right, the second one upwards; best trials are joined and named. Raises
-    UsageError with fewer than two objectives.
+    """A picture with the first objective from left to right, the second one upwards; best trials are joined and named.
+    Raises UsageError with fewer than two objectives.
     """
     pyplot = _pyplot()
     if len(found.objectives) < 2:
@@ -139,7 +141,7 @@ def _label(objective: str, found: Outcome) -> str:
 
 
 def picture_bytes(found: Outcome, kind: str) -> bytes:
-    """`kind`: one of PICTURES."""
+    """The picture as a file of this kind. `kind`: one of PICTURES."""
     out = io.BytesIO()
     picture(found).savefig(out, format=kind.removeprefix("."), dpi=150)
     return out.getvalue()

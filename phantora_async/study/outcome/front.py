@@ -1,4 +1,4 @@
-"""Which trials are best: those of which no other one is better in all objectives."""
+"""Finds the best trials: those for which no other one is better in all objectives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Entry:
-    """A trial with what came of it."""
+    """A trial with its result."""
 
     trial: Trial
     result: Result
@@ -46,14 +46,14 @@ class Entry:
 
     @cached_property
     def unfit(self) -> str:
-        """Why it is not compared; empty if it is."""
+        """The reason why the trial is not compared; empty if it is."""
         if not self.result.good:
             return f"{self.result.state}: {self.result.reason}"
         return "; ".join(text for text, _ in self.excesses)
 
     @cached_property
     def excesses(self) -> list[tuple[str, float]]:
-        """Limits that it breaks, and by which share of them."""
+        """The limits that it breaks, each with the share by which it does."""
         return list(self.goal.excesses(self.result.figures, self.bill))
 
     @cached_property
@@ -61,7 +61,9 @@ class Entry:
         return None if self.job is None else bill(self.job, self.price, self.goal.question)
 
     def value(self, objective: str, of: str) -> float | None:
-        """`of`: what time, money and energy are of, as ``goal`` names it. None: not known."""
+        """The value of the objective; None: not known. `of`: the amount of work that time, money and energy are for, as
+        ``goal`` names it.
+        """
         spent = None if self.bill is None else self.bill[of]
         if self.job is None or spent is None:
             return None
@@ -76,7 +78,7 @@ class Entry:
         return None if spent["kwh"] is None else float(spent["kwh"])
 
     def loss(self, objective: str, of: str) -> float | None:
-        """The less the better."""
+        """The objective as a number that is the better the less it is."""
         value = self.value(objective, of)
         return -value if value is not None and objective in MORE_IS_BETTER else value
 
@@ -86,9 +88,9 @@ class Outcome:
     """All that a sweep has found."""
 
     entries: Sequence[Entry]
-    """In the study's order; of a sweep that was ended those that are known."""
+    """The trials in the study's order; if the sweep was interrupted, those that are known."""
     asked: Sequence[str]
-    """Objectives."""
+    """The objectives that the study asks for."""
 
     @cached_property
     def fit(self) -> list[Entry]:
@@ -96,7 +98,7 @@ class Outcome:
 
     @cached_property
     def of(self) -> str:
-        """What time, money and energy are of: the most that is known of all trials."""
+        """The amount of work that time, money and energy are for: the largest one that is known of all trials."""
         for of in (JOB, MILLION_TOKENS):
             if self.fit and all(one.bill is not None and one.bill[of] is not None for one in self.fit):
                 return of
@@ -104,12 +106,12 @@ class Outcome:
 
     @property
     def by_tokens(self) -> bool:
-        """It is known of all how many tokens a step has."""
+        """True if the number of tokens of a step is known for all trials."""
         return self.of != STEP
 
     @cached_property
     def objectives(self) -> list[str]:
-        """Those that are known of all."""
+        """The objectives that are known for all trials."""
         if not self.fit:
             return []
         return [name for name in self.asked if all(self.value(one, name) is not None for one in self.fit)]
@@ -119,7 +121,7 @@ class Outcome:
 
     @cached_property
     def front(self) -> list[Entry]:
-        """Sorted by the first objective."""
+        """The best trials, sorted by the first objective."""
         if not self.objectives:
             return []
         points = sorted(
@@ -132,7 +134,7 @@ class Outcome:
         return [self.fit[number] for _, number in front]
 
     def best(self, objective: str) -> Entry:
-        """Of several that are equal the one that is better in the other objectives."""
+        """The best trial in one objective. Among equal ones it is the one that is better in the other objectives."""
         others = [name for name in self.objectives if name != objective]
         return min(self.front, key=lambda one: [self._known(one, name) for name in (objective, *others)])
 
@@ -143,7 +145,7 @@ class Outcome:
 
 
 def _better(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """In no objective worse, and in one better."""
+    """Returns true if `one` is in no objective worse than `other`, and better in at least one."""
     return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What a sweep has found as a page for a browser: one file, with filters, that loads nothing from anywhere.
+"""Makes a page for a browser of what a sweep has found: one file, with filters, that loads nothing from anywhere.
 
 Table, picture and commands are there without scripts, too; the script filters and sorts them.
 """
@@ -18,11 +18,11 @@ from phantora_async.wording import printable
 Document = Mapping[str, Any]
 Scale = Callable[[float], float]
 WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 720, 360, 90, 50, 16
-"""Of the picture and the room beside its axes."""
+"""The sizes of the picture and of the margins beside its axes, in pixels."""
 
 
 def sweep_page(document: Document, title: str) -> str:
-    """`document`: as ``text.as_document`` makes it."""
+    """The page as HTML. `document`: from ``text.as_document``."""
     folder = resources.files(__package__)
     fit = [one for one in document["trials"] if one["compared"]]
     tried = len(document["trials"])

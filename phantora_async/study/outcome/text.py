@@ -1,4 +1,4 @@
-"""What a sweep has found, for a terminal and for JSON."""
+"""Writes what a sweep has found, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OF = {
     of: dict.fromkeys((TIME, MONEY, ENERGY), text) | dict.fromkeys((RATE, MFU, MEMORY), "")
     for of, text in WHOLE.items()
 }
-"""What an objective is of, in words."""
+"""Words for the amount of work that an objective is for."""
 NAME = 60
-"""Characters of a name that are shown."""
+"""The characters of a name that are shown."""
 Command = Callable[[Entry], str]
 
 
 def as_text(found: Outcome, command: Command) -> str:
-    """Trials that are compared, the best one first, the others with the reason, then the best ones as commands."""
+    """The trials that are compared, the best one first, the others with the reason, then the best ones as commands."""
     lines = []
     if found.fit:
         front = set(map(id, found.front))
@@ -103,7 +103,7 @@ def _remarks(found: Outcome) -> list[str]:
 
 
 def _work(entry: Entry) -> tuple[Any, ...]:
-    """What decides how much a step does, as far as it can be told."""
+    """The properties that decide how much work a step is, as far as they are known."""
     return (entry.result.job and entry.result.job.gpus, entry.trial.options.arguments, str(entry.trial.environment))
 
 
@@ -118,7 +118,7 @@ def _commands(found: Outcome, command: Command) -> list[str]:
 
 
 def progress_line(result: Result, known: int, total: int) -> str:
-    """``[3/12] run  batch=2 gpu=h100: step 433.8 ms, 37.97 GiB (12 s)``"""
+    """The line for a trial that is done: ``[3/12] run  batch=2 gpu=h100: step 433.8 ms, 37.97 GiB (12 s)``."""
     what = f"{result.state}: {result.reason}"
     if result.good and result.job is not None:
         memory = gib(result.figures.get("memory", 0.0))
@@ -127,7 +127,7 @@ def progress_line(result: Result, known: int, total: int) -> str:
 
 
 def figure_text(objective: str, value: float, currency: str) -> str:
-    """Of one objective."""
+    """The value of one objective as text."""
     if objective == MEMORY:
         return gib(value)
     if objective == TIME:
@@ -175,7 +175,7 @@ def _told(found: Outcome, entry: Entry, on_front: bool) -> dict[str, Any]:
 
 
 def rows(found: Outcome) -> list[dict[str, Any]]:
-    """One for each trial, with a column for each thing that was chosen."""
+    """A row for each trial, with a column for each setting that was chosen."""
     front = set(map(id, found.front))
     told = [_told(found, one, id(one) in front) for one in found.entries]
     chosen = dict.fromkeys(key for one in told for key in one["chosen"])

@@ -1,4 +1,4 @@
-"""What is to be tried, and what came of it.
+"""Reads the trials of a study, and keeps their results.
 
 Lives here: the study's file (`study_file`) with its search (`search_file`) and what it asks for (`goal`); trials
 (`trial`), made by `trial_reader`; a trial's result (`results`), kept in a database (`store`).

@@ -1,4 +1,4 @@
-"""What a study asks of its trials: the job as a whole, its limits, and in what trials are compared."""
+"""The goals of a study: the job as a whole, its limits, and the objectives by which trials are compared."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ OBJECTIVES = (TIME, RATE, MFU, MEMORY, MONEY, ENERGY)
 MORE_IS_BETTER = (RATE, MFU)
 USUAL = (TIME, MEMORY, MONEY)
 OF_STEP = (TIME, RATE, MONEY)
-"""Objectives that follow from the time of a step, if it is known how many tokens one has."""
+"""The objectives that follow from the time of a step, if the number of tokens of a step is known."""
 STEP, MILLION_TOKENS, JOB = "step", "million_tokens", "job"
-"""What time, money and energy are counted of; as ``bill`` names them."""
+"""The amounts of work for which time, money and energy are counted, as ``bill`` names them."""
 HOURS = {"h": 1.0, "d": 24.0}
 
 
@@ -32,16 +32,18 @@ class Goal:
     objectives: tuple[str, ...] = USUAL
     question: Question = NOTHING
     deadline_h: float | None = None
-    """For the whole job."""
+    """The hours that the whole job may take."""
     max_money: float | None = None
-    """For the whole job, at the high price."""
+    """The money that the whole job may cost, at the high price."""
     prune: bool = False
-    """Runs end that can be no better than the best one: see ``study.pruning``."""
+    """True if runs end that can be no better than the best one: see ``study.pruning``."""
     more_memory: tuple[str, ...] = ()
-    """What trials choose of which more needs more memory, all else equal."""
+    """The settings of trials for which a larger value needs more memory, all else equal."""
 
     def excesses(self, figures: Mapping[str, float], told: Document | None) -> Iterator[tuple[str, float]]:
-        """What is broken, in words, and by which share of it. `told`: of ``bill``."""
+        """Yields each broken limit in words, with the share by which it is exceeded. `told`: the document of
+        ``bill``.
+        """
         for row in self.limits.rows_of(figures):
             if row.broken:
                 yield row.text, 1.0 if row.value is None else abs(row.value / row.limit - 1)
@@ -63,7 +65,7 @@ class Goal:
 
 
 def read_goal(top: FileTable, limits: Limits) -> Goal:
-    """Raises UsageError."""
+    """Reads the goals from the study's file. Raises UsageError."""
     objectives = tuple(top.texts("objectives", list(USUAL)))
     for one in objectives:
         if one not in OBJECTIVES:

@@ -1,4 +1,4 @@
-"""What came of one trial."""
+"""The result of one trial."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from phantora_async.study.trials.trial import Trial
 from phantora_async.wording import EXPANDABLE, gib
 
 DONE, NO_MEMORY, PRUNED, FAILED = "done", "out of memory", "pruned", "failed"
-"""PRUNED: ended, or not begun, because it cannot be one that is wanted."""
+"""PRUNED: the trial ended, or was not begun, because it cannot be one that is wanted."""
 STATES = (DONE, NO_MEMORY, PRUNED, FAILED)
 FRAGMENTED = "fragmented"
-"""How the reason of a trial begins whose tensors would have fitted."""
+"""The beginning of the reason of a trial whose tensors would have fitted."""
 RUN, REPLAY, NOT_RUN = "run", "replay", "not run"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     key: str
-    """The trial's."""
+    """The key of the trial."""
     name: str
     how: str
-    """Run, replayed, or known without either."""
+    """RUN, REPLAY, or NOT_RUN if the result is known without either."""
     state: str
     reason: str
-    """Why there are no figures; empty if there are. What should be known of them otherwise."""
+    """The reason why there are no figures; if there are figures, a note on them, or empty."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """As ``budget`` names them: bytes, seconds, shares. Of a trial that was pruned: at least."""
+    """The figures by their names in ``budget``: bytes, seconds, shares. For a pruned trial they are lower bounds."""
     job: Job | None = None
-    """Tokens as the script has logged them."""
+    """The job with its tokens as the script has logged them."""
     report: str = ""
     wall_s: float = 0.0
 
     @property
     def fragmented(self) -> bool:
-        """There was enough memory, in pieces that were too small: that says nothing of another program."""
+        """True if there was enough memory, but in pieces that were too small: that says nothing of another program."""
         return self.state == NO_MEMORY and self.reason.startswith(FRAGMENTED)
 
     @property
@@ -47,7 +47,7 @@ class Result:
 
 
 def result_of(trial: Trial, how: str, report: Mapping[str, Any], path: str, wall_s: float, note: str = "") -> Result:
-    """Of a run that ended well."""
+    """The result of a run that ended well."""
     job = job_of(report)
     if job is None:
         return Result(
@@ -57,7 +57,7 @@ def result_of(trial: Trial, how: str, report: Mapping[str, Any], path: str, wall
 
 
 def pruned_of(trial: Trial, limits: Limits, report: Mapping[str, Any], path: str, wall_s: float) -> Result | None:
-    """Of a run that one of its limits has ended; None if it went on to its end."""
+    """The result of a run that one of its limits has ended; None if it went on to its end."""
     if ended_over_budget(report) is None:
         return None
     rows = [row for row in limits.rows(report) if row.value is not None]
@@ -68,7 +68,7 @@ def pruned_of(trial: Trial, limits: Limits, report: Mapping[str, Any], path: str
 def failure_of(
     trial: Trial, how: str, failure: str, report: Mapping[str, Any] | None, path: str, wall_s: float
 ) -> Result:
-    """`report`: None if there is none."""
+    """The result of a run that failed. `report`: None if there is none."""
     verdict = None if report is None else report["simulated"].get("memory", {}).get("verdict")
     if verdict is not None and not verdict["fits"]:
         missing, unused = verdict["missing_nbytes"], verdict.get("unused_nbytes", 0)

@@ -1,4 +1,5 @@
-"""The table [search] of a study: trials that a sampler chooses one after the other, by what came of those before.
+"""Reads the table [search] of a study: trials that a sampler chooses one after the other, by the results of those
+before.
 
 [search]
 sampler = "tpe"                          # or "nsga2", "random"
@@ -61,17 +62,17 @@ class Search:
 
     @property
     def size(self) -> float:
-        """Combinations; infinite if a number is not whole."""
+        """The number of combinations; infinite if a number is not whole."""
         return prod(one.size if isinstance(one, Range) else len(one) for one in self.ranges.values())
 
     def all(self) -> Iterator[Chosen]:
-        """Of a finite one."""
+        """Yields all combinations, if their number is finite."""
         values = [_steps(one) if isinstance(one, Range) else one for one in self.ranges.values()]
         for chosen in itertools.product(*values):
             yield dict(zip(self.ranges, chosen, strict=True))
 
     def corners(self) -> Iterator[Chosen]:
-        """Each choice and each end once, beside the first of the others."""
+        """Yields each choice and each end of a range once, with the first choice of the others."""
         values = {key: one.ends if isinstance(one, Range) else one for key, one in self.ranges.items()}
         first = {key: one[0] for key, one in values.items()}
         yield first
@@ -86,7 +87,7 @@ def _steps(one: Range) -> list[float]:
 
 
 def read_search(top: FileTable) -> tuple[Search, FileTable]:
-    """With the table of its ranges."""
+    """Reads the search, and returns it with the table of its ranges."""
     table = top.table("search")
     sampler = table.text("sampler", TPE, choices=SAMPLERS)
     trials = table.integer("trials", TRIALS, least=1, most=MOST_TRIALS)

@@ -1,4 +1,4 @@
-"""Results of a sweep in a SQLite database: what is in it stays there, whenever the process is killed.
+"""Keeps the results of a sweep in a SQLite database, where they survive if the process is killed.
 
 Each result is a transaction of its own, on the disk before the next trial begins. SQLite takes back what a killed
 process has left half written.
@@ -21,23 +21,25 @@ from phantora_async.wording import short
 FILE = "trials.sqlite"
 FORMAT = 1
 MOST_NBYTES = 64 << 20
-"""Of one value in the database."""
+"""The most bytes of one value in the database."""
 MOST_ALL_NBYTES = 1 << 30
-"""Of all texts. A result has some thousand bytes."""
+"""The most bytes of all texts. A result has some thousand bytes."""
 MOST_STEPS = 1000
-"""Thousands of instructions of SQLite's machine until it has the next row: it has no reason to search for one."""
+"""The thousands of instructions that SQLite's machine may execute until it has the next row: no query here needs a
+search.
+"""
 TABLE = """
 CREATE TABLE trials (
     number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL, how TEXT NOT NULL, state TEXT NOT NULL,
     reason TEXT NOT NULL, figures TEXT NOT NULL, job TEXT NOT NULL, report TEXT NOT NULL, wall_s REAL NOT NULL
 )"""
 COLUMNS = ("key", "name", "how", "state", "reason", "figures", "job", "report", "wall_s")
-"""`figures` and `job` are JSON."""
+"""The columns of the table; `figures` and `job` are JSON."""
 ANOTHER = "name another folder: --dir DIR"
 
 
 class Store:
-    """The database of one sweep. `with` takes it for this process alone."""
+    """The database of one sweep. `with` locks it for this process alone."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -45,7 +47,7 @@ class Store:
         self._database: sqlite3.Connection | None = None
 
     def __enter__(self) -> Store:
-        """Raises UsageError if the folder cannot be used, or if its file is of something else."""
+        """Opens the database. Raises UsageError if the folder cannot be used, or if its file is something else."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -112,7 +114,7 @@ class Store:
             self._database = None
 
     def add(self, result: Result) -> None:
-        """In place of one that the trial has already. Raises NotWritten."""
+        """Stores the result, in place of one that the trial has already. Raises NotWritten."""
         assert self._database is not None, "results are added within `with`"
         job = None if result.job is None else {name: getattr(result.job, name) for name in Job.__slots__}
         values = (
@@ -135,17 +137,19 @@ class Store:
 
 
 def _words(sql: object) -> str:
-    """A statement without its lines. Whatever else is in the database, such as a view of that name, may never end."""
+    """The statement on one line, to be compared. Other content of the database, such as a view of that name, may never
+    end.
+    """
     return " ".join(str(sql).split())
 
 
 def _text(text: str) -> str:
-    """Without what UTF-8 cannot say: bytes of names of files."""
+    """The text without what UTF-8 cannot express: bytes of file names."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def _job(fields: dict[str, Any]) -> Job:
-    """Raises TypeError for what is none."""
+    """The job with these fields. Raises TypeError for invalid ones."""
     job = Job(**fields)
     texts, numbers = (job.gpu, job.tokens_from), (job.gpus, job.step_s)
     perhaps = [one for one in (job.step_j, job.tokens_per_step) if one is not None]
@@ -159,7 +163,7 @@ def _is_number(value: object) -> bool:
 
 
 def _result(row: dict[str, Any]) -> Result:
-    """Raises ValueError, TypeError or KeyError for what is none."""
+    """The result of this row. Raises ValueError, TypeError or KeyError for an invalid one."""
     wall_s = row["wall_s"]
     if not all(isinstance(one, str) for name, one in row.items() if name != "wall_s") or not _is_number(wall_s):
         raise TypeError("no result")

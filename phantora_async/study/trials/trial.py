@@ -1,4 +1,4 @@
-"""One configuration: what runs, and on which machine."""
+"""One configuration: the program that runs, and the machine on which it does."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from phantora_async.replaying.machine import Changes
 from profiles import EmulatedMachine, Gpu, load_machine
 
 REPLAYED = ("nccl", "set_network", "slow_gpu")
-"""Lists of texts, named as the options of `phantora-async replay`."""
+"""Settings that are lists of texts, named as the options of `phantora-async replay`."""
 ONLY_REPLAYED = ("set_network", "slow_gpu")
-"""What no run can be asked for."""
+"""The settings that only a replay can have, not a run."""
 OF_MACHINE = ("cluster", "gpu", "host", "kernel_times", "fault", "faults")
-"""Options of a run that a replay may change."""
+"""The options of a run that a replay may change."""
 Value = str | int | float | bool | list[str]
 
 
@@ -31,29 +31,29 @@ Value = str | int | float | bool | list[str]
 class Trial:
     name: str
     chosen: Mapping[str, Value]
-    """What the grid or the trial's own table says."""
+    """The settings from the grid or from the trial's own table."""
     options: RunOptions
-    """Without limits, run directory and recording."""
+    """The options of the run, without limits, run directory and recording."""
     environment: Mapping[str, str]
-    """Variables of this trial."""
+    """The environment variables of this trial."""
     replayed: Mapping[str, tuple[str, ...]]
-    """By the names of REPLAYED."""
+    """The settings of replays, by the names of REPLAYED."""
     tokens_per_step: float | None
-    """None: what the script logs."""
+    """The tokens of a step; None: the script logs them."""
 
     @cached_property
     def gpu(self) -> Gpu:
-        """Raises ProfileError."""
+        """The emulated GPU. Raises ProfileError."""
         return self._machine.gpu
 
     @cached_property
     def servers(self) -> tuple[int, ...]:
-        """GPUs of each."""
+        """The number of GPUs of each server."""
         return servers_of(self.options, self._machine.cluster)
 
     @cached_property
     def _machine(self) -> EmulatedMachine:
-        """Raises ProfileError."""
+        """The emulated machine. Raises ProfileError."""
         return load_machine(self.options.cluster, self.options.gpu)
 
     @property
@@ -62,14 +62,14 @@ class Trial:
 
     @cached_property
     def ranks(self) -> int:
-        """Processes that a run of it has here."""
+        """The number of processes that a run of it has on this machine."""
         folding, _ = folding_of(self.options, self.servers)
         return self.gpus if folding is None else len(folding.live)
 
     @cached_property
     def program(self) -> str:
-        """Trials with the same one execute the same: one is run, the others are replays. Compilers and PyTorch choose
-        kernels by the compute capability, and ranks are told how many GPUs their server has.
+        """Identifies the program: of trials with the same one, one is run and the others are replays. Compilers and
+        PyTorch choose kernels by the compute capability, and ranks are told how many GPUs their server has.
         """
         given = {name: value for name, value in self.options.given().items() if name not in OF_MACHINE}
         return _digest(
@@ -85,7 +85,7 @@ class Trial:
 
     @cached_property
     def key(self) -> str:
-        """Of its result: changes with all that the result depends on, as far as it is known."""
+        """The key of its result: it changes with everything that the result depends on, as far as that is known."""
         given = self.options.given()
         machine = [_content(str(given[name])) for name in ("cluster", "gpu", "faults") if name in given]
         tables = [_content(path) for path in self.options.kernel_times]
@@ -105,7 +105,9 @@ class Trial:
 
     @property
     def runs_as_it_is(self) -> bool:
-        """A run is all that it needs; None of what only replays can do, or what a recording must not have."""
+        """True if a plain run gives the trial: it has no setting that only replays can have, or that a recording must
+        not have.
+        """
         return not any(self.replayed.values()) and not self.options.fault and self.options.faults is None
 
     @property
@@ -113,7 +115,7 @@ class Trial:
         return not any(self.replayed.get(name) for name in ONLY_REPLAYED)
 
     def recorded_options(self) -> RunOptions:
-        """Of a run whose recording can become this trial: without faults, which replays bring."""
+        """The options of a run whose recording can become this trial: without faults, which replays add."""
         return replace(self.options, fault=(), faults=None)
 
     def run_environment(self) -> dict[str, str]:
@@ -121,7 +123,7 @@ class Trial:
         return {**self.environment, **{name: value for name, _, value in pairs}}
 
     def changes(self) -> Changes:
-        """Of a replay of any trial with the same program."""
+        """The changes for a replay of a recording of any trial with the same program."""
         given = self.options
         return Changes(
             cluster=None if given.cluster is None else str(given.cluster),
@@ -137,7 +139,7 @@ class Trial:
         )
 
     def command(self, recording: Path | None) -> str:
-        """To type in a shell."""
+        """The command for a shell that runs or replays the trial."""
         if not self.can_run and recording is not None:
             return shlex.join(["phantora-async", "replay", str(recording), *self._replay_flags()])
         settings = [f"{name}={shlex.quote(value)}" for name, value in self.run_environment().items()]
@@ -165,12 +167,12 @@ def _flags(name: str, value: Any) -> list[str]:
 
 
 def identifier(key: str) -> str:
-    """As expressions name it: ``micro_batch_size`` for ``--micro-batch-size``."""
+    """The name of a setting in expressions: ``micro_batch_size`` for ``--micro-batch-size``."""
     return re.sub(r"\W", "_", key.strip("-$="))
 
 
 def name_of(chosen: Mapping[str, Value]) -> str:
-    """``batch=2 gpu=h100 NCCL_ALGO=Ring``"""
+    """The name of a trial with these settings: ``batch=2 gpu=h100 NCCL_ALGO=Ring``."""
     parts = []
     for key, value in chosen.items():
         text = " ".join(value) if isinstance(value, list) else str(value).lower() if value in (True, False) else value
@@ -182,7 +184,7 @@ def name_of(chosen: Mapping[str, Value]) -> str:
 
 
 def _content(path: str) -> str:
-    """Of a file; a name of something that is none stands for itself."""
+    """The digest of a file's content; the name itself if it is no file."""
     try:
         return hashlib.sha256(read_bytes(Path(path), MOST_DATA_NBYTES)).hexdigest()
     except OSError:

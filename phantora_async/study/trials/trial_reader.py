@@ -1,4 +1,4 @@
-"""Makes trials of what a study says: what all share, and what one of them chooses."""
+"""Makes trials from a study: from the settings that all share, and those that one of them chooses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phantora_async.study.trials.trial import REPLAYED, Trial, Value, identifier
 
 
 class TrialReader:
-    """What trials share is read once."""
+    """Makes trials; the settings that they share are read once."""
 
     def __init__(self, folder: Path, top: FileTable, shared: FileTable) -> None:
         self._folder = folder
@@ -51,7 +51,7 @@ class TrialReader:
         raise table.error(key, f"unknown key; {likely} (the script's own: --ARGUMENT, ARGUMENT=, $VARIABLE)")
 
     def trial(self, table: FileTable, chosen: Mapping[str, Any]) -> Trial | None:
-        """None if it is not one of those that the study wants."""
+        """The trial with these settings; None if the study excludes it."""
         for key, value in chosen.items():
             self._check_key(table, key)
             if key in BUDGETS:
@@ -109,7 +109,7 @@ class TrialReader:
 
 
 def _numbers(values: Mapping[str, Value], options: RunOptions) -> dict[str, Number]:
-    """What expressions may name."""
+    """The numbers that expressions may use, by name."""
     found: dict[str, Number] = {}
     if options.nnodes is not None and options.nproc_per_node is not None:
         found["world_size"] = options.nnodes * options.nproc_per_node
@@ -124,7 +124,7 @@ def _text(key: str, value: Value) -> str:
 
 
 def _texts(key: str, value: Value) -> tuple[str, ...]:
-    """A text has blanks between them, of faults commas."""
+    """The value as a list of texts. A text has blanks between them, a list of faults commas."""
     if isinstance(value, str):
         return tuple(one.strip() for one in (value.split(",") if key == "fault" else value.split()) if one.strip())
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
