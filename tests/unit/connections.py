@@ -36,7 +36,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def closed(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the other side has gone."""
+    """Returns what comes until the other side has gone."""
     with contextlib.suppress(OSError):  # reset, or told why
         return await reader.read()
     return b""

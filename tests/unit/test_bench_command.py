@@ -23,7 +23,7 @@ def point(case: jobs.Case, **more: Any) -> Point:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the next runs give: points' fields, or exceptions. Filled by the test."""
+    """The results of the next runs: points' fields, or exceptions. Filled by the test."""
     left: list[Any] = []
 
     def measure(job: jobs.BenchJob, case: jobs.Case, profile: bool) -> tuple[Point, dict[str, Any]]:

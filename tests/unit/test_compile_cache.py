@@ -43,7 +43,7 @@ def test_another_gpu_has_another_folder(gpu: Gpu, sources: Path) -> None:
 
 
 def test_any_number_of_gpus_has_the_same_folder(gpu: Gpu, sources: Path) -> None:
-    """What one rank of eight has compiled serves a run on one GPU: candidates cost the same there."""
+    """Graphs that one rank of eight has compiled serve a run on one GPU: candidates cost the same there."""
     one_of_eight = gpu.one_of(8)
     assert one_of_eight != gpu
     assert compile_cache.key(one_of_eight) == compile_cache.key(gpu)

@@ -1,4 +1,4 @@
-"""What the options of `run` come to."""
+"""The configuration that the options of `run` come to."""
 
 from __future__ import annotations
 

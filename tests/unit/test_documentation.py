@@ -26,7 +26,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def map_rows() -> Iterator[tuple[list[str], str]]:
-    """The folders that a row of the architecture's tables is about, and its other cells."""
+    """Yields the folders that a row of the architecture's tables is about, and its other cells."""
     for line in MAP.read_text().splitlines():
         first, _, rest = line.removeprefix("|").partition("|")
         folders = [name for name in CODE.findall(first) if name.endswith("/")]
@@ -35,7 +35,7 @@ def map_rows() -> Iterator[tuple[list[str], str]]:
 
 
 def named_paths(document: Path) -> Iterator[str]:
-    """Paths from the checkout's root, as a document writes them: in backticks, with a slash."""
+    """Yields paths from the checkout's root, as a document writes them: in backticks, with a slash."""
     for line in document.read_text().splitlines():
         yield from (name for name in CODE.findall(line) if re.fullmatch(r"[\w.-]+(?:/[\w.-]*)+", name))
 
@@ -78,7 +78,7 @@ def test_file_names_exist(document: Path) -> None:
 
 
 def anchors(document: Path) -> set[str]:
-    """Of a document's headings, as GitHub makes them."""
+    """Returns the anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

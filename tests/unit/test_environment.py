@@ -1,4 +1,4 @@
-"""What a command meets of its surroundings: closed streams, a working directory that has gone, limits, long paths."""
+"""The surroundings of a command: closed streams, a working directory that has gone, limits, long paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phantora_async.launch.runtime import HOOK, make_runtime
 
 
 def shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`command` may use $P for phantora-async."""
+    """Runs a command in a shell; it may use $P for phantora-async."""
     path = str(Path(cli.__file__).parents[1])
     program = f"{sys.executable} -m phantora_async"
     return subprocess.run(

@@ -45,6 +45,6 @@ def test_at_the_end_those_of_the_script_run_before_nothing_counts_any_more() -> 
 
 
 def test_around_a_fork_those_of_the_script_count() -> None:
-    """In the parent and in the child."""
+    """The script's handlers count in the parent and in the child."""
     both = "script before, aside 1, module before, module after, aside -1, script after,"
     assert printed(AROUND_A_FORK) == [both, both]

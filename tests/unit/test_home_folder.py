@@ -1,4 +1,4 @@
-"""What isolated servers may write of the home folder."""
+"""Folders of the home folder that isolated servers may write."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def test_a_process_that_ends_is_waited_for() -> None:
 async def test_a_process_that_cannot_be_killed_is_named_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that the kernel holds: signals have no effect on it."""
+    """The process is as one that the kernel holds: signals have no effect on it."""
     marked = subprocess.Popen(["sleep", "1000"], env={"TRITON_LIBCUDA_PATH": f"{tmp_path}/libraries"})
     forker = await asyncio.create_subprocess_exec("sleep", "1000")
     try:

@@ -10,7 +10,9 @@ import pytest
 from .test_rooms import MODULES, PACKAGES, ROOMS, package_of, room_of, tree_of
 
 MAX_MEANINGS = 3
-"""Of a class's name: each room may have its own, but who reads several should not have to ask which one is meant."""
+"""The most meanings of a class's name: each room may have its own, but who reads several should not have to ask which
+one is meant.
+"""
 
 
 def test_a_class_s_name_has_few_meanings() -> None:
@@ -24,7 +26,9 @@ def test_a_class_s_name_has_few_meanings() -> None:
 
 @pytest.mark.parametrize("word", ["Place", "Memory", "Work", "Segment"])
 def test_words_that_many_parts_use_mean_one_thing_each(word: str) -> None:
-    """As the name of a class or of a type. What is another thing says of what it is: LaunchWork, MemoryPeaks."""
+    """A word is the name of a class or of a type once. A name of another thing says of what it is: LaunchWork,
+    MemoryPeaks.
+    """
     found = [module for module in MODULES for node in tree_of(module).body if word in _types_of(node)]
     assert len(found) <= 1, found
 
@@ -47,7 +51,7 @@ def test_a_docstring_says_what_a_thing_is() -> None:
 
 @pytest.mark.parametrize("package", [package for package in PACKAGES if room_of(package) == "phantora_async"])
 def test_what_is_private_to_a_package_stays_there(package: str) -> None:
-    """Names with one underscore, of objects, modules and base classes."""
+    """The names have one underscore: those of objects, modules and base classes."""
     trees = {name: tree_of(name) for name in MODULES if package_of(name) == package}
     own = {name for tree in trees.values() for name in _private_names(tree)}
     reached = [
@@ -86,7 +90,9 @@ def _is_private(name: str) -> bool:
 
 
 def _private_names(tree: ast.AST) -> Iterator[str]:
-    """What the module itself defines: functions, classes, variables, attributes of ``self`` and slots."""
+    """Yields the private names that the module itself defines: functions, classes, variables, attributes of ``self``
+    and slots.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -97,7 +103,7 @@ def _private_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _overridden(module: str, tree: ast.AST) -> Iterator[str]:
-    """Private methods that classes define over those of a base class in another package."""
+    """Yields private methods that classes define over those of a base class in another package."""
     elsewhere: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and room_of(node.module or "") in ROOMS:

@@ -1,4 +1,4 @@
-"""What `new_group` takes of the host, with a torch.distributed of our own."""
+"""Host time of `new_group`, with a torch.distributed of our own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import pytest
 from emu.clock import new_groups
 
 MEMBER_NS, OTHER_NS, MODELLED_NS = 900, 600, 840
-"""What the real call takes members and others, where Python functions count; what is charged in its place."""
+"""Host time, in ns, that the real call takes members and others, where Python functions count; and what is charged in
+its place.
+"""
 NONE = object()
-"""What a rank gets that is no member."""
+"""The value that a rank gets that is no member."""
 
 
 class Host:
-    """A rank's host clock."""
+    """A stand-in for a rank's host clock."""
 
     def __init__(self, measured: bool) -> None:
         self.measured = measured

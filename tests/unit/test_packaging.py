@@ -1,4 +1,4 @@
-"""What the build environment and an sdist must have, and what is no part of the project."""
+"""The contents of the build environment and of an sdist, and what is no part of the project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER = {"tools", "bench"}
 
 
 def imported_when_loaded(path: Path) -> set[str]:
-    """Top-level packages that a module imports outside functions and `if TYPE_CHECKING`."""
+    """Returns the top-level packages that a module imports outside functions and `if TYPE_CHECKING`."""
     found: set[str] = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Import):

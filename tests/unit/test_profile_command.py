@@ -19,7 +19,9 @@ KNOWN = profiles.load_host("xeon-h200")
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A machine with two GPUs where everything takes twice what it takes on the known host. The GPUs asked for."""
+    """Measures a machine with two GPUs where everything takes twice what it takes on the known host. Returns the GPUs
+    asked for.
+    """
     asked: list[int] = []
 
     def measure(
@@ -96,7 +98,7 @@ def test_what_no_host_takes_is_not_written(
 
 
 def _bounded(written: Path) -> Callable[[object], profiles.HostModel]:
-    """Reads the known host as it is, and what was written within MOST_COST_NS."""
+    """Returns a reader that reads the known host as it is, and what was written within MOST_COST_NS."""
 
     def load(name: object) -> profiles.HostModel:
         return profiles.load_host(written) if name == written else KNOWN
@@ -164,7 +166,7 @@ def test_steadiness_is_the_middle_program_s() -> None:
 
 
 def _program(tmp_path: Path, body: str) -> Path:
-    """An "interpreter" that does this instead of running emu.hostbench."""
+    """Returns an "interpreter" that does this instead of running emu.hostbench."""
     program = tmp_path / "python"
     program.write_text(f"#!{sys.executable}\n{body}\n")
     program.chmod(0o755)
@@ -199,7 +201,7 @@ def test_processes_are_ranks_only_if_they_are_told_so(tmp_path: Path, monkeypatc
 
 
 ANSWER = {"first": {}, "again": {}, "failed": {}, "no_calls": ["a"], "python": "3", "torch": "2", "gpu": "H100"}
-"""What emu.hostbench says beside times."""
+"""The answer of emu.hostbench without its times."""
 
 
 def test_only_the_real_programs_have_the_user_s_list_of_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_servers_are_spread_evenly() -> None:
 
 
 class Transport(asyncio.Transport):
-    """Of a machine that a test speaks for."""
+    """The transport of a machine that a test speaks for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Transport(asyncio.Transport):
 
 
 async def say(*messages: dict[str, Any] | bytes) -> list[dict[str, Any]]:
-    """What the session hears of the first of two machines, which has server 0 with ranks 0 and 1."""
+    """Returns what the session hears of the first of two machines, which has server 0 with ranks 0 and 1."""
     found = machines.Machines((2, 2), TOKEN)
     found.expect([[0], [1]])
     speakers = [found.admit(wire.Opening(wire.MACHINE, 0, 0), address) for address in ("10.0.0.8", "10.0.0.9")]

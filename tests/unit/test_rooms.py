@@ -599,7 +599,7 @@ FROM_OTHER_ROOMS = {
 LINK = "emu.formats"
 """emu runs in other interpreters, where it finds nothing beside its own folder: `formats` is linked there."""
 DOCSTRING_PARTS = ("Comes in:", "Goes out:", "May import:")
-"""Of a package's docstring; its first paragraph says what lives there."""
+"""The parts of a package's docstring; its first paragraph says what lives there."""
 SOURCES = (".py", ".c", ".h", ".def")
 
 
@@ -630,7 +630,9 @@ def package_of(module: str) -> str:
 
 
 def imports(module: str) -> Iterator[str]:
-    """Full names of what a module imports, wherever in its text: a module where it is one, else where the name is."""
+    """Yields the full names of what a module imports, wherever in its text: a module where it is one, else where the
+    name is.
+    """
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -101,7 +101,7 @@ def test_balanced_loads_differ_by_one_at_most() -> None:
 
 @pytest.mark.torch
 def test_zipf_loads_follow_the_shares() -> None:
-    """Of four experts with shares 1, 1/2, 1/3 and 1/4, chosen one at a time and two at a time."""
+    """Four experts have shares 1, 1/2, 1/3 and 1/4, and are chosen one at a time and two at a time."""
     one = sorted(_loads(_choose("zipf:1", 2500, 4, 1), 4), reverse=True)
     assert one == [1200, 600, 400, 300]
     two = sorted(_loads(_choose("zipf:1", 2500, 4, 2), 4), reverse=True)
@@ -131,7 +131,7 @@ def test_the_choice_is_the_same_each_time_and_another_in_another_layer(text: str
 @pytest.mark.torch
 @pytest.mark.parametrize("text", POLICIES)
 def test_what_is_not_allowed_is_not_chosen(text: str) -> None:
-    """Of four groups of four experts, each row may go to two."""
+    """Each row may go to two of four groups of four experts."""
     groups = _choose(text, 64, 4, 2)
     import torch
 

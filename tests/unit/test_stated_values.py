@@ -1,4 +1,4 @@
-"""What `--value` takes, and what an expression yields."""
+"""The values that `--value` accepts, and what an expression yields."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def closed(folder: Path, stack: ExitStack) -> list[int]:
 
 
 def asked(program: list[str], descriptors: list[int], environment: dict[str, str]) -> dict[str, Any]:
-    """What the probe tells, from a process with these standard descriptors."""
+    """Returns what the probe tells, from a process with these standard descriptors."""
     out, into = os.pipe()
     passed = [into, *(here for here in descriptors if here >= 0)]
 
@@ -102,7 +102,7 @@ def by_new(options: list[str], descriptors: list[int], environment: dict[str, st
 
 
 def by_warm(options: list[str], descriptors: list[int], environment: dict[str, str], log: Path) -> dict[str, Any]:
-    """By an interpreter whose own streams are an unbuffered log and /dev/null."""
+    """Returns what it tells in an interpreter whose own streams are an unbuffered log and /dev/null."""
     out, into = os.pipe()
     told = json.dumps([[*options, "-c", PROBE], environment | {"TELL": str(into)}, descriptors])
     with log.open("wb") as own:

@@ -74,7 +74,9 @@ def test_the_words_of_an_exception_are_one_line_without_colours() -> None:
 
 
 def test_of_a_traceback_in_a_message_what_was_raised_is_told() -> None:
-    """As PyTorch passes on what was raised in a process that it has started, or in a data loader's."""
+    """The messages are those by which PyTorch passes on what was raised in a process that it has started, or in a data
+    loader's.
+    """
 
     class ProcessRaisedException(RuntimeError):
         pass

@@ -1,4 +1,6 @@
-"""What a server takes from a socket that any process of its script can reach, and how it forks processes for it."""
+"""Requests that a server takes from a socket that any process of its script can reach, and how it forks processes for
+them.
+"""
 
 from __future__ import annotations
 

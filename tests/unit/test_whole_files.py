@@ -33,7 +33,7 @@ def small_files(most_nbytes: int = MOST_NBYTES) -> Iterator[None]:
 
 
 class Figure:
-    """Of matplotlib's."""
+    """A stand-in for matplotlib's figure."""
 
     def savefig(self, path: Path, dpi: int) -> None:
         assert path.suffix == ".png"

@@ -1,4 +1,4 @@
-"""What a run that failed says before it ends: why, and what is known of its steps until then."""
+"""The message of a run that failed: why it failed, and what is known of its steps until then."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def program(*lines: str) -> Any:
 
 
 def evaluator(numbers: list[int] | None) -> Evaluator:
-    """`numbers`: in memory at IN; None: unknown."""
+    """Makes an evaluator. `numbers`: the memory at IN; None: it is unknown."""
 
     def read(addresses: Tensor, element: str) -> Tensor | None:
         if numbers is None:
@@ -38,7 +38,7 @@ def evaluator(numbers: list[int] | None) -> Evaluator:
 
 
 def stored(numbers: list[int] | None, lines: list[str], grid: int = 1, n: int = 0) -> dict[int, int]:
-    """What is at each place of the output."""
+    """Returns what the program stores at each place of the output."""
     found = {}
     for addresses, values in evaluator(numbers).stores(program(*lines), (grid, 1, 1), [IN, OUT, n]):
         found.update(zip(((addresses - OUT) // 8).tolist(), values.tolist(), strict=True))

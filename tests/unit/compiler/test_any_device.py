@@ -51,14 +51,14 @@ def test_graphs_that_differ_by_the_own_gpu_have_the_same_key(code: str) -> None:
 
 
 class Properties(NamedTuple):
-    """Of a GPU, as torch describes it to kernels."""
+    """The properties of a GPU, as torch describes it to kernels."""
 
     type: str
     index: int | None
 
 
 class Kernel:
-    """An autotuner, as far as it is looked at: its folder of code has the number of the GPU."""
+    """A stand-in for an autotuner, as far as it is looked at: its folder of code has the number of the GPU."""
 
     def __init__(self, index: int | None) -> None:
         self.device_props = Properties("cuda", index)
@@ -77,7 +77,7 @@ class Kernel:
 
 
 class OneName:
-    """Names of torch's, of which there is one."""
+    """A stand-in for names of torch's, of which there is one."""
 
     def change(self, path: str, make: Any) -> None:
         assert path == "CachingAutotuner._make_launchers"

@@ -14,7 +14,7 @@ from emu.compiler.held_entries import HeldEntries
 
 
 class Cache:
-    """A cache of torch: a folder for each key."""
+    """A cache as torch has it: a folder for each key."""
 
     def __init__(self, folder: Path, more: tuple[Any, ...]) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Cache:
 
 
 def run(cache: Cache, notes: Path, *keys: str) -> tuple[list[Any], list[str]]:
-    """What a rank gets, and the files that it reads itself."""
+    """Returns what a rank gets for these keys, and the files that it reads itself."""
     held = HeldEntries(notes)
     held.read()
     cache.read.clear()

@@ -13,7 +13,7 @@ from emu.compiler import loaded_code
 
 
 def _reload_python_module(key: str, path: str, set_sys_modules: bool) -> ModuleType:
-    """In place of torch's: called for code that cannot be used."""
+    """Takes the place of torch's function: it is called for code that cannot be used."""
     raise RuntimeError(f"Failed to import {path}")
 
 
@@ -21,7 +21,7 @@ def _reload_python_module(key: str, path: str, set_sys_modules: bool) -> ModuleT
 def test_a_graph_s_code_is_compiled_once(
     writes_no_bytecode: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where PYTHONDONTWRITEBYTECODE is set."""
+    """The code is compiled once also where PYTHONDONTWRITEBYTECODE is set."""
     monkeypatch.setattr(sys, "dont_write_bytecode", writes_no_bytecode)
     compiled: list[Any] = []
     compile_source = loaded_code._Loader.source_to_code

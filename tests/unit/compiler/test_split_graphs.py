@@ -1,4 +1,4 @@
-"""What cached graphs of DistributedDataParallel say that they return."""
+"""Cached graphs of DistributedDataParallel and what they say that they return."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Graph:
 
 
 class Entry:
-    """A cache entry, as torch has them."""
+    """A cache entry with the parts that torch's have."""
 
     def __init__(self) -> None:
         self.compiled_fw: Any = Graph()

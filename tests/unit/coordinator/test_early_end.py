@@ -1,4 +1,4 @@
-"""When --steps has been reached, and what the report then says."""
+"""The end of a run when --steps has been reached, and what the report then says."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_steps_that_were_never_found() -> None:
 
 
 def with_steps(*each_ms: int, steps: int, most_ms: int) -> EarlyEnd:
-    """`each_ms`: of step 2 and those after it, as far as they have ended."""
+    """Makes a run's end. `each_ms`: times of step 2 and the steps after it, as far as they have ended."""
     ends_ns = [sum(each_ms[:number]) * 1_000_000 for number in range(len(each_ms) + 1)]
     results = SimpleNamespace(step_instants=[SimpleNamespace(device_ns=at_ns) for at_ns in ends_ns])
     timeline: Any = SimpleNamespace(hosts=(), own_hosts=(), results=results, now_ns=0, limit_ns=NEVER)
@@ -85,12 +85,12 @@ def with_steps(*each_ms: int, steps: int, most_ms: int) -> EarlyEnd:
     ],
 )
 def test_more_than_half_of_the_steps_that_count_are_too_slow(each_ms: tuple[int, ...], reached: bool) -> None:
-    """Of eight steps, five count: three that are slow decide."""
+    """Five of the eight steps count, so three slow ones decide."""
     assert with_steps(*each_ms, steps=8, most_ms=10).reached(Stop.BUDGET) is reached
 
 
 def test_what_the_report_says_of_steps_that_are_too_slow() -> None:
-    """Whatever has been simulated after the step that decided."""
+    """The report says that of the steps that decided, whatever has been simulated after them."""
     for later in ((), (14,)):
         told = with_steps(1, 1, 12, 9, 11, 13, *later, steps=8, most_ms=10).document()
         assert told["over_budget"] == {"figure": "step", "rank": 0, "step": 7, "at_least_ns": 11_000_000}

@@ -71,7 +71,7 @@ def test_a_message_to_oneself_needs_no_network() -> None:
 
 
 def test_the_end_of_the_network_s_clock_is_told() -> None:
-    """Also by a call whose latency alone leads beyond it."""
+    """It is told also by a call whose latency alone leads beyond it."""
     network().begin(collective(NcclKind.ALL_REDUCE, 4), MAX_NS - 1_000_000)
     for at_ns in (MAX_NS - 1, 20 * 86_400 * 10**9):
         with pytest.raises(ClockEnded, match=r"all_reduce #0.* s: networks are simulated for the first 1,125,900 s"):
@@ -136,14 +136,14 @@ def test_a_send_in_a_kernel_that_also_receives_is_slower() -> None:
 
 
 def completion_ns(net: NetsimNetworkModel) -> int:
-    """Of the only collective in the network."""
+    """Returns the completion of the only collective in the network."""
     while not net.complete(at_ns := net.next_ns() or 0):
         assert at_ns
     return at_ns
 
 
 def test_nothing_is_faster_than_its_shortest_time() -> None:
-    """Alone in the network; it is slower beside others."""
+    """A collective that is alone in the network takes its shortest time; it is slower beside others."""
     for ranks in ((0, 1), (0, 1, 2, 3), tuple(range(16))):
         for op in (NcclKind.ALL_REDUCE, NcclKind.ALL_GATHER, NcclKind.ALL_TO_ALL, NcclKind.BROADCAST):
             for count in (0, 1, 5_000, 700_001, 40_000_000):

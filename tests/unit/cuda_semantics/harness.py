@@ -39,7 +39,7 @@ _NUMBER = (int, type(None))
 
 
 class _MadeUpCosts:
-    """A kernel is named by its duration, copies and sets take a nanosecond a byte."""
+    """A cost model in which a kernel is named by its duration, and copies and sets take a nanosecond a byte."""
 
     def cost(self, signature: str) -> Any:
         kind, *rest = signature.split(";")
@@ -108,55 +108,55 @@ class Gpu(Rank):
         return int(self.c.phantora_clock_ns()) - self._start
 
     def work(self, for_ns: int) -> None:
-        """The host is busy."""
+        """Keeps the host busy."""
         self.c.phantora_advance_ns(for_ns)
 
     def run(self, for_ns: int, stream: int = 0, call: str = "cudaLaunchKernel") -> int:
-        """A kernel of that duration."""
+        """Launches a kernel of that duration."""
         if for_ns not in self._kernels:
             self._kernels[for_ns] = self.kernel(str(for_ns))
         return int(getattr(self, call)(self._kernels[for_ns], Dim3(1, 1, 1), Dim3(128, 1, 1), None, 0, stream))
 
     def record(self, stream: int = 0, flags: int = 0) -> int:
-        """A new event, recorded."""
+        """Makes a new event and records it."""
         event = self.event(flags)
         assert self.cudaEventRecord(event, stream) == OK
         return event
 
     def at(self, event: int) -> int:
-        """When a recorded event was complete, in ns of virtual time; waits for it if it is not yet."""
+        """Returns when a recorded event was complete, in ns of virtual time; waits for it if it is not yet."""
         assert self.cudaEventSynchronize(event) == OK
         ms = ctypes.c_float()
         assert self.cudaEventElapsedTime(ctypes.byref(ms), self._zero, event) == OK
         return round(ms.value * 1e6)
 
     def elapsed(self, start: int, end: int) -> tuple[int, float]:
-        """cudaEventElapsedTime: (status, ns)."""
+        """Calls cudaEventElapsedTime: returns (status, ns)."""
         ms = ctypes.c_float(-1.0)
         status = self.cudaEventElapsedTime(ctypes.byref(ms), start, end)
         return status, round(ms.value * 1e6)
 
     def takes(self, call: Callable[[], int]) -> int:
-        """Host time that a successful call takes, waiting included, in ns."""
+        """Returns the host time that a successful call takes, waiting included, in ns."""
         before = self.now()
         assert call() == OK
         return self.now() - before
 
     def begin(self) -> None:
-        """Instant 0 is now: nothing is under way."""
+        """Makes the present instant 0: nothing is under way."""
         assert self.cudaSetDevice(0) == OK
         stream = self.stream(NONBLOCKING)
         self._zero = self.record(stream)
         self._start = int(self.c.phantora_clock_ns())
 
     def function(self, body: Callable[[], None]) -> Any:
-        """A host function for cudaLaunchHostFunc."""
+        """Makes a host function for cudaLaunchHostFunc."""
         made = FUNCTION(lambda _: body())
         self._functions.append(made)
         return made
 
     def graph(self, stream: int, fill: Callable[[], object], mode: int = GLOBAL) -> int:
-        """What `fill` gives to the stream, captured and instantiated."""
+        """Captures what `fill` gives to the stream, and returns the graph, instantiated."""
         assert self.cudaStreamBeginCapture(stream, mode) == OK
         fill()
         status, graph = self.end(stream)
@@ -166,13 +166,13 @@ class Gpu(Rank):
         return executable.value or 0
 
     def end(self, stream: int) -> tuple[int, int]:
-        """cudaStreamEndCapture: (status, graph)."""
+        """Calls cudaStreamEndCapture: returns (status, graph)."""
         graph = ctypes.c_void_p()
         status = self.cudaStreamEndCapture(stream, ctypes.byref(graph))
         return status, graph.value or 0
 
     def buffer(self, nbytes: int) -> int:
-        """Pageable host memory."""
+        """Makes a buffer in pageable host memory."""
         memory = ctypes.create_string_buffer(nbytes)
         self._functions.append(memory)
         return ctypes.addressof(memory)

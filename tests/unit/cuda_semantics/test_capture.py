@@ -87,10 +87,9 @@ malloc in thread       900/901 0/0     0/0      900/901 0/0     0/0
 end in thread          908/401 908/401 0/401    908/401 908/401 0/401
 malloc when relaxed    0/0     0/0     0/0      0/0     0/0     0/0
 """
-"""What driver 580 with CUDA 13.0 answered on an H100: one call during a capture, then cudaStreamEndCapture.
-
-Three columns for the capture's modes global, thread-local and relaxed in a non-blocking stream, then three in a
-blocking one."""
+"""The answers of driver 580 with CUDA 13.0 on an H100 to one call during a capture, then to cudaStreamEndCapture. Three
+columns for the capture's modes global, thread-local and relaxed in a non-blocking stream, then three in a blocking one.
+"""
 
 
 def answers() -> dict[str, list[str]]:

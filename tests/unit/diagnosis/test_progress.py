@@ -78,7 +78,9 @@ def test_real_time_is_told_as_a_clock_does() -> None:
 
 
 def test_ranks_that_hold_a_lock_in_the_folder_compile(tmp_path: Path) -> None:
-    """As the kernel lists locks; one that waits stands behind an arrow, one of another process is none of ours."""
+    """The file is as the kernel lists locks: one that waits stands behind an arrow, one of another process is none of
+    ours.
+    """
     (tmp_path / "graph").touch()
     (tmp_path / "other").touch()
     graph, other = ((tmp_path / name).stat().st_ino for name in ("graph", "other"))

@@ -1,4 +1,4 @@
-"""What ranks are doing, in words."""
+"""Descriptions, in words, of what ranks are doing."""
 
 from __future__ import annotations
 

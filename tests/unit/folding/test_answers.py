@@ -1,4 +1,4 @@
-"""What processes of a folded run are told, of what the ranks that they play would be."""
+"""Answers to processes of a folded run, of what the ranks that they play would be."""
 
 from __future__ import annotations
 

@@ -39,15 +39,15 @@ def test_uneven_chunks() -> None:
 
 
 class Wrapper:
-    """DCP's, on the rank that coordinates."""
+    """A stand-in for DCP's wrapper, on the rank that coordinates."""
 
     use_dist = True
     group = None
 
 
 def saved(folding: Folding, item: Any, layout: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What rank 0 gathers if every rank that has a process gives a plan with its chunk of one tensor. Then what it
-    gathers if all say where they have written it.
+    """Returns the plans that rank 0 gathers if every rank that has a process gives a plan with its chunk of one tensor;
+    then what it gathers if all say where they have written it.
     """
     from torch.distributed.checkpoint.filesystem import _StorageInfo
     from torch.distributed.checkpoint.planner import SavePlan

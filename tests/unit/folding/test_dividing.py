@@ -1,4 +1,4 @@
-"""What a script's text says of its ranks becomes parts of the mesh, processes, witnesses or a warning."""
+"""Facts that a script's text tells of its ranks become parts of the mesh, processes, witnesses or a warning."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_single_ranks_get_a_process() -> None:
 
 
 def test_a_single_rank_that_is_played_by_the_users_will_is_a_warning() -> None:
-    """With `--fold-apart none`. Rank 0 has a process, which plays the others: a witness shows what differs there."""
+    """The option is `--fold-apart none`. Rank 0 has a process, which plays the others: a witness shows what differs
+    there.
+    """
     text = "if local_rank == 3: x()\nif rank == 0: y()\nif rank == 5: z()\nif local_rank == 3: x()"
     source = source_of(text)
     assert source is not None

@@ -1,4 +1,4 @@
-"""What the driver that compares folded with unfolded jobs calls a difference."""
+"""The differences that the driver finds when it compares folded with unfolded jobs."""
 
 from __future__ import annotations
 

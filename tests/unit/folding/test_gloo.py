@@ -1,4 +1,4 @@
-"""What torch.distributed asks gloo's stand-in of a folded run."""
+"""Questions of torch.distributed's to gloo's stand-in of a folded run."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_peers_move_with_their_rank_and_folded_axes_are_rings() -> None:
 
 
 def test_images_of_one_communicator_are_the_same_for_all_its_members() -> None:
-    """What mirrored ranks say of a communicator must agree, or it would never be complete."""
+    """Mirrored ranks must agree on a communicator's members, or it would never be complete."""
     drawn = random.Random(7)
     for _ in range(50):
         axes = tuple(Axis(f"a{at}", drawn.randint(1, 4), drawn.random() < 0.5) for at in range(drawn.randint(1, 4)))

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 
 class Told:
-    """In place of the hook library, and of the names that are changed."""
+    """A stand-in for the hook library, and for the names that are changed."""
 
     def __init__(self) -> None:
         self.now = 0

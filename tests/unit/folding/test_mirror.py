@@ -116,7 +116,9 @@ class Run:
             self.told.setdefault(rank, []).append(number(encoded))
 
     def play(self, write: Callable[[Script, Callable[[str], int]], None], seed: int) -> dict[str, Any]:
-        """What is seen of the run from outside. `write` adds a rank's records, given its communicators."""
+        """Plays the run and returns what is seen of it from outside. `write` adds a rank's records, given its
+        communicators.
+        """
         chance = random.Random(seed)
         left = {}
         for rank, part in self.parts.items():
@@ -151,7 +153,9 @@ def traffic_of(network: NetsimNetworkModel) -> tuple[Any, Any]:
 
 
 def program(seed: int) -> Callable[[Script, Callable[[str], int]], None]:
-    """What ranks do: the same in each replica, different in the two places of the other axis. Rank 0 does more."""
+    """Returns the program of the ranks: the same in each replica, different in the two places of the other axis. Rank 0
+    does more.
+    """
 
     def write(script: Script, comm: Callable[[str], int]) -> None:
         drawn = random.Random(seed)
@@ -194,7 +198,7 @@ def test_virtual_time_is_the_same_as_with_all_processes(seed: int) -> None:
 @pytest.mark.parametrize("slow_rank", [None, 9])
 @pytest.mark.parametrize("seed", range(6))
 def test_ranks_that_share_a_timeline_have_what_each_would_have(seed: int, slow_rank: int | None) -> None:
-    """Of eight replicas on four servers alike, six share; or five, if one of them has a slow host."""
+    """Six of eight replicas, on four servers alike, share; or five, if one of them has a slow host."""
     write, servers = program(seed), (4, 4, 4, 4)
     folding = Folding(mesh_of("dp=8,tp=2", 16), frozenset((0, 15)))
     paces = NO_PACES if slow_rank is None else Paces({slow_rank: slowed([(0, NEVER, 700_000)])})
@@ -232,7 +236,7 @@ def test_parts_of_an_axis_share_timelines_for_themselves(seed: int) -> None:
 def messages(
     script: Script, part: int, place: int, count: int, root: int = 0, members: int = 4, **options: Any
 ) -> list[bytes]:
-    """A member's calls of a gather or scatter. `place`: its own."""
+    """Returns a member's calls of a gather or scatter. `place`: the member's own."""
     is_root = place == root
     kind = NcclKind.SEND if (part == MessageKind.OF_SCATTER) == is_root else NcclKind.RECV
     peers = [peer for peer in range(members) if peer != root] if is_root else [root]

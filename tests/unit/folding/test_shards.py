@@ -21,7 +21,7 @@ def shards(mesh: str, world_size: int) -> Any:
 
 
 def needed(found: Any) -> str:
-    """The mesh that the first step asks for; "" if it goes on."""
+    """Returns the mesh that the first step asks for; "" if it goes on."""
     try:
         assert found._checking(lambda state: state)("state") == "state"
     except NeedsParts as error:
@@ -41,7 +41,7 @@ def needed(found: Any) -> str:
     ],
 )
 def test_ranks_with_equal_shards_are_a_part(rows: int, shards_: int, mesh: str) -> None:
-    """As `torch.chunk` makes them."""
+    """The shards are as `torch.chunk` makes them."""
     found = shards(f"dp={shards_}", shards_)
     chunks = torch.chunk(torch.empty(rows, 3), shards_)
     found.made((rows, 3), tuple(chunks[0].shape), tuple(range(shards_)))

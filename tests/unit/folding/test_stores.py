@@ -16,7 +16,7 @@ EVERYBODY, EVEN = tuple(range(8)), (0, 2, 4, 6)
 
 
 class Told:
-    """The hook library, as far as groups tell it of members."""
+    """A stand-in for the hook library, as far as groups tell it of members."""
 
     def __init__(self) -> None:
         self.ids: list[tuple[bytes, tuple[int, ...]]] = []
@@ -35,7 +35,9 @@ def told() -> Told:
 
 @pytest.fixture
 def store_of(told: Told) -> Callable[[str, tuple[int, ...], Any], Any]:
-    """Of a group's name, its members and the store beneath: its store, as PyTorch makes and keeps it."""
+    """Returns a function that makes a group's store, from its name, its members and the store beneath, as PyTorch makes
+    and keeps it.
+    """
     from torch.distributed import PrefixStore
 
     from emu.folding.groups import _noting_members

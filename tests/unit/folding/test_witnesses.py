@@ -22,7 +22,7 @@ from tests.unit.virtual_time.scripted import Script, new_fact_builder
 
 SERVERS = (8,)
 REPRESENTATIVE, WITNESS = 2, 4
-"""Both have the first place of the axis tp."""
+"""The ranks of these numbers both have the first place of the axis tp."""
 FOLDING = Folding(MESH, frozenset((0, 7, WITNESS)), frozenset((WITNESS,)))
 ADD, COPY = 5, 6
 """Keys of costs."""
@@ -35,7 +35,7 @@ class Run:
     scripts: dict[int, Script]
 
     def send(self, rank: int) -> None:
-        """What the script holds."""
+        """Sends what the script holds."""
         script = self.scripts[rank]
         arrived, _ = records.decode_up(b"".join(script.records))
         script.records.clear()

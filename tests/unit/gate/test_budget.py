@@ -11,7 +11,7 @@ from phantora_async.errors import UsageError
 
 
 def report(step_ns: int = 400_000_000, reserved: int = 76 << 30, mfu: float = 0.44) -> dict[str, Any]:
-    """Of two ranks; rank 1 has the larger peak."""
+    """Returns the report of two ranks; rank 1 has the larger peak."""
     memory = [{"reserved_peak_nbytes": one, "allocated_peak_nbytes": one - 100} for one in (reserved // 2, reserved)]
     return {
         "simulated": {
@@ -116,7 +116,7 @@ def test_all_figures_are_in_a_baseline() -> None:
 
 
 def ended_early(reserved: int = 76 << 30) -> dict[str, Any]:
-    """A limit of memory has ended the run after its second step."""
+    """Returns the report of a run that a limit of memory has ended after its second step."""
     return report(reserved=reserved) | {"stopped": {"text": "", "over_budget": {"figure": "memory", "step": 2}}}
 
 

@@ -15,7 +15,7 @@ from .test_budget import ended_early, report
 
 
 class Given:
-    """What is asked of a run's configuration."""
+    """A stand-in for a run's configuration."""
 
     def __init__(self, **limits: str) -> None:
         self.budget = Limits.of(limits)

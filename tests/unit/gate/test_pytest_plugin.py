@@ -41,7 +41,7 @@ running.run = run
 
 
 def _outcomes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, failure: str = "") -> pytest.RunResult:
-    """In a process of its own, with a stand-in for ``run``."""
+    """Runs the tests in a process of its own, with a stand-in for ``run``."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeconftest(CONFTEST.format(failure=failure))
     pytester.makepyfile(test_it=TESTS)

@@ -49,7 +49,9 @@ def test_a_cycle_by_hand() -> None:
 
 
 def test_restarts_that_fail_again_by_hand() -> None:
-    """Of all time the part in which a restart has begun less than R ago without a failure since: 1 - exp(-R / M)."""
+    """Restarts take the part of all time in which one has begun less than R ago without a failure since: 1 - exp(-R /
+    M).
+    """
     found = shares(600, Costs(60, 0, HOUR), HOUR)
     assert found.restarts == pytest.approx(1 - exp(-1))
     assert found.useful + found.checkpoints + found.lost_work + found.restarts == pytest.approx(1)
@@ -105,7 +107,7 @@ def test_given_rates_take_the_place_of_published_ones() -> None:
 
 
 def report(**changes: Any) -> dict[str, Any]:
-    """With a restart at 5 s; the step that it interrupts ends 3.5 s later."""
+    """Returns a report with a restart at 5 s; the step that it interrupts ends 3.5 s later."""
     step = {"median_ns": 10**9, "from_ns": 10**9, "each_ns": [10**9, 10**9, 55 * 10**8, 10**9]}
     simulated = {
         "world_size": 16,

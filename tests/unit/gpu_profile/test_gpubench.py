@@ -1,4 +1,5 @@
-"""What emu.gpubench executes, made on the CPU: arguments by schema, layouts of products, launches of an execution."""
+"""Work that emu.gpubench executes, made on the CPU: arguments by schema, layouts of products, launches of an
+execution."""
 
 from __future__ import annotations
 
@@ -173,7 +174,7 @@ def test_overloads_without_tensors_are_no_candidates() -> None:
 
 
 def test_a_list_of_numbers_has_one_for_each_tensor_of_a_list() -> None:
-    """As optimizers call it: one step size for each parameter."""
+    """Optimizers call it so: with one step size for each parameter."""
     lists = [[8], [4, 8], [2]] * 3
     name = "multi_tensor_apply_kernel<TensorListScalarListMetadata<float, 3>, std::divides<float> >"
     tried = candidates("aten::_foreach_addcdiv_", [*lists, []], name, [1, 1, 1])

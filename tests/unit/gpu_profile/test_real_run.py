@@ -50,7 +50,7 @@ def run(folder: Path, script: Path, *arguments: str, rank: int = 0, **options: A
 
 
 def result(folder: Path) -> tuple[int, int] | None:
-    """First traced step, and how many."""
+    """Returns the number of the first traced step, and how many were traced."""
     path = folder / "result.json"
     if not path.exists():
         return None
@@ -89,7 +89,7 @@ def test_the_whole_script(tmp_path: Path) -> None:
 
 
 class Profiler:
-    """In the place of torch's."""
+    """A stand-in for torch's profiler."""
 
     log: ClassVar[list[str]] = []
 
@@ -108,7 +108,7 @@ class Profiler:
     [(0, None, 0), (1, 2, 0), (2, 2, 1), (3, 2, 1), (4, 4, 1), (5, 4, 2), (6, 4, 3), (20, 4, 3)],
 )
 def test_short_scripts(steps: int, first: int | None, traced: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a script that ends early, what was traced until then counts, from its second step on."""
+    """The steps that were traced until a script ended early count, from its second step on."""
     monkeypatch.setattr("torch.profiler.profile", Profiler)
     monkeypatch.setattr(Profiler, "log", [])
     ends: list[int] = []

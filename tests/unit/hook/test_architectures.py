@@ -18,7 +18,9 @@ ONE_GPU, ONE_FAMILY = 1 << 20, 1 << 21
 
 
 def fatbin(*entries: tuple[int, int, int]) -> bytes:
-    """As nvcc makes it: entries of (kind, architecture, flags) with headers of two lengths and some bytes as code."""
+    """Returns a fat binary as nvcc makes it: entries of (kind, architecture, flags) with headers of two lengths and
+    some bytes as code.
+    """
     body = b""
     for number, (kind, architecture, flags) in enumerate(entries):
         head_nbytes, nbytes = (64, 24) if number % 2 else (112, 40)
@@ -60,7 +62,7 @@ print(json.dumps({"registered": registered, "module": [driver(6), driver(5)], "g
 
 
 def versions(library: Path, folder: Path, image: bytes, capability: tuple[int, int]) -> tuple[list[int], str]:
-    """binaryVersion and ptxVersion of the image's kernel, and what was printed on stderr."""
+    """Returns binaryVersion and ptxVersion of the image's kernel, and what was printed on stderr."""
     major, minor = capability
     device = device_file(folder, cc_major=major, cc_minor=minor)
     ran = subprocess.run(

@@ -52,7 +52,7 @@ def test_a_wrong_device_file_is_named(line, complaint, library, tmp_path):
 
 
 def refusal(library, device):
-    """What the library prints when it refuses the device file."""
+    """Returns what the library prints when it refuses the device file."""
     script = f"import ctypes, sys; sys.exit(ctypes.CDLL({str(library)!r}).phantora_load({str(device).encode()!r}) == 0)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ran.returncode == 0
@@ -200,8 +200,8 @@ CUPTI_LAYOUTS = (
 
 
 def nvidia_headers():
-    """A folder with driver_types.h and cuda.h: the toolkit's, or one of wheels in this environment. Triton brings those
-    of the CUDA that torch was built for.
+    """Returns a folder with driver_types.h and cuda.h: the toolkit's, or one of wheels in this environment. Triton
+    brings those of the CUDA that torch was built for.
     """
     folders = [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"]
     folders += [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path]
@@ -212,7 +212,7 @@ def nvidia_headers():
 
 
 def version_of(folder):
-    """Of the headers: 12 or 13."""
+    """Returns the version of the headers: 12 or 13."""
     return int(re.search(r"define CUDA_VERSION (\d+)\d{3}\b", (folder / "cuda.h").read_text())[1])
 
 
@@ -225,7 +225,9 @@ def members(header, struct):
 
 
 def layouts(folder, include, headers, names, header):
-    """Sizes and offsets of our structs (keys of `names`, in `header`), printed by a program that uses their values."""
+    """Returns sizes and offsets of our structs (keys of `names`, in `header`), printed by a program that uses their
+    values.
+    """
     lines = []
     for ours, theirs in names.items():
         lines.append(f'printf("{ours} %zu\\n", sizeof({theirs}));')
@@ -266,7 +268,7 @@ DROPPED_ATTRIBUTES = {"cudaDevAttrCooperativeMultiDeviceLaunch": 96, "cudaDevAtt
 
 
 def numbers(header, pattern):
-    """Enumerators and their numbers: ``name = 5,``."""
+    """Returns enumerators and their numbers: ``name = 5,``."""
     return {
         name: int(number) for name, number in re.findall(rf"\b({pattern})\s*=\s*(?:0x)?(\d+)\b", header.read_text())
     }

@@ -25,7 +25,7 @@ def until(condition):
 
 
 def is_connection(fd):
-    """Is it the rank's socket to the coordinator?"""
+    """Tells whether the descriptor is the rank's socket to the coordinator."""
     try:
         with socket.socket(fileno=os.dup(fd)) as found:
             return str(found.getpeername()).endswith("/socket")
@@ -34,7 +34,7 @@ def is_connection(fd):
 
 
 def state_of(pid):
-    """Of its first thread: R, S and so on; Z also if nobody has heard of it."""
+    """Returns the state of the process's first thread: R, S and so on; Z also if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0]
@@ -47,7 +47,9 @@ def unread_nbytes(connection):
 
 
 def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
-    """And not before: where segments end must not depend on how long it sleeps, or on how busy the machine is."""
+    """It does not tell them before: where segments end must not depend on how long it sleeps, or on how busy the
+    machine is.
+    """
     (launched, launches), (read, write) = os.pipe(), os.pipe()
 
     def program(rank):

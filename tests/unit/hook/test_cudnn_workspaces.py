@@ -219,13 +219,14 @@ def test_a_batch_norm_takes_what_was_measured(running, dtype, dims, forward, bac
 
 
 EACH = 40
-"""Of the measured calls one in so many is asked for."""
+"""One in so many of the measured calls is asked for."""
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 def test_measured_convolutions_take_what_they_took(running, gpu):
-    """In one dimension or more, in groups, dilated, transposed: each call takes what its own form comes to, also where
-    two GPUs differ."""
+    """Convolutions in one dimension or more, in groups, dilated, transposed: each call takes what its own form comes
+    to, also where two GPUs differ.
+    """
 
     def program(rank):
         c, off = rank.c, []

@@ -1,4 +1,4 @@
-"""What programs ask about a GPU follows its description: CUDA's attributes, NVML's answers."""
+"""Answers to programs that ask about a GPU follow its description: CUDA's attributes, NVML's answers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SHARED_KIB_PER_BLOCK = {
     (12, 0): 99,
 }
 THREADS_PER_SM = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536, (12, 0): 1536}
-"""From the CUDA programming guide, by compute capability."""
+"""Threads of an SM by compute capability, from the CUDA programming guide."""
 
 
 @pytest.mark.parametrize("name", profiles.gpu_names())

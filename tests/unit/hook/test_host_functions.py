@@ -257,7 +257,7 @@ def test_an_operator_hands_its_tensors_over_once_and_a_node_to_each_hook(running
 
 
 def test_an_operator_of_another_library_is_boxed_if_it_is_written_in_python(running):
-    """In C++ it is called through its schema alone, which takes a twentieth of that: DTensor's collectives."""
+    """An operator in C++ is called through its schema alone, which takes a twentieth of that: DTensor's collectives."""
 
     def program(rank):
         count_frames(rank)

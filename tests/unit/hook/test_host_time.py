@@ -22,7 +22,7 @@ WORK = {f"host_ns__{kind}": 0 for kind in COLD_OR_WARM}
 
 
 def counts(rank):
-    """Units of each kind so far, by name."""
+    """Returns the units of each kind so far, by name."""
     rank.c.phantora_host_kind.restype = ctypes.c_char_p
     n = rank.c.phantora_host_counts(None, 0)
     found = (ctypes.c_uint64 * n)()
@@ -31,7 +31,7 @@ def counts(rank):
 
 
 def counted(rank, work):
-    """What `work` adds to the counts."""
+    """Returns what `work` adds to the counts."""
     before = counts(rank)
     work()
     after = counts(rank)
@@ -39,7 +39,7 @@ def counted(rank, work):
 
 
 def test_a_host_description_names_the_kinds_that_the_library_counts(running):
-    """In its order, in which records number them."""
+    """The names are in the library's order, in which records number them."""
 
     def program(rank):
         assert tuple(counts(rank)) == (*profiles.CALL_KINDS, *profiles.WORK_KINDS)

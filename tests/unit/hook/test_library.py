@@ -5,8 +5,9 @@ from pathlib import Path
 
 PT_TLS = 7
 OPTIONAL_STATIC_TLS_NBYTES = 512
-"""What glibc keeps for thread-local variables at fixed places of libraries that a program loads after its start
-(`glibc.rtld.optional_static_tls`). All such libraries of a process share it."""
+"""The number of bytes that glibc keeps for thread-local variables at fixed places of libraries that a program loads
+after its start (`glibc.rtld.optional_static_tls`). All such libraries of a process share it.
+"""
 
 
 def test_thread_local_variables_leave_room_for_those_of_other_libraries(library: Path) -> None:

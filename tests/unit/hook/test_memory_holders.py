@@ -35,7 +35,7 @@ MM, ADD, STEP = (f"{name}, op_id = 7, sizes = [[8]]".encode() for name in ("aten
 
 
 class Allocator:
-    """Gives out blocks at places of its own choice, as the caching allocator does."""
+    """A stand-in that gives out blocks at places of its own choice, as the caching allocator does."""
 
     def __init__(self, hook: Any, libc10: Path) -> None:
         self.libc10 = ctypes.CDLL(str(libc10))
@@ -70,7 +70,7 @@ class Allocator:
         return address
 
     def records(self, on: bool) -> None:
-        """Autograd does."""
+        """Says whether autograd records operators."""
         ctypes.c_int.in_dll(self.libc10, "recording").value = on
 
     def held_as(self, kind: int, *addresses: int) -> None:
@@ -80,7 +80,7 @@ class Allocator:
         self._hook.c.phantora_memory_tell(step_ends)
 
     def step(self) -> None:
-        """As at the end of a step."""
+        """Does what the end of a step does."""
         if self._hook.c.phantora_memory_step():
             self.tell()
 
@@ -90,7 +90,7 @@ class Allocator:
 
 @pytest.fixture
 def in_another_process(request: pytest.FixtureRequest, once: Once) -> str:
-    """What a process without PyTorch says of all tests of the test's file: one line for each."""
+    """Returns what a process without PyTorch says of all tests of the test's file: one line for each."""
 
     def run(folder: Path) -> str:
         command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", str(request.path)]
@@ -129,7 +129,7 @@ def held(running: Any, libc10: Path) -> Callable[..., list[HeldMemory]]:
 
 
 def summed(memory: HeldMemory) -> dict[tuple[str, str], tuple[int, int]]:
-    """MiB and blocks."""
+    """Returns MiB and number of blocks of each holder."""
     return {(one.held_as.name.lower(), one.op): (one.nbytes // MIB, one.blocks) for one in memory.holders}
 
 
@@ -258,7 +258,7 @@ def test_each_device_has_a_peak_of_its_own(held) -> None:
 
 
 def test_many_holders_are_summed_up(held) -> None:
-    """Whatever their number, the sum is the peak."""
+    """The sum of the holders is the peak, whatever their number."""
 
     def program(allocator: Allocator) -> None:
         for number in range(3000):
@@ -289,7 +289,7 @@ def test_a_compiler_s_blocks_do_not_count(held) -> None:
 
 
 def over_step(memory: HeldMemory) -> dict[str, list[int]]:
-    """MiB at each point."""
+    """Returns the MiB of each holder at each point."""
     step = memory.over_step
     assert step is not None
     parts = {kind.name.lower(): [nbytes // MIB for nbytes in values] for kind, values in step.by_kind.items()}

@@ -40,7 +40,9 @@ class Program:
 
 @pytest.fixture
 def told(running: Any, tmp_path: Path) -> Callable[..., Any]:
-    """What a program's rank says; every collective has ended long ago when it asks."""
+    """Returns a function that runs a program and returns what its rank says; every collective has ended long ago when
+    it asks.
+    """
     source = tmp_path / "libc10.c"
     source.write_text(STANDIN)
     command = ["cc", "-shared", "-fPIC", "-Wl,-soname,libc10.so", "-o", tmp_path / "libc10.so", source]
@@ -54,7 +56,7 @@ def told(running: Any, tmp_path: Path) -> Callable[..., Any]:
 
 
 def test_what_a_process_group_frees_need_not_have_been_held_since_the_next_launch(told) -> None:
-    """Of 21 MiB: the bucket's 4 are not needed from the second launch on; before it, 4 + 1 + 8 are in use."""
+    """The peak is 21 MiB: the bucket's 4 are not needed from the second launch on; before it, 4 + 1 + 8 are in use."""
 
     def program(its: Program) -> None:
         bucket, other = its.allocator.allocate(4), its.allocator.allocate(1)

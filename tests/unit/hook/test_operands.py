@@ -1,4 +1,4 @@
-"""What a launch tells of its operands, if the coordinator does not know the kernel: it is asked for again."""
+"""Launches tell of their operands if the coordinator does not know the kernel: it is asked for again."""
 
 import ctypes
 import struct
@@ -12,7 +12,7 @@ FLOAT32, NONE = 7, 0
 
 
 def launched(running, name, make):
-    """Signatures of a launch. `make(rank, a, b)`: its parameters as bytes; a has one MiB, b 64 KiB."""
+    """Returns the signatures of a launch. `make(rank, a, b)`: its parameters as bytes; a has one MiB, b 64 KiB."""
 
     def program(rank):
         kernel, a, b = rank.kernel(name), ctypes.c_void_p(), ctypes.c_void_p()

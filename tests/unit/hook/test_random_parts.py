@@ -21,7 +21,7 @@ class Hook:
 
 @pytest.fixture(scope="module")
 def hook(library, tmp_path_factory):
-    """Of a copy of the library: other tests load the library itself, in processes that are forked from this one."""
+    """Loads a copy of the library: other tests load the library itself, in processes that are forked from this one."""
     return Hook(shutil.copy(library, tmp_path_factory.mktemp("hook") / "hook.so"))
 
 
@@ -47,7 +47,7 @@ def test_one_thread_draws_what_it_draws_among_all(hook):
 
 
 def test_threads_of_a_launch_may_be_more_than_the_gpu_holds(hook):
-    """As torch.multinomial's with replacement, which has one for each sample."""
+    """torch.multinomial's launch with replacement is such: it has a thread for each sample."""
     drawing, state = Distributions(Philox(hook, THREADS)), GeneratorState(7, 40)
     drawn = drawing.groups(state, 5 * THREADS)
     assert drawn.shape == (5 * THREADS, 4)

@@ -12,7 +12,7 @@ PUSH, POP, MARK = 9, 11, 2
 
 
 class Nvtx:
-    """What NVTX's header does: offers its tables to the injection and calls what it put there."""
+    """Does what NVTX's header does: offers its tables to the injection and calls what it put there."""
 
     def __init__(self, rank):
         self.slots = (ctypes.c_void_p * 16)()

@@ -1,4 +1,4 @@
-"""What cuDNN says that recurrent networks need: reserve space, and the workspace of packed sequences."""
+"""Memory that recurrent networks need, as cuDNN says: reserve space, and the workspace of packed sequences."""
 
 import ctypes
 

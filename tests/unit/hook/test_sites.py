@@ -22,7 +22,7 @@ USER = "/home/user/train.py"
 
 
 def function(name: str, file: str, line: int) -> Any:
-    """``name(rest)``, which calls the first of `rest` with the others, in that line of that file."""
+    """Returns ``name(rest)``, which calls the first of `rest` with the others, in that line of that file."""
     space: dict[str, Any] = {}
     source = "\n" * (line - 2) + f"def {name}(rest):\n    rest[0](rest[1:]) if rest[1:] else rest[0]()"
     exec(compile(source, file, "exec"), space)
@@ -37,7 +37,7 @@ def tell(hook: Any) -> None:
 
 
 def waits_of(told: Any) -> list[tuple[Any, ...]]:
-    """Of every wait: line, the library's line, file, function, the library's file and function."""
+    """Returns for every wait: line, the library's line, file, function, the library's file and function."""
     sites = {
         site.number: (site.line, site.via_line, *site.payload.rstrip(b"\0").decode().split("\n"))
         for site in told.of(records.SITE)
@@ -100,7 +100,7 @@ def test_a_program_of_libraries_alone_tells_the_outermost(running) -> None:
 
 def test_a_backward_pass_is_where_it_was_asked_for(running) -> None:
     def on_autograd_s_thread(call: Any) -> None:
-        """No frame of the user's is on it, as none is on torch's."""
+        """Runs the call on a thread on which there is no frame of the user's, as there is none on autograd's."""
         thread = threading.Thread(target=GATHER, args=([name_thread, call],))
         thread.start()
         thread.join()
@@ -140,7 +140,7 @@ def test_an_unfamiliar_interpreter_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_other_interpreters(version: str) -> None:
-    """As far as this machine has them."""
+    """The frames of other interpreters are read, as far as this machine has them."""
     python = shutil.which(f"python{version}")
     if python is None or version == ".".join(map(str, sys.version_info[:2])):
         pytest.skip(f"no other python{version} here")

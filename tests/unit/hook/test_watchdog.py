@@ -1,4 +1,4 @@
-"""What a process group's watchdog finds depends on virtual time, not on when it looks."""
+"""Findings of a process group's watchdog depend on virtual time, not on when it looks."""
 
 import ctypes
 import errno
@@ -17,7 +17,9 @@ def until(condition):
 
 NOT_READY = 600
 FOUND_AFTER_NS = 142_857_140
-"""A look every 100 ms, by the clock of a host that takes 0.7 of the described one's time."""
+"""The time after which work is found done: a look every 100 ms, by the clock of a host that takes 0.7 of the described
+one's time.
+"""
 
 # The hook knows a process group by the function that creates the communicator.
 PROCESS_GROUP = """
@@ -77,7 +79,7 @@ class Watchdog(threading.Thread):
 
 
 def sleeps_of_program():
-    """How often the first thread has given up its processor by itself."""
+    """Returns how often the first thread has given up its processor by itself."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
 
@@ -115,7 +117,7 @@ def helper_in(folder):
 
 
 def answers(ended_for_ns):
-    """Every collective ended so long ago when the rank asks."""
+    """Answers that every collective ended so long ago when the rank asks."""
 
     def answer(record):
         if record.kind == records.CLOCK_READ:  # how much memory is free is known at an instant
@@ -224,7 +226,7 @@ def test_a_watchdog_sleeps_on_while_the_program_makes_calls(running, tmp_path):
             return thread
 
         def outlasts_calls(name, for_s):
-            """Does such a nap last at least so long while the program makes calls?"""
+            """Tells whether such a nap lasts at least so long while the program makes calls."""
             thread, until_s = napping(name), time.monotonic() + for_s
             while thread.is_alive() and time.monotonic() < until_s:
                 rank.c.cudaMemGetInfo(*(ctypes.byref(ctypes.c_size_t()) for _ in range(2)))
@@ -246,7 +248,9 @@ def test_a_watchdog_sleeps_on_while_the_program_makes_calls(running, tmp_path):
 
 
 class Rest:
-    """The program waits until it has been told that all ranks sleep and nothing is left to simulate."""
+    """A stand-in for the program, which waits until it has been told that all ranks sleep and nothing is left to
+    simulate.
+    """
 
     def __init__(self):
         self.asked, self.told = os.pipe(), os.pipe()
@@ -264,7 +268,7 @@ class Rest:
 
 
 MANY_LOOKS = 1_500
-"""Of a thread that sleeps for a millisecond between two."""
+"""The number of looks of a thread that sleeps for a millisecond between two."""
 
 
 def test_however_long_the_program_makes_no_calls_the_watchdog_finds_nothing_until_the_run_is_at_rest(running, tmp_path):
@@ -295,7 +299,7 @@ def test_a_newer_watchdog_finds_work_only_while_the_run_is_at_rest(running):
 
     def program(rank):
         def look(times):
-            """How often such a thread finds the event's work done."""
+            """Returns how often such a thread finds the event's work done."""
 
             def run():
                 ctypes.CDLL(None).prctl(15, b"pt_nccl_timeout", 0, 0, 0)

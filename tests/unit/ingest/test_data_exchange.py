@@ -30,7 +30,9 @@ def comm_of(size: int) -> Comm:
 def run(
     op: int, inputs: list[bytes], count: int, *, dtype: int = U8, redop: int = SUM, root: int = 0, order: int = 1
 ) -> dict[int, bytes]:
-    """Everybody joins, in ascending or descending order, and wants an output; by rank in the communicator."""
+    """Returns the outputs by rank in the communicator. Everybody joins, in ascending or descending order, and wants an
+    output.
+    """
     size = len(inputs)
     comm, exchange = comm_of(size), DataExchange(Timelines(32))
     collective = Collective(comm, 0, op, dtype, redop, count, root, comm.members)
@@ -154,7 +156,7 @@ def test_floats_are_unknown_where_an_input_is() -> None:
 
 
 def test_integers_are_assumed_where_an_input_is_unknown() -> None:
-    """As if it were zeros. The root of a broadcast is the only member with an input."""
+    """The result is as if the unknown integers were zeros. The root of a broadcast is the only member with an input."""
     comm, known = comm_of(2), struct.pack("<q", 5)
     for op, assumed in ((NcclKind.ALL_REDUCE, 1), (NcclKind.BROADCAST, 0)):
         collective, exchange = Collective(comm, 0, op, I64, SUM, 1, 0, comm.members), DataExchange(Timelines(32))
@@ -176,7 +178,7 @@ def partly(
     own: bytes = b"a\0c\0",
     other: bytes = b"wxyz",
 ) -> list[tuple[int, bytes]]:
-    """What two members get: `assumed`, and the payload. The first knows these bytes of its own alone."""
+    """Returns what two members get: `assumed`, and the payload. The first knows these bytes of its own alone."""
     comm, exchange = comm_of(2), DataExchange(Timelines(32))
     count = len(own) // DTYPE_NBYTES[dtype] // (1 + (op in (NcclKind.ALL_TO_ALL, NcclKind.REDUCE_SCATTER)))
     collective = Collective(comm, 0, op, dtype, redop, count, 0, comm.members)

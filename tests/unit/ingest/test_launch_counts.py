@@ -20,7 +20,7 @@ def check(rank: int, key: int) -> None:
 
 
 MOST = 1 << 62
-"""Of each launch."""
+"""The largest count of a launch."""
 
 
 def told(**launches: int) -> Any:

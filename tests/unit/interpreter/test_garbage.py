@@ -1,4 +1,4 @@
-"""What `gc.collect` takes of the host follows from the calls of the program alone."""
+"""Host time of `gc.collect` follows from the calls of the program alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emu.interpreter import garbage
 
 
 def test_a_collection_takes_as_long_however_many_objects_the_rank_has_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ranks that compute the same, the first one makes the objects of it, and which one is first is no matter."""
+    """The first of the ranks that compute the same makes the objects of it; it must not matter which one is first."""
     monkeypatch.setattr(gc, "collect", gc.collect)
     took: list[int] = []
     hook: Any = SimpleNamespace(host_collects=took.append)

@@ -1,4 +1,4 @@
-"""What another rank says of its values is data: nothing in it is executed."""
+"""Recipes that another rank gives for its values are data: nothing in them is executed."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""What the hook is told of Triton's kernels."""
+"""Facts that the hook is told of Triton's kernels."""
 
 from __future__ import annotations
 

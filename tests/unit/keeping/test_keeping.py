@@ -1,4 +1,4 @@
-"""What is published stays as it is, whoever tries to change it; the keeper outlives any client."""
+"""Published pieces stay as they are, whoever tries to change them; the keeper outlives any client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bytes_of(piece: Piece | None) -> bytes:
 
 
 def changes(descriptor: int) -> list[str]:
-    """Attempts that succeed."""
+    """Returns the attempts to change the piece that succeed."""
     again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
     attempts = {
         "write": lambda: os.pwrite(descriptor, b"x", 0),

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class FakeProc:
-    """Time passes by a look's distance at every look; threads are what the test says."""
+    """A stand-in for /proc, in which time passes by a look's distance at every look; threads are what the test says."""
 
     def __init__(self) -> None:
         self.at_ns = 0
@@ -329,7 +329,7 @@ def test_what_stood_for_a_program_and_has_ended_is_no_longer_awake() -> None:
 
 
 def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:
-    """As the hook library marks it."""
+    """The thread is marked as the hook library marks it."""
     code = (
         f"import ctypes, sys; call = ctypes.CDLL(None).prctl; call(15, b'{AWAKE}'); print(1, flush=True);"
         "sys.stdin.readline(); call(15, b'python'); print(2, flush=True); sys.stdin.readline()"

@@ -1,4 +1,4 @@
-"""What an ordinary step takes from loaders, whatever evaluations take between steps."""
+"""Batches that an ordinary step takes from loaders, whatever evaluations take between steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--loaders` takes."""
+"""The values that `--loaders` accepts."""
 
 from __future__ import annotations
 

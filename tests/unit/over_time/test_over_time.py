@@ -1,4 +1,4 @@
-"""What ranks and links did over time: exact, and the same whatever the order of arrival, speculation or portions."""
+"""The work of ranks and links over time: exact, and the same whatever the order of arrival, speculation or portions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ..virtual_time.scripted import play as scripted_play
 
 
 def width(parts: int) -> int:
-    """Of the first samples."""
+    """Returns the width of the first samples, in ns."""
     return Samples(parts).width_ns
 
 
@@ -82,7 +82,7 @@ def test_speculation_leaves_no_mark(ahead: Ahead) -> None:
 
 
 def activity(rows: list[list[int]], width_ns: int = 100) -> Activity:
-    """Ranks that compute for so long in each part and are idle for the rest."""
+    """Returns the activity of ranks that compute for so long in each part and are idle for the rest."""
     ranks = []
     for row in rows:
         compute = np.cumsum([0, *row])

@@ -27,7 +27,7 @@ TOKEN = "a-token"
 
 @pytest.fixture
 def told() -> list[str]:
-    """What the user is told."""
+    """The texts that the user is told."""
     return []
 
 
@@ -46,7 +46,7 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def next_event(stream: aiohttp.StreamReader) -> tuple[str, dict[str, Any]]:
-    """Its name, and its data."""
+    """Returns the event's name, and its data."""
     name = "message"
     while True:
         line = (await stream.readline()).decode()
@@ -105,7 +105,7 @@ def place_of(server: LiveServer) -> tuple[str, int]:
 
 
 async def answer(server: LiveServer, said: bytes) -> bytes:
-    """The answer's first line."""
+    """Returns the answer's first line."""
     reader, writer = await asyncio.open_connection(*place_of(server))
     writer.write(said)
     line = b""

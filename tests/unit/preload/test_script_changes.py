@@ -1,4 +1,4 @@
-"""What a script changes before it imports packages."""
+"""Changes that a script makes before it imports packages."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is private of PyTorch and CPython: the table, and the mechanism that changes names."""
+"""Private names of PyTorch and CPython: the table, and the mechanism that changes names."""

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def run(program: str) -> str:
-    """In a process of its own: finders stay installed."""
+    """Runs the program in a process of its own: finders stay installed."""
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -26,7 +26,7 @@ FINE = ("ok", "not in this version", "not installed")
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    """What the interpreter that has the packages says."""
+    """Returns what the interpreter that has the packages says."""
     command = [sys.executable, "-c", installed.program("start.doctor"), str(EMU)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -88,7 +88,7 @@ def test_all_private_symbols_of_the_hook_are_in_the_list() -> None:
 
 
 DOCUMENTED = frozenset(("_getframe", "_current_frames"))
-"""CPython's documentation has them."""
+"""Names that CPython's documentation has."""
 
 
 def _is_private(name: str) -> bool:
@@ -96,7 +96,7 @@ def _is_private(name: str) -> bool:
 
 
 def _defined(tree: ast.AST) -> Iterator[str]:
-    """What a file of ours defines: functions, classes, variables, attributes."""
+    """Yields the names that a file of ours defines: functions, classes, variables, attributes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -105,7 +105,7 @@ def _defined(tree: ast.AST) -> Iterator[str]:
 
 
 def _used(tree: ast.AST) -> Iterator[str]:
-    """Attributes that a file reads, and what it imports from other packages."""
+    """Yields the attributes that a file reads, and what it imports from other packages."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node.attr

@@ -1,4 +1,4 @@
-"""What bounds a kernel, as the report names it."""
+"""Bounds of a kernel, as the report names them."""
 
 from __future__ import annotations
 

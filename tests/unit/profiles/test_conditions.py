@@ -38,7 +38,7 @@ def test_rows_added_to_one_row_wait_for_each_other() -> None:
 
 @pytest.mark.parametrize(("is_rms", "measured_us"), [("false", 82.5), ("true", 63.0)])
 def test_weight_gradients_of_norms_wait_for_their_rows(is_rms: str, measured_us: float) -> None:
-    """Of 16,384 rows of 768: 16- and 32-bit items take as long, 78.1 and 85.8, 62.8 and 62.8 us."""
+    """There are 16,384 rows of 768: 16- and 32-bit items take as long, 78.1 and 85.8, 62.8 and 62.8 us."""
     kernel = "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate"
     for item in ("c10::BFloat16", "float"):
         name = f"{kernel}<{item}, float, 32u, 32u, 256u, false, true, {is_rms}>(long)"

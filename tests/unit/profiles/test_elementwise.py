@@ -1,4 +1,4 @@
-"""What decides element-wise kernels, against measured times of an H100 and an H200."""
+"""Element-wise kernels: what decides their time, against measured times of an H100 and an H200."""
 
 from __future__ import annotations
 

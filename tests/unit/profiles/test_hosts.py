@@ -107,7 +107,7 @@ def test_a_host_with_a_fault(tmp_path: Path, before: str, after: str, fault: str
 
 
 def programs(n: int, seed: int = 0) -> dict[str, dict[str, float]]:
-    """Each has more of some kinds than the others."""
+    """Returns programs, each of which has more of some kinds than the others."""
     chosen = random.Random(seed)
     usual = {kind: 3e6 / len(KINDS) / max(KNOWN.cost_ns[kind], 1.0) for kind in KINDS}
     return {f"p{i}": {kind: usual[kind] * chosen.choice((0, 0, 0, 1, 5)) for kind in KINDS} for i in range(n)}
@@ -253,7 +253,7 @@ def test_short_phases_do_not_decide() -> None:
 
 
 def test_a_host_measured_before_a_kind_was_counted(tmp_path: Path) -> None:
-    """What it took then is in other kinds' costs."""
+    """The time that such work took then is in other kinds' costs."""
     path = tmp_path / "host.toml"
     later = ("made_node", "freed_block", "value_op")
     lines = profiles.path_of("xeon-h200").read_text().splitlines(keepends=True)
@@ -264,7 +264,7 @@ def test_a_host_measured_before_a_kind_was_counted(tmp_path: Path) -> None:
 
 
 def test_operators_alone_say_nothing_about_calls() -> None:
-    """In a loop over a few operators a launch takes half of what it does in a training step."""
+    """A launch in a loop over a few operators takes half of what it does in a training step."""
     costs, counts = other_host(), programs(60)
     loops = {f"loop{i}": {"op": 500.0 + 50 * i, "launch": 300.0} for i in range(8)}
     detached = timed(counts, costs, profiles.WORK_KINDS) | timed(loops, costs, ("op",))

@@ -21,7 +21,7 @@ DATA = Path(__file__).parents[3] / "laboratory" / "rows" / "attention-h100.jsonl
 
 
 def signature(case: dict[str, Any], kernel: str) -> Kernel:
-    """Of a kernel of a case, as the hook writes it."""
+    """Returns the signature of a kernel of a case, as the hook writes it."""
     before, after = case["window"], 0 if case["causal"] else case.get("right")
     lengths = case.get("lengths")
     of_all = (case["b"], case["s"]) if lengths is None else (sum(lengths),)
@@ -38,7 +38,7 @@ def signature(case: dict[str, Any], kernel: str) -> Kernel:
 
 @pytest.fixture(scope="module")
 def errors() -> dict[tuple[str, str], list[float]]:
-    """By pass, and by which keys the queries see."""
+    """Returns the errors by pass, and by which keys the queries see."""
     found = defaultdict(list)
     gpu = profiles.load_gpu("h100")
     with gzip.open(DATA, "rt") as file:

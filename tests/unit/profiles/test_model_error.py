@@ -43,7 +43,9 @@ COMMON = (
 
 @pytest.fixture(scope="module")
 def kernels() -> dict[str, list[Compared]]:
-    """Of each model, on an H200; of models that nothing was measured for there, on an H100."""
+    """Returns the kernels of each model, measured on an H200; for models of which nothing was measured there, on an
+    H100.
+    """
     found = compare(profiles.load_gpu("h100"), read(MEASURED / "h100-kernels.jsonl.gz"))
     return found | compare(GPU, read(MEASURED / "h200-kernels.jsonl.gz"))
 
@@ -54,7 +56,7 @@ def errors(kernels: dict[str, list[Compared]]) -> dict[str, Errors]:
 
 
 def test_estimates_carry_their_model_s_error(errors: dict[str, Errors]) -> None:
-    """Which is no smaller than that of the kernels that it was fitted to."""
+    """The error is no smaller than that of the kernels that the model was fitted to."""
     assert errors.keys() == ERROR_SHARES.keys()
     assert {model: found.error for model, found in errors.items() if found.error > ERROR_SHARES[model] + 0.01} == {}
     cost = profiles.CostModel(GPU).cost("gemm;cublasGemmEx;t;n;512;512;512;1;bf16;bf16;bf16;f32;default;;")
@@ -97,7 +99,9 @@ def compared(modelled_us: float, measured_us: float) -> Compared:
 
 
 def test_each_kernel_is_left_out_of_its_own_correction() -> None:
-    """Of two kernels that are off alike a correction by the other one leaves nothing; of opposite errors it doubles."""
+    """Where two kernels are off alike, a correction by the other one leaves nothing; where their errors are opposite,
+    it doubles them.
+    """
     alike = errors_of([compared(2.0, 1.0), compared(2.0, 1.0)])
     assert (alike.error, alike.left_out) == (pytest.approx(log(2)), pytest.approx(0))
     opposite = errors_of([compared(2.0, 1.0), compared(0.5, 1.0)])

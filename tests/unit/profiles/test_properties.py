@@ -1,4 +1,6 @@
-"""What must hold for every signature: a positive time, no less beside NCCL, no less for more work, on every GPU."""
+"""Properties of the costs of every signature: a positive time, no less beside NCCL, no less for more work, on every
+GPU.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hook library writes is what Python parses: one definition, read by both."""
+"""Signatures that the hook library writes are those that Python parses: one definition, read by both."""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ def test_batch_norm_of_many_sizes_costs_what_was_measured(name: str, error: floa
 
 
 def gradients(x: tuple[int, ...], y: tuple[int, ...], taps: tuple[int, ...], known: str) -> tuple[float, float]:
-    """Of the data, by the kernel with these template arguments, and of the weights."""
+    """Returns the times, in us, of the gradient of the data, by the kernel with these template arguments, and of the
+    weights.
+    """
     sizes = (y, x, (x[1], 1, *taps), (), ())
     threads = min(32 * x[0], 256)
     base = "void at::native::(anonymous namespace)::conv_depthwise2d_"

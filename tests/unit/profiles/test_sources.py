@@ -86,7 +86,7 @@ def test_cards_of_a_system_file(networking: str, nics: int | None, gbps: float |
 
 
 def test_a_system_file_of_mlperf() -> None:
-    """Of two kinds of eight cards the faster ones count, and a note says so."""
+    """The faster of two kinds of eight cards count, and a note says so."""
     facts = read_source(str(FILES / "mlperf_h200.json"))
     assert values(facts) == {
         "gpu": "h200",

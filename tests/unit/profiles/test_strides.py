@@ -43,7 +43,7 @@ def test_rows_shorter_than_a_block_find_their_sectors_again() -> None:
 
 
 def test_what_the_l2_cache_cannot_keep_comes_from_memory_again() -> None:
-    """Of 512 x 1,024 x 32 items the last dimension is made the first: 136 us in bf16 (32 MB), 410 us in f32 (64 MB)."""
+    """The last dimension of 512 x 1,024 x 32 items is made the first: 136 us in bf16 (32 MB), 410 us in f32 (64 MB)."""
     bf16 = replace(TURNED, grid=(32768, 1, 1), sizes=((32, 512, 1024),) * 2, extent=(524288, 32))
     kept = replace(bf16, strides="2x1048576,64x2")
     again = replace(bf16, name=COPY.replace("c10::BFloat16", "float"), strides="4x2097152,128x4")
@@ -59,7 +59,7 @@ BF16 = "c10::BFloat16"
 
 
 def test_the_layout_follows_from_the_inputs_of_the_op() -> None:
-    """As the hook read them from the kernels' parameters."""
+    """The layouts are those that the hook read from the kernels' parameters."""
     copy = op(
         "aten::copy_",
         [[16, 64, 64, 320], [16, 64, 64, 320], []],

@@ -219,7 +219,7 @@ def signature_of_conv(op: dict[str, Any], kernel: str) -> Conv:
 
 
 TRANSPOSED = [[16, 128, 64, 64], [128, 32, 2, 2]]
-"""Input and weights, of two groups."""
+"""Shapes of the input and of the weights, of two groups."""
 
 
 def test_a_transposed_convolution_is_a_data_gradient_whose_input_is_larger() -> None:
@@ -282,7 +282,7 @@ def test_a_product_s_layout_comes_from_the_strides(
     ("strides", "mode", "layout"), [(FIRST, "spatial", "nchw"), (LAST, "spatial_persistent", "nhwc")]
 )
 def test_batch_norm_of_cudnn_in_a_trace(strides: list[int], mode: str, layout: str) -> None:
-    """As the hook's signature has it; before, kernels that no model knew."""
+    """The signature is the one that the hook writes; before, no model knew these kernels."""
     dims = [[8, 64, 64, 64], [8, 64, 64, 64], [64], [64], [64], [64], [64], [], [0]]
     name, kernel = "aten::cudnn_batch_norm_backward", "void cudnn::batchnorm_bwtr_nhwc_semiPersist<__half, float>(int)"
     op = convolution(name, dims, [], [strides, strides, [1], [1], [1], [1], [1], [], [1]])

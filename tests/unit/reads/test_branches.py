@@ -1,4 +1,4 @@
-"""What a comparison decides: work, or only what the program says."""
+"""Comparisons and what they decide: work, or only what the program says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emu.reads.frames import Position
 
 
 def parse(text: str) -> tuple[list[ast.stmt], Position]:
-    """A function's body, and where its first comparison is."""
+    """Returns a function's body, and where its first comparison is."""
     body = ast.parse(textwrap.dedent(text).strip()).body
     found = next(node for one in body for node in ast.walk(one) if isinstance(node, ast.Compare))
     return body, Position.of(found)

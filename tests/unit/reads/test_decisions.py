@@ -1,4 +1,4 @@
-"""What functions in C do with numbers that nobody computed is told at the line that calls them."""
+"""Functions in C that decide by numbers that nobody computed: the decision is told at the line that calls them."""
 
 from __future__ import annotations
 

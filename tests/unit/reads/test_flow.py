@@ -1,4 +1,4 @@
-"""What a function decides by an ordinary number that C code has made of one that nobody computed."""
+"""Decisions that a function makes by an ordinary number that C code has made of one that nobody computed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ GAP_NS = GPU.achieved.launch_gap_ns
 
 @pytest.fixture
 def contents(tmp_path: Path) -> Contents:
-    """Of content 1: two products, a copy and a fill."""
+    """Returns the kernels of content 1: two products, a copy and a fill."""
     costs = Costs(CostModel(GPU), CostTable(tmp_path / "costs", 64))
     for key, signature in enumerate((GEMM, COPY, FILL), 1):
         costs.answer(decoded(records.Cost.encode(0, 1, key, payload=signature.encode())))
@@ -39,19 +39,21 @@ def decoded(encoded: bytes) -> Any:
 
 
 def durations(gpu: Gpu) -> tuple[int, int]:
-    """Alone and beside NCCL, as the hook library folds content 1."""
+    """Returns the times alone and beside NCCL, as the hook library folds content 1."""
     model = CostModel(gpu)
     costs = [model.cost(signature) for signature in (GEMM, GEMM, COPY, FILL)]
     return sum(cost.solo_ns + GAP_NS for cost in costs), sum(cost.contended_ns + GAP_NS for cost in costs)
 
 
 def segment(solo_ns: int, contended_ns: int, launched_ns: int = 0, content: int = 1) -> Any:
-    """All kernels after the last launch."""
+    """Returns a segment whose kernels all come after the last launch."""
     return decoded(records.Segment.encode(40, 1, 4, solo_ns, contended_ns, launched_ns + solo_ns, solo_ns, content))
 
 
 def priced(facts: list[list[Any]], contents: Contents, gpu: Gpu, step: int = 1) -> list[list[Any]]:
-    """As on that GPU. `step`: the number of the step that the facts are; those before were the same."""
+    """Returns the facts as they were on that GPU. `step`: the number of the step that the facts are; those before were
+    the same.
+    """
     return what_if.Before(Window(facts, -1, 0, step, 0), contents, GPU).on(gpu, CostModel(gpu), facts)
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a run, and that the step executed again is the run's own, to the nanosecond."""
+"""Steps that are kept of a run: the step that is executed again is the run's own, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEPTH = 16
 
 
 def training(steps: int, world_size: int = 3) -> list[Script]:
-    """Steps that differ, with a slow rank, events older than a step, and a stream that comes late."""
+    """Returns steps that differ, with a slow rank, events older than a step, and a stream that comes late."""
     ranks = scripts(world_size)
     for script in ranks:
         old = script.record(stream=3)
@@ -41,7 +41,7 @@ def training(steps: int, world_size: int = 3) -> list[Script]:
 
 
 def kept_of(facts: list[list[Any]], portion: int = 7) -> tuple[LastSteps, Timeline]:
-    """Fed as a run feeds them."""
+    """Feeds the facts as a run feeds them; returns what is kept."""
     timeline = Timeline(len(facts), FixedNetwork(nbytes), DEPTH)
     kept = LastSteps(len(facts), timeline.results.steps_done)
     left = [list(mine) for mine in facts]

@@ -55,7 +55,7 @@ def record(
 
 
 def execute(timeline: Timeline) -> list[Any]:
-    """To the end. Returns what was answered."""
+    """Executes the timeline to its end. Returns what was answered."""
     answers = []
     while timeline.run(1000) is Stop.BUDGET:
         answers += timeline.take_answers()
@@ -72,7 +72,7 @@ def replayed(
 
 
 def outcome(timeline: Timeline) -> dict[str, Any]:
-    """What the report is made of."""
+    """Returns the figures that the report is made of."""
     snapshot = timeline.snapshot()
     return {
         "now": snapshot.now_ns,

@@ -33,7 +33,7 @@ def lasts(for_ns: int) -> FixedNetwork:
 
 
 def compared(folder: Path, for_ns: int, allowed: Allowed = frozenset()) -> dict[str, Compared]:
-    """Of a replay in which the all-reduce lasts so long; it was recorded with 100 ns."""
+    """Compares the answers of a replay in which the all-reduce lasts so long; it was recorded with 100 ns."""
     record(program(), folder, lasts(100), 64)
     recording = load(folder)
     _, answers = replayed(recording, lasts(for_ns), 64)

@@ -1,4 +1,4 @@
-"""What the script itself read of its GPU stops a replay on a GPU that would have answered otherwise."""
+"""Reads of a GPU's properties by the script itself stop a replay on a GPU that would have answered otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .recordings import record
 
 
 def recording(folder: Path, *names: str) -> Recording:
-    """Of two ranks on an H200, of which the second reads these, in line 7 of train.py."""
+    """Returns the recording of two ranks on an H200, of which the second reads these, in line 7 of train.py."""
     ranks = [Script(rank, 2, world_comm(2)) for rank in range(2)]
     for rank, script in enumerate(ranks):
         script.add(records.CommInit.encode(0, 1, 2, rank, rank, 0, payload=b"world".ljust(128, b"\0")))

@@ -1,4 +1,4 @@
-"""What is recorded and executed again is what was."""
+"""A run that is recorded and executed again is the same run."""
 
 from __future__ import annotations
 

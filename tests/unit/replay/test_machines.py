@@ -20,14 +20,14 @@ from .recordings import record
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Recording:
-    """Of two ranks on an H200 each, in a DGX H200."""
+    """Returns the recording of two ranks on an H200 each, in a DGX H200."""
     ranks = [Script(rank, 2, world_comm(2)).segment(1000, after=10).bye() for rank in range(2)]
     record(ranks, tmp_path, FixedNetwork(), 64)
     return load(tmp_path)
 
 
 def in_cluster(recording: Recording, cluster: str | Path) -> Recording:
-    """As if the run had been made there."""
+    """Changes the recording as if the run had been made there."""
     recording.setup = dataclasses.replace(recording.setup, cluster=load_cluster(cluster))
     return recording
 

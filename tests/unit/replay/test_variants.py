@@ -1,4 +1,4 @@
-"""Many machines: each gives what a replay of its own gives."""
+"""Replays on many machines: each gives what a replay of its own gives."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_network_value_that_is_none(folder: Path, text: str) -> None:
 
 
 def test_processes_that_cannot_be_forked(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that have been are ended; they would wait for work for ever, and the command for them."""
+    """The processes that have been forked are ended; they would wait for work for ever, and the command for them."""
     (tmp_path / "variants.toml").write_text(GRID)
     variants = read_variants(tmp_path / "variants.toml")
     forked = []

@@ -1,4 +1,4 @@
-"""Another number of replicas: who does what whom of the recorded ranks did."""
+"""Replays with another number of replicas: who does what whom of the recorded ranks did."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def recording(tmp_path: Path) -> Recording:
 
 
 def setup(recording: Recording, mesh: str, apart: frozenset[int] = FIRST_AND_LAST) -> Setup:
-    """As if the run had been folded."""
+    """Changes the recording as if the run had been folded."""
     recording.setup = replace(recording.setup, folding=Folding(mesh_of(mesh, 8), apart))
     return recording.setup
 
@@ -167,12 +167,14 @@ def test_every_rank_of_the_wider_run_is_simulated_or_shares_a_timeline(recording
 
 
 def changed(recording: Recording, **values: int) -> None:
-    """The calls of all kernels."""
+    """Changes the calls of all kernels."""
     recording.kernels = [tuple(call._replace(**values) for call in kernel) for kernel in recording.kernels]
 
 
 def test_messages_along_a_folded_axis_need_the_timelines_that_they_had(recording: Recording) -> None:
-    """As parts of a gather are. Who sends in the place of whom, if other ranks share timelines, is not known."""
+    """Messages that are parts of a gather need them too. Who sends in the place of whom, if other ranks share
+    timelines, is not known.
+    """
     given = setup(recording, "dp=8")
     changed(recording, op=NcclKind.SEND, sender=0, receiver=1)
     found = cast(recording, given.servers, Timelines(8), None)

@@ -47,7 +47,9 @@ LINES = {
 
 
 def write(folder: Path, before: str, steps: Sequence[str], after: str = "", *, counted: tuple[int, int]) -> Log:
-    """What was printed until the first step ended, between the ends of the others, and after the last one."""
+    """Writes a log of what was printed until the first step ended, between the ends of the others, and after the last
+    one.
+    """
     texts = [text.encode() for text in (before, *steps)]
     path = folder / "rank0.log"
     path.write_bytes(b"".join(texts) + after.encode())

@@ -48,7 +48,7 @@ def in_gib(parts: dict[str, int]) -> dict[str, float]:
 
 
 def test_memory_that_depends_on_timing_is_a_range() -> None:
-    """Of 20 GiB, collectives kept 3; on rank 1 the 4 MiB of 10 GiB are too few to tell."""
+    """Collectives kept 3 of 20 GiB; on rank 1 the 4 MiB of 10 GiB are too few to tell."""
     ranks = [rank(0, 20, 30), rank(1, 10, 10)]
     told = [held(holder(HeldKind.PARAMETERS, 20)), held(holder(HeldKind.PARAMETERS, 10))]
     told[0][0] = replace(told[0][0], by_collectives=3 * GIB)

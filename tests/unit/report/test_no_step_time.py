@@ -1,4 +1,4 @@
-"""What took a failed run until it failed is no step's time."""
+"""The time that a failed run took until it failed is no step's time."""
 
 from __future__ import annotations
 

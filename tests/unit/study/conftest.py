@@ -21,12 +21,12 @@ Change = Callable[[RunOptions, dict[str, Any]], None]
 
 @dataclass
 class Runs:
-    """What was run, and what comes of it."""
+    """The runs that were asked for, and what they return."""
 
     asked: list[RunOptions] = field(default_factory=list)
     environments: list[dict[str, str]] = field(default_factory=list)
     change: Change = lambda options, simulated: None
-    """Of the report; may raise."""
+    """Changes the report; may raise."""
 
     def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
         self.asked.append(options)
@@ -43,7 +43,7 @@ class Runs:
 
 
 def made(options: RunOptions) -> dict[str, Any]:
-    """Two GPUs; steps of 400 ms, half of that with --fast."""
+    """Returns the report of a run on two GPUs: steps of 400 ms, half of that with --fast."""
     memory = {"reserved_peak_nbytes": 60 << 30, "allocated_peak_nbytes": 50 << 30}
     return {
         "world_size": 2,

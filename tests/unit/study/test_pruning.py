@@ -1,4 +1,4 @@
-"""What a sweep does not run to its end, or not at all."""
+"""Trials that a sweep does not run to their end, or not at all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .conftest import Runs
 from .test_sweep import RUN, died, grid, stored
 
 SECONDS = {"1": 0.5, "2": 0.4, "4": 0.6}
-"""Steps of trials by their batch."""
+"""Seconds of a step by the trial's batch."""
 
 
 def ended(options: RunOptions, simulated: dict[str, Any], figure: str, **over: Any) -> OverBudget:
-    """What `run_with` raises for a run that a limit has ended in step 2."""
+    """Returns what `run_with` raises for a run that a limit has ended in step 2."""
     from phantora_async.api.results import Run
 
     error = OverBudget("over budget")
@@ -34,7 +34,7 @@ def batch(options: RunOptions) -> str:
 
 
 def timed(options: RunOptions, simulated: dict[str, Any]) -> None:
-    """As a run with a limit: one that is too slow ends early."""
+    """Changes the report as a run with a limit would: one that is too slow ends early."""
     step_s = SECONDS[batch(options)]
     simulated["step"]["median_ns"] = round(1e9 * step_s)
     if options.max_step_time and step_s > float(options.max_step_time.removesuffix("ns")) / 1e9:
@@ -42,7 +42,7 @@ def timed(options: RunOptions, simulated: dict[str, Any]) -> None:
 
 
 def large(options: RunOptions, simulated: dict[str, Any]) -> None:
-    """10 GiB for each of the batch, ended by a limit."""
+    """Changes the report: 10 GiB for each of the batch, ended by a limit."""
     nbytes = int(batch(options)) * (10 << 30)
     for rank in simulated["ranks"]:
         rank["memory"] = {"reserved_peak_nbytes": nbytes, "allocated_peak_nbytes": nbytes}

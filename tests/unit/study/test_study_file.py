@@ -1,4 +1,4 @@
-"""What a study's file says, and what is refused."""
+"""A study's file: what it says, and what is refused."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def grid(**lists: list[Any]) -> dict[str, Any]:
 
 
 def stored(folder: str) -> list[tuple[Any, ...]]:
-    """Rows of the database, in their order."""
+    """Returns the rows of the database, in their order."""
     with closing(sqlite3.connect(Path(folder) / FILE)) as database:
         return list(database.execute("SELECT * FROM trials ORDER BY number"))
 
@@ -67,7 +67,7 @@ def test_a_setting_changes_what_a_replay_gives(runs: Runs) -> None:
 
 
 async def test_in_a_running_event_loop(runs: Runs) -> None:
-    """As in a notebook: called as it is, or in a thread, which lets the loop go on."""
+    """A notebook is such a place: `sweep` is called as it is, or in a thread, which lets the loop go on."""
     study = grid(nccl=["", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"])
     at_once = sweep(study, folder="one", jobs=2)
     in_thread = await asyncio.to_thread(sweep, study, folder="other", jobs=2)

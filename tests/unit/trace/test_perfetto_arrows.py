@@ -16,7 +16,9 @@ pytest.importorskip("perfetto")
 
 
 def arrows(path: Path, spans: list[tuple[int, Span]], traced: set[int]) -> list[list[tuple[str, int]]]:
-    """Of each arrow: (process or stream, instant) of the slices that it joins. Of one slice only: no arrow."""
+    """Returns for each arrow (process or stream, instant) of the slices that it joins. An arrow of one slice only is
+    none.
+    """
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
     from phantora_async.trace.perfetto import PerfettoFile

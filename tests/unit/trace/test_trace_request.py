@@ -1,4 +1,4 @@
-"""What `run --trace` accepts."""
+"""The values that `run --trace` accepts."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ END = 64
 
 
 class Bytes:
-    """What each byte is filled with: a number and a place in it, or nothing."""
+    """A table of what each byte is filled with: a number and a place in it, or nothing."""
 
     def __init__(self):
         self.of = [None] * END

@@ -19,14 +19,14 @@ ROWS = [
 
 
 def ranks(values: list[float]) -> list[int]:
-    """Of distinct values."""
+    """Returns the rank of each of these distinct values."""
     assert len(set(values)) == len(values)
     ordered = sorted(values)
     return [ordered.index(value) for value in values]
 
 
 def correlation(rows: list[dict[str, Any]]) -> float:
-    """Spearman's, of tokens a second."""
+    """Returns Spearman's correlation of tokens a second."""
     published, predicted = (ranks([row["tokens_per_s_gpu"][of] for row in rows]) for of in ("published", "predicted"))
     count = len(rows)
     apart = sum((one - other) ** 2 for one, other in zip(published, predicted, strict=True))
@@ -41,7 +41,7 @@ def tables() -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def test_correlation_of_a_case_by_hand() -> None:
-    """Of three, the last two swapped: 1 - 6 x 2 / 24."""
+    """The last two of three are swapped: 1 - 6 x 2 / 24."""
     rows = [{"tokens_per_s_gpu": {"published": a, "predicted": b}} for a, b in ((1, 10), (2, 30), (3, 20))]
     assert correlation(rows) == 0.5
 

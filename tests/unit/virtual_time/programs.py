@@ -68,7 +68,7 @@ fault_texts = st.lists(
     ),
     max_size=4,
 )
-"""Of slow GPUs and hosts."""
+"""Texts of faults: slow GPUs and hosts."""
 
 
 def paces_for(size: int, texts: Sequence[str]) -> Paces:
@@ -90,7 +90,7 @@ def _init(group: int, ranks: tuple[int, ...], rank: int, after: int) -> bytes:
 
 
 def _comm_ids(size: int) -> list[int]:
-    """What the communicators' ids will be; 0 for those without members."""
+    """Returns the ids that the communicators will have; 0 for those without members."""
     ids = []
     for group, ranks in enumerate(_groups(size)):
         fact_builder = new_fact_builder(size)
@@ -102,7 +102,7 @@ def _comm_ids(size: int) -> list[int]:
 
 
 def write(size: int, program: Program, scale: int) -> list[Script]:
-    """Every rank's records. Counts are multiplied by `scale`."""
+    """Returns every rank's records. Counts are multiplied by `scale`."""
     world = [Script(rank, size) for rank in range(size)]
     ids, groups = _comm_ids(size), _groups(size)
     for group, ranks in enumerate(groups):
@@ -212,7 +212,7 @@ class Played:
 
 
 Ahead = Callable[[random.Random], bool]
-"""May this run of the timeline go ahead of silent ranks?"""
+"""Tells whether this run of the timeline may go ahead of silent ranks."""
 Look = Callable[[Timeline, FactBuilder], object]
 """Called after every run of the timeline."""
 

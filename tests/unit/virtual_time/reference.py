@@ -16,7 +16,7 @@ from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.virtual_time import Collective, CommCreation
 
 ONE, UNIT, FULL, FULL_SLOWDOWN = 320, 65536, 16, 8
-"""Of ``profiles/gpu_sharing.def``."""
+"""Constants of ``profiles/gpu_sharing.def``."""
 
 
 @dataclass(eq=False)
@@ -39,23 +39,23 @@ class Segment:
 
     @property
     def contended_ns(self) -> int:
-        """Its duration beside NCCL."""
+        """Returns the segment's duration beside NCCL, in ns."""
         return int(max(self.fact.contended_ns, self.fact.solo_ns))
 
     @property
     def fill(self) -> int:
-        """How much of the GPU it takes."""
+        """Returns how much of the GPU the segment takes."""
         solo_ns, more_ns = self.fact.solo_ns, self.contended_ns - self.fact.solo_ns
         if not more_ns:
             return 0
         return min(FULL, FULL * FULL_SLOWDOWN * more_ns // solo_ns) if solo_ns else FULL
 
     def left_at(self, now_ns: int) -> int:
-        """Units that are not done."""
+        """Returns the units that are not done."""
         return max(self.left - self.rate * (now_ns - self.since_ns), 0)
 
     def due_ns(self) -> int:
-        """When its work is done at this rate; if it is, when it ends."""
+        """Returns when the segment's work is done at this rate; if it is done, when the segment ends."""
         return self.since_ns - (-self.left // self.rate) if self.left else max(self.floor_ns, self.since_ns)
 
 
@@ -88,7 +88,7 @@ class Stream:
     launches: int = 0
 
     def leave(self, launches: int) -> None:
-        """The first item has ended."""
+        """Removes the first item, which has ended."""
         self.items.popleft()
         self.started, self.launches = False, self.launches - launches
 
@@ -112,17 +112,17 @@ class Host:
     resident: int = 0
 
     def due_ns(self) -> int | None:
-        """When it executes its next fact; None: it waits for something else."""
+        """Returns when the host executes its next fact; None: it waits for something else."""
         if self.waits is not None or not self.facts:
             return None
         return int(self.clock_ns if self.retries else self.clock_ns + self.facts[0].host_ns)
 
     def all_streams(self) -> list[Stream]:
-        """Those that have work, too, though they are destroyed."""
+        """Returns the host's streams, and those that have work, though they are destroyed."""
         return [*(stream for _, stream in sorted(self.streams.items())), *self.draining]
 
     def running(self) -> list[tuple[Stream, Segment]]:
-        """Segments that are at the head of a stream."""
+        """Returns the segments that are at the head of a stream."""
         heads = ((one, one.items[0]) for one in self.all_streams() if one.items and one.started)
         return [(stream, head) for stream, head in heads if isinstance(head, Segment)]
 
@@ -141,7 +141,9 @@ class Reference:
         self._asked: dict[CommCreation, int] = {}
 
     def run(self) -> None:
-        """Event by event: by instant, then what the network completes, then streams, then hosts; then by rank."""
+        """Goes from event to event: by instant, then what the network completes, then streams, then hosts; then by
+        rank.
+        """
         while (at_ns := self._next_ns()) is not None:
             self.now_ns = at_ns
             if not self._complete() and not self._finish():
@@ -160,7 +162,7 @@ class Reference:
             host.facts.popleft()
 
     def _execute_fact(self, host: Host, fact: Any) -> bool:
-        """False: it is to be executed again."""
+        """Executes a fact. Returns False if it is to be executed again."""
         kind = fact.kind
         if kind == records.STREAM_CREATE:
             host.streams[fact.stream] = Stream(host, fact.stream)
@@ -230,7 +232,7 @@ class Reference:
         return True
 
     def _settle(self) -> None:
-        """What can go on at this instant does, until nothing can."""
+        """Lets go on what can go on at this instant, until nothing can."""
         moved = True
         while moved:
             moved = False
@@ -242,7 +244,7 @@ class Reference:
                     host.waits, host.clock_ns, moved = None, self.now_ns, True
 
     def _take_up(self, host: Host, stream: Stream) -> bool:
-        """The stream's first item begins. False: it waits."""
+        """Begins the stream's first item. Returns False if it waits."""
         item = stream.items[0]
         if isinstance(item, tuple):
             if item[1].done_ns < 0:
@@ -265,7 +267,7 @@ class Reference:
         return True
 
     def _finish(self) -> bool:
-        """A segment's work is done, or it ends. False: there is none."""
+        """Ends a segment's work, or the segment. Returns False if there is none."""
         every = ((host, stream, segment) for host in self.hosts for stream, segment in host.running())
         for host, stream, segment in every:
             if segment.due_ns() == self.now_ns:

@@ -1,4 +1,4 @@
-"""What listeners of virtual time are told."""
+"""Events that listeners of virtual time are told."""
 
 from __future__ import annotations
 

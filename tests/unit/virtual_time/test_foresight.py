@@ -125,7 +125,7 @@ def test_a_poll_that_takes_time_is_not_answered_before() -> None:
 
 
 def test_early_answers_are_the_right_ones() -> None:
-    """What has left is compared with what is found in its time: AssertionError if they differ."""
+    """Answers that have left are compared with what is found in its time: AssertionError if they differ."""
     for seed in range(40):
         chance = random.Random(seed)
         ranks = scripts(3)

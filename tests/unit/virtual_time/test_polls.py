@@ -1,4 +1,4 @@
-"""What questions in a row cost."""
+"""Costs of questions in a row."""
 
 from __future__ import annotations
 

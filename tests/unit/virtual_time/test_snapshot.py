@@ -1,4 +1,4 @@
-"""What the timeline shows of itself: values that stay, and looking changes nothing."""
+"""Snapshots of the timeline: values that stay, and looking changes nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_shares_until_now_are_shown_and_not_booked() -> None:
 
 
 def test_time_on_gpus_of_other_numbers_counts_until_the_own_one_is_used() -> None:
-    """Of one GPU at any instant. What is at work on the other one afterwards is no time of this rank's."""
+    """Time on one GPU counts at any instant. What is at work on the other one afterwards is no time of this rank's."""
     (a,) = scripts(1)
     timelines = Timelines(1, servers=(1,))
     timeline, fact_builder = Timeline(1, FixedNetwork(), 1024, timelines=timelines), new_fact_builder(1)

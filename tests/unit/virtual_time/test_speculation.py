@@ -1,4 +1,4 @@
-"""What going ahead does: to history, to answers, to memory. That it changes no result is ``test_oracle``'s subject."""
+"""Effects of going ahead: on history, on answers, on memory. That it changes no result is ``test_oracle``'s subject."""
 
 from __future__ import annotations
 

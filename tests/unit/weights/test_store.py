@@ -21,7 +21,7 @@ NBYTES = 3 << 20
 
 
 class PrivateMemory:
-    """In the place of a storage: private memory that begins in the middle of a page."""
+    """A stand-in for a storage: private memory that begins in the middle of a page."""
 
     def __init__(self, phase: int = 64) -> None:
         self._map = mmap.mmap(-1, NBYTES + 2 * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -47,7 +47,7 @@ class Computation:
 
 
 def _no_names(address: int, nbytes: int, name: bytes) -> None:
-    """In the place of Hook.name_host."""
+    """Takes the place of Hook.name_host, and does nothing."""
 
 
 @pytest.fixture

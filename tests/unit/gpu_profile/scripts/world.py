@@ -1,4 +1,4 @@
-"""What a rank of four is answered when the other three do not exist."""
+"""Prints the answers that a rank of four gets when the other three do not exist."""
 
 import sys
 
