@@ -1,4 +1,4 @@
-"""What all tests have in common."""
+"""Fixtures and set-up that all tests have in common."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_configure() -> None:
 
 
 def folder_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That a test run's processes have in common."""
+    """The folder that the processes of a test run have in common."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 

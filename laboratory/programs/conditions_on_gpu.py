@@ -31,7 +31,7 @@ FAMILIES = defaultdict(list)
 
 
 def case(family, name, make):
-    """`make`: gives what is called, and the operand that is written before."""
+    """Registers a case. `make`: returns the function that is called, and the operand that is written before."""
     FAMILIES[family].append((name, make))
 
 
@@ -67,7 +67,7 @@ for rows, width in (
 
 # ---- optimizers: lists of tensors ----
 def llama(width, inner, keys, layers, vocabulary, parts):
-    """What one of `parts` ranks holds."""
+    """Returns the shapes that one of `parts` ranks holds."""
     layer = [
         (width, width),
         (keys, width),

@@ -1,4 +1,4 @@
-"""What collectives and kernels take of each other on GPUs of one server.
+"""Measures what collectives and kernels take of each other on GPUs of one server.
 torchrun --nproc-per-node N contention_on_gpus.py PART OUT.jsonl SECONDS
 
 PART: `matrix`: kernels in a row beside collectives in a row, and (`gaps`) collectives that arrive while kernels run;
@@ -36,7 +36,7 @@ def put(**row):
 
 
 def together():
-    """All ranks are here; whether there is time left."""
+    """Returns, when all ranks are here, whether there is time left."""
     left = torch.tensor([1 if time.time() - T0 < SECONDS else 0])
     dist.broadcast(left, 0, group=cpu)
     return bool(left.item())

@@ -1,4 +1,4 @@
-"""What a Python function takes, by how many others the thread has run since: where its code and objects still are.
+"""Measures what a Python function takes, by how many others the thread has run since: where its code and objects still are.
 
 python host_caches.py OUT.jsonl [operators]        `operators`: on a GPU, with an operator between each few functions
 """

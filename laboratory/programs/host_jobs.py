@@ -315,7 +315,7 @@ def small_collectives():
 
 
 def sizes(step):
-    """What `nonzero` gives in one step, by line: real sizes of detectors."""
+    """Returns the sizes that `nonzero` gives in one step, by line: real sizes of detectors."""
     import traceback
 
     from torch.utils._python_dispatch import TorchDispatchMode

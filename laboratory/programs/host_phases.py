@@ -1,4 +1,4 @@
-"""What the host needs for each phase of a step, alone and beside other ranks: real and emulated alike.
+"""Measures what the host needs for each phase of a step, alone and beside other ranks: real and emulated alike.
 
     python host_phases.py OUT.jsonl NAME ...                               # torchrun --nproc-per-node 2 for the d_ ones
 

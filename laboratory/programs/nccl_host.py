@@ -1,4 +1,4 @@
-"""What a collective takes of the host, by size and number: NCCL's calls alone, and those of torch.distributed. On real GPUs and emulated alike.
+"""Measures what a collective takes of the host, by size and number: NCCL's calls alone, and those of torch.distributed. On real GPUs and emulated alike.
 
 torchrun --nproc-per-node 2 nccl_host.py OUT.jsonl
 

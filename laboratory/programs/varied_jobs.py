@@ -555,7 +555,9 @@ def profiled(step, calls=2):
 
 
 def totals(each):
-    """Of (name, microseconds): name, launches, microseconds in all, and of the median launch."""
+    """Returns rows of (name, microseconds) summed by name: name, launches, microseconds in all, and of the median
+    launch.
+    """
     rows = defaultdict(list)
     for name, us in each:
         rows[name].append(us)

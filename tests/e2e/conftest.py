@@ -26,7 +26,9 @@ RANKS_PYTHON = os.environ.get("PHANTORA_TEST_PYTHON", sys.executable)
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run left: everything it printed, its exit code, its report (empty if it wrote none), its run directory."""
+    """The outcome of a run: everything it printed, its exit code, its report (empty if it wrote none), its run
+    directory.
+    """
 
     output: str
     exit_code: int
@@ -46,7 +48,7 @@ Run = Callable[..., Finished]
 
 @functools.cache
 def ranks_have(module: str) -> bool:
-    """Is the module installed for the interpreter that runs the ranks?"""
+    """Tells whether the module is installed for the interpreter that runs the ranks."""
     if sys.executable == RANKS_PYTHON:
         try:
             return importlib.util.find_spec(module) is not None
@@ -72,7 +74,7 @@ def needs(module: str) -> None:
 
 
 def descendants_of(group: int) -> list[int]:
-    """Processes of a process group that still run."""
+    """Returns the processes of a process group that still run."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -86,7 +88,9 @@ def descendants_of(group: int) -> list[int]:
 
 
 MOST_RUNS = 252
-"""That `run` and `shared_run` start in all ordinary tests together. Each takes a processor seven seconds at least."""
+"""The most runs that `run` and `shared_run` start in all ordinary tests together. Each takes a processor seven seconds
+at least.
+"""
 
 
 @pytest.fixture

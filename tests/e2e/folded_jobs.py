@@ -28,7 +28,7 @@ SMALL = (
     *("--microbatches", "4", "--steps", "3", "--tp", "2", "--pp", "2", "--whole-optimizer"),
 )
 GPUS = 8
-"""Of a server."""
+"""The number of GPUs of a server."""
 NETWORKS = {
     "rail": 'kind = "rail"\nservers_per_leaf = 2\noversubscription = 2.0\n',
     "leaf-spine": 'kind = "leaf-spine"\nservers_per_leaf = 2\noversubscription = 2.0\n',
@@ -44,9 +44,9 @@ class Job:
     script: Path
     args: tuple[str, ...]
     mesh: str
-    """With `{n}` in place of how many replicas there are."""
+    """The mesh, with `{n}` in place of how many replicas there are."""
     inner: int
-    """Ranks of one replica."""
+    """The number of ranks of one replica."""
 
     def mesh_of(self, ranks: int) -> str:
         return self.mesh.format(n=ranks // self.inner)
@@ -76,7 +76,7 @@ class Compared:
     network: str
     slow: bool
     failed: str
-    """Why there is nothing to compare; empty: both runs ended well."""
+    """The reason why there is nothing to compare; empty: both runs ended well."""
     differing: tuple[str, ...]
     """Paths of fields, `activity` left out."""
     activity: int
@@ -92,7 +92,7 @@ class Compared:
 
 
 def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
-    """Paths of leaves that are not equal, or that one of both lacks."""
+    """Yields paths of leaves that are not equal, or that one of both lacks."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted(one.keys() | other.keys()):
             if key not in one or key not in other:

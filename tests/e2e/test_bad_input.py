@@ -1,4 +1,4 @@
-"""What a user gets wrong: one clear message, exit code 2, no traceback of ours."""
+"""Mistakes of a user's: one clear message, exit code 2, no traceback of ours."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_full_disk_takes_the_report_and_no_more(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
-    """Of the script, its argument and the run directory."""
+    """The names are those of the script, its argument and the run directory."""
     needs_torch()
     script, run_dir = tmp_path / os.fsdecode(b"a\xff.py"), tmp_path / os.fsdecode(b"r\xe9")
     script.write_text("import torch\nprint('got', torch.ones(4, device='cuda').sum().item())\n")

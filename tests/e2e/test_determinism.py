@@ -1,4 +1,4 @@
-"""What is simulated does not depend on how fast, or how busy, this machine is."""
+"""Simulated results do not depend on how fast, or how busy, this machine is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def simulated(document: dict[str, object]) -> str:
     ],
 )
 def test_two_runs_agree_to_the_byte(run: Run, shared_run: Run, gpus: int, speculation: str) -> None:
-    """On two servers; one run speculates on demand, as it does by default."""
+    """The job has two servers; one run speculates on demand, as it does by default."""
     options = ("--nproc-per-node", str(gpus), "--isolation", "none")
     quiet = shared_run("determinism.py", n=2 * gpus, options=options)
     assert quiet.exit_code == 0, quiet.output

@@ -145,7 +145,9 @@ print("made again", int(x))
 
 
 def test_process_groups_are_made_again_although_ranks_are_far_apart(run: Run, tmp_path: Path) -> None:
-    """In real time: a rank finds the store of the former groups as long as rank 0 has not ended them."""
+    """Ranks are far apart in real time: a rank finds the store of the former groups as long as rank 0 has not ended
+    them.
+    """
     script = tmp_path / "made_again.py"
     script.write_text(MADE_AGAIN)
     done = run(script, n=2)

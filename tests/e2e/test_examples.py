@@ -28,7 +28,7 @@ NEEDS = {
 
 
 def shell(command: str, folder: Path) -> str:
-    """In a folder with a copy of the examples, in which `phantora-async` is that of this checkout."""
+    """Runs a command in a folder with a copy of the examples, in which `phantora-async` is that of this checkout."""
     needs_torch()
     shutil.copytree(EXAMPLES, folder / "examples")
     program = folder / "phantora-async"

@@ -86,7 +86,7 @@ def test_uneven_shards_are_found_and_folded(run: Run) -> None:
     ("layout", "mesh"), [("hsdp", "dp_replicate=4,dp_shard=4"), ("tensor", "dp=4,tp=4"), ("pipeline", "dp=4,pp=4")]
 )
 def test_replicas_that_are_simulated_once(run: Run, layout: str, mesh: str) -> None:
-    """As when each is."""
+    """The report is that of a run in which each replica is simulated."""
     each, shared = (
         run("layouts.py", layout, "4", n=16, options=("--nproc-per-node", "8", "--fold", mesh, "--replicas", replicas))
         for replicas in ("each", "shared")
@@ -120,7 +120,7 @@ def test_megatron_s_interleaved_pipelines(run: Run) -> None:
 
 
 def megatron(run: Run, virtual: str) -> tuple[Finished, Finished]:
-    """Folded, and with all processes."""
+    """Runs a job folded, and with all processes."""
     needs("megatron.core")
     given = (*SMALL, "--virtual", virtual, "--whole-optimizer")
     whole = run(MEGATRON, *given, n=16, options=("--nproc-per-node", "8"))

@@ -1,4 +1,4 @@
-"""What frameworks print about speed is simulated speed."""
+"""Figures of speed that frameworks print are simulated speed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 
 
 def results_of(done: Finished) -> dict[str, Any]:
-    """What the script prints as one line of JSON."""
+    """Returns what the script prints as one line of JSON."""
     assert done.exit_code == 0, done.output
     return dict(json.loads(next(line for line in done.output.splitlines() if line.startswith('{"'))))
 

@@ -82,8 +82,10 @@ def test_nothing_is_kept_of_blocks_while_the_programs_own_work_is_timed(tmp_path
 
 @pytest.mark.torch
 def test_no_program_waits_for_another_rank(run: Run) -> None:
-    """What `profile --host` times on several GPUs is each rank's own work: the slowest one is counted once, by `ranks`
-    of the description. Collectives make the GPU wait for another rank that is 50 ms late, not the host."""
+    """The programs that `profile --host` times on several GPUs are each rank's own work: the slowest one is counted
+    once, by `ranks` of the description. Collectives make the GPU wait for another rank that is 50 ms late, not the
+    host.
+    """
     done = run("lagging_ranks.py", n=2)
     assert done.exit_code == 0, done.output
     line = next(line for line in done.output.splitlines() if line.startswith("FOUND "))

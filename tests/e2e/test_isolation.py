@@ -41,7 +41,7 @@ def seen_by_ranks(log: str) -> dict[str, Any]:
 
 
 def check_isolated(found: dict[str, Any]) -> None:
-    """Of four ranks on two servers."""
+    """Checks what four ranks on two servers have found."""
     ranks = found["ranks"]
     assert found["sum"] == 4.0
     assert any(name.startswith("pt_nccl_") for name in found["threads"]), "the watchdog has a name in each version"
@@ -193,7 +193,7 @@ os.execv(sys.executable, [sys.executable, "-m", "phantora_async", *sys.argv[3:]]
 
 @pytest.mark.parametrize("level", ["auto", "full"])
 def test_where_user_namespaces_are_forbidden(tmp_path: Path, level: str) -> None:
-    """By the setting of a user namespace around the command: that of this machine stays as it is."""
+    """They are forbidden by the setting of a user namespace around the command: that of this machine stays as it is."""
     needs_torch()
     script = tmp_path / "empty.py"
     script.write_text("print('RAN')\n")
@@ -220,7 +220,7 @@ def test_what_is_simulated_does_not_depend_on_isolation(run: Run, shared_run: Ru
 
 @pytest.mark.parametrize("ends", ["well", pytest.param("badly", marks=pytest.mark.thorough)])
 def test_nothing_is_left(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
-    """Neither mounts nor interfaces nor files; `run` checks processes."""
+    """Neither mounts nor interfaces nor files are left; `run` checks processes."""
     runtime = tmp_path / "runtime"
     runtime.mkdir()
     monkeypatch.setenv("TMPDIR", str(runtime))

@@ -95,7 +95,7 @@ def test_a_script_that_starts_its_own_ranks(run: Run, how: str) -> None:
 
 @pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "2"])
 def test_one_process_that_spawns_one_for_each_gpu(run: Run, workers: str) -> None:
-    """As pytorch/examples' imagenet with --multiprocessing-distributed."""
+    """The script has the form of pytorch/examples' imagenet with --multiprocessing-distributed."""
     script = str(SCRIPTS / "spawning.py")
     url = ["--dist-url", "tcp://$MASTER_ADDR:$MASTER_PORT", "--world-size", "$NNODES", "--rank", "$NODE_RANK"]
     done = launch(run, "python", script, *url, "--workers", workers)
@@ -147,7 +147,7 @@ def test_processes_that_see_one_gpu_each(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_script_that_chooses_its_gpu_itself(run: Run, tmp_path: Path) -> None:
-    """In the environment, before it uses one; the network sees the GPU that it has chosen."""
+    """The script sets the variable before it uses a GPU; the network sees the GPU that it has chosen."""
     script = tmp_path / "chooses.py"
     script.write_text(
         "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']\n"

@@ -75,11 +75,11 @@ class Running:
 
     @property
     def stub(self) -> int:
-        """What stands for Python under the user's launcher."""
+        """Returns the process that stands for Python under the user's launcher."""
         return child(self.first_of_server)
 
     def wait(self) -> int:
-        """Until everything has ended: a process that stays fails the test by its time limit."""
+        """Waits until everything has ended: a process that stays fails the test by its time limit."""
         code = self.command.wait()
         while left := self.processes():
             for pid in left:
@@ -91,7 +91,7 @@ class Running:
 
 
 def wait_for(ready: int, command: subprocess.Popen[bytes]) -> None:
-    """Until all ranks have said that they are ready, or the command has ended, which fails the test."""
+    """Waits until all ranks have said that they are ready, or the command has ended, which fails the test."""
     ended = os.pidfd_open(command.pid)
     said = b""
     while said.count(b"\n") < RANKS:
@@ -106,7 +106,7 @@ def child(pid: int) -> int:
 
 
 def state(runtime: Path) -> list[object]:
-    """What a run could leave behind on this machine."""
+    """Returns what a run could leave behind on this machine."""
     mounts = Path("/proc/self/mountinfo").read_text()
     interfaces = sorted(name for _, name in socket.if_nameindex())
     ours = [name for folder in (runtime, "/dev/shm") for name in os.listdir(folder) if "phantora" in name]
@@ -185,7 +185,7 @@ def end(job: Running, victim: str) -> None:
 
 
 CODES = {"coordinator": -9, "forker": 70, "server": 70, "launcher": 137, "stub": 137, "Ctrl-C": 130}
-"""Of the command."""
+"""The exit codes of the command, by what is ended."""
 
 
 @pytest.mark.parametrize("isolation", ["full", pytest.param("none", marks=pytest.mark.thorough)])

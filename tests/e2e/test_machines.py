@@ -32,7 +32,7 @@ class Machines:
         self.port = 0
         """Where the coordinator listens."""
         self.said = ""
-        """What it had printed when it did."""
+        """The text that the coordinator had printed when it listened."""
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What measures single signatures on a real GPU (emu.gpubench), tried on the emulated one."""
+"""Measurements of single signatures on a real GPU (emu.gpubench), tried on the emulated one."""
 
 from __future__ import annotations
 

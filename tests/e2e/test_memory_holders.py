@@ -1,4 +1,4 @@
-"""What GPU memory holds at its peak, against what is known of the model."""
+"""Holders of GPU memory at its peak, against what is known of the model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_gradients_that_are_kept(run: Run) -> None:
 
 
 def test_what_does_not_fit_says_by_how_much(run: Run) -> None:
-    """In the second step, and in a run of two ranks: virtual time does not come to the failure."""
+    """It fails in the second step, in a run of two ranks: virtual time does not come to the failure."""
     done = run("memory_holders.py", "more")
     assert done.exit_code == 1
     memory = done.simulated["memory"]
@@ -73,7 +73,7 @@ def test_sharded_parameters_are_told_apart_from_gathered_ones(shared_run: Run) -
 def test_other_allocators_than_pytorch_s_own(
     run: Run, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What counts nothing is counted where CUDA gives memory out, in pages of 2 MiB."""
+    """The memory of an allocator that counts nothing is counted where CUDA gives memory out, in pages of 2 MiB."""
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")
     done = run("allocators.py", str(tmp_path_factory.mktemp("allocator") / "own.so"), n=2)
     assert done.exit_code == 0, done.output

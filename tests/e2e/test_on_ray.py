@@ -17,7 +17,7 @@ from .conftest import RANKS_PYTHON, SCRIPTS, Finished, Run, needs_torch
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 NODES = 2
 GPUS = 2
-"""Of each node's server."""
+"""The number of GPUs of each node's server."""
 NODE_NBYTES = 3 << 30
 OBJECTS_NBYTES = 80 << 20
 """Ray takes no less."""

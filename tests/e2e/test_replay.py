@@ -21,7 +21,7 @@ pytestmark = pytest.mark.torch
 
 
 def replay(recorded: Finished | Path, folder: Path, *options: str) -> dict[str, Any]:
-    """The part `simulated` of its report."""
+    """Replays a recording; returns the part `simulated` of its report."""
     report = folder / "replay.json"
     recording = recorded if isinstance(recorded, Path) else recorded.run_dir.with_name("recorded")
     command = [sys.executable, "-m", "phantora_async", "replay", str(recording), "--report", str(report)]
@@ -89,7 +89,9 @@ def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_ru
     ],
 )
 def test_more_replicas(run: Run, tmp_path: Path, layout: str, mesh: str, width: str, before_steps: bool) -> None:
-    """As in a run with so many. `before_steps`: also what comes before: DDP's constructor gathers from all ranks."""
+    """The replay is as a run with so many. `before_steps`: also what comes before: DDP's constructor gathers from all
+    ranks.
+    """
     recording, options = tmp_path / "recording", ("--nproc-per-node", "8", "--fold")
     small = run("layouts.py", layout, "4", n=16, options=(*options, mesh.format(4), "--record", str(recording)))
     large = run("layouts.py", layout, "4", n=32, options=(*options, mesh.format(8)))

@@ -20,7 +20,7 @@ def told(done: Finished, rank: int) -> dict[str, Any]:
 
 
 def check(done: Finished) -> list[dict[str, Any]]:
-    """What holds under every policy."""
+    """Checks what holds under every policy."""
     assert done.exit_code == 0, done.output
     both = [told(done, rank) for rank in (0, 1)]
     assert both[0]["sent"] == both[1]["sent"]

@@ -30,7 +30,7 @@ def told_by(done: Finished, ranks: int) -> list[Told]:
 
 
 def loads_of(experts: int, layer: int, tokens: int, chosen: int) -> list[float]:
-    """Loads under POLICY: proportional to the weights, but no expert gets a token twice."""
+    """Returns the loads under POLICY: proportional to the weights, but no expert gets a token twice."""
     weights = parse(POLICY).weights(experts, layer)
     assert weights is not None
     loads, full = [0.0] * experts, set[int]()
@@ -77,7 +77,7 @@ def check_loads(
 
 
 def check_exchange(all_told: Sequence[Told], groups: Sequence[Sequence[int]]) -> None:
-    """Of each group of ranks that exchange tokens, each receives what the others send to it."""
+    """Checks that each rank of a group that exchanges tokens receives what the others send to it."""
     for group in groups:
         for place, rank in enumerate(group):
             received = all_told[rank]["received"]

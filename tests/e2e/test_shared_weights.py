@@ -12,7 +12,7 @@ from .conftest import Finished, Run
 
 pytestmark = pytest.mark.torch
 MODEL_MIB = 4 * 2048 * 2048 * 4 / 2**20
-"""What the script's model takes."""
+"""The MiB that the script's model takes."""
 Seen = list[tuple[str, str, float, str]]
 """By rank: checksums before and after rank 0 has changed its own, the next random number, private MiB."""
 

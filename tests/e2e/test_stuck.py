@@ -42,7 +42,7 @@ class Case:
     expected: tuple[str, ...]
     n: int = 2
     kind: str = ""
-    """Of failure, as the report has it."""
+    """The kind of the failure, as the report has it."""
     options: tuple[str, ...] = ()
 
 
@@ -193,7 +193,7 @@ CASES = {
 
 
 def write(folder: Path, text: str) -> tuple[Path, dict[str, str]]:
-    """The script, and what its marked lines are called."""
+    """Writes the script; returns it, and what its marked lines are called."""
     script = folder / "case.py"
     script.write_text(text)
     (folder / "common.py").write_text((SCRIPTS / "common.py").read_text())

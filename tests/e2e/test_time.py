@@ -1,4 +1,4 @@
-"""What a script prints about time is simulated time, whichever way it measures it."""
+"""Figures of time that a script prints are simulated time, whichever way it measures it."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_a_loop_that_waits_for_an_uncomputed_value(run: Run, tmp_path: Path) -> 
 
 
 STEPS_OF_A_READ = {"now and then": 3}
-"""Of loops that do not read in each step."""
+"""Steps between two reads, for loops that do not read in each step."""
 
 
 def test_every_kind_of_loop_that_waits(run: Run, tmp_path: Path) -> None:

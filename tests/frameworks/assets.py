@@ -1,4 +1,4 @@
-"""What the jobs read: a tokenizer, text, images and configurations, made here because nothing is downloaded."""
+"""Files that the jobs read: a tokenizer, text, images and configurations, made here because nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WORDS = [
 
 
 def make(folder: Path) -> None:
-    """Everything, at the paths where frameworks look for it from their working folder."""
+    """Writes everything, at the paths where frameworks look for it from their working folder."""
     assets = folder / "tests" / "assets"  # torchtitan's debug configurations
     shutil.rmtree(assets, ignore_errors=True)  # of a clone
     write_tokenizer(assets / "tokenizer")
@@ -77,7 +77,7 @@ def text(n_words: int, seed: int) -> str:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Bytes, and the two special tokens that Llama's tokenizers have."""
+    """Writes a tokenizer of bytes, and the two special tokens that Llama's tokenizers have."""
     folder.mkdir(parents=True)
     letters = [chr(number) for number in range(33, 127)]
     tokenizer = {
@@ -103,7 +103,7 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def write_images(folder: Path) -> None:
-    """A WebDataset of grey images with captions."""
+    """Writes a WebDataset of grey images with captions."""
     folder.mkdir(parents=True)
     with tarfile.open(folder / "images.tar", "w") as archive:
         for number in range(64):
@@ -114,7 +114,7 @@ def write_images(folder: Path) -> None:
 
 
 def write_folders_of_images(folder: Path) -> None:
-    """As torchvision's ImageFolder reads them: two classes, for training and validation."""
+    """Writes images as torchvision's ImageFolder reads them: two classes, for training and validation."""
     for split in ("train", "validation"):
         for name in ("a", "b"):
             (folder / split / name).mkdir(parents=True)
@@ -131,7 +131,7 @@ def _image(number: int) -> bytes:
 
 
 def write_encoders(folder: Path) -> None:
-    """Configurations of the two text encoders of Flux, of small size where its model allows it."""
+    """Writes configurations of the two text encoders of Flux, of small size where its model allows it."""
     t5 = {"model_type": "t5", "d_model": 4096, "d_kv": 64, "d_ff": 512, "num_layers": 1, "num_heads": 4}
     clip = {"model_type": "clip_text_model", "hidden_size": 768, "intermediate_size": 512, "num_hidden_layers": 1}
     sizes = {
@@ -144,7 +144,7 @@ def write_encoders(folder: Path) -> None:
 
 
 def write_characters(folder: Path) -> None:
-    """nanoGPT's data set of characters."""
+    """Writes nanoGPT's data set of characters."""
     folder.mkdir(parents=True, exist_ok=True)
     characters = text(40_000, 0)
     letters = sorted(set(characters))
@@ -158,7 +158,9 @@ def write_characters(folder: Path) -> None:
 
 
 def write_tokens(folder: Path) -> None:
-    """Shards of modded-nanogpt's FineWeb: 256 numbers (a mark, the version, the number of tokens), then the tokens."""
+    """Writes shards of modded-nanogpt's FineWeb: 256 numbers (a mark, the version, the number of tokens), then the
+    tokens.
+    """
     folder.mkdir(parents=True)
     draw = random.Random(0)
     for name, count in (("fineweb_val_000000", 20 << 19), ("fineweb_train_000001", 4 << 19)):
@@ -170,7 +172,7 @@ def write_tokens(folder: Path) -> None:
 
 
 def write_documents(folder: Path) -> None:
-    """Shards of nanochat's data set; the last one is for validation."""
+    """Writes shards of nanochat's data set; the last one is for validation."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -189,7 +191,7 @@ def write_texts(folder: Path) -> None:
 
 
 def write_chats(folder: Path) -> None:
-    """Data sets of TRL's forms: to imitate, to prefer, to answer."""
+    """Writes data sets of TRL's forms: to imitate, to prefer, to answer."""
     forms: dict[str, Callable[[int], object]] = {
         "sft": lambda i: {"messages": [_said("user", i), _said("assistant", i + 1)]},
         "dpo": lambda i: {"prompt": text(20, i), "chosen": text(20, i + 1), "rejected": text(20, i + 2)},
@@ -206,7 +208,7 @@ def _said(role: str, seed: int) -> dict[str, str]:
 
 
 def write_chat_model(folder: Path) -> None:
-    """A small Llama with random weights, as Hugging Face's libraries load it, whose tokenizer knows chats."""
+    """Writes a small Llama with random weights, as Hugging Face's libraries load it, whose tokenizer knows chats."""
     try:
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
@@ -234,7 +236,7 @@ def write_chat_model(folder: Path) -> None:
 
 
 def write_recipe(path: Path) -> None:
-    """axolotl's: the chat model learns the chats, packed."""
+    """Writes axolotl's recipe: the chat model learns the chats, packed."""
     recipe = {
         "base_model": "chat_model",
         "datasets": [{"path": "chat/sft/train.jsonl", "ds_type": "json", "type": "chat_template"}],
@@ -260,7 +262,7 @@ def write_recipe(path: Path) -> None:
 
 
 def write_digits(folder: Path) -> None:
-    """MNIST of noise, as torchvision finds it after a download."""
+    """Writes MNIST of noise, as torchvision finds it after a download."""
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
     draw = random.Random(0)
@@ -285,7 +287,8 @@ def write_words(folder: Path) -> None:
 
 
 def write_from_the_hub(folder: Path) -> None:
-    """What scripts load from Hugging Face's hub by names that they contain: a folder of that name comes first."""
+    """Writes what scripts load from Hugging Face's hub by names that they contain: a folder of that name comes
+    first."""
     sentences = [{"sentence1": text(20, i), "sentence2": text(20, i + 1), "label": i % 2, "idx": i} for i in range(256)]
     write_data_set(folder / "nyu-mll" / "glue", "mrpc", {"train": sentences, "validation": sentences[:64]})
     write_data_set(folder / "wikitext", "wikitext-2-v1", {"train": [{"text": text(200, i)} for i in range(256)]})
@@ -321,7 +324,7 @@ class Glue(evaluate.Metric):
 
 
 def write_data_set(folder: Path, name: str, splits: dict[str, list[dict[str, object]]]) -> None:
-    """With one configuration, as `datasets.load_dataset(folder, name)` reads it."""
+    """Writes a data set with one configuration, as `datasets.load_dataset(folder, name)` reads it."""
     (folder / name).mkdir(parents=True)
     files = "".join(f"  - split: {split}\n    path: {name}/{split}.jsonl\n" for split in splits)
     (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: {name}\n  data_files:\n{files}---\n")

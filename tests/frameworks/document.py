@@ -25,7 +25,7 @@ COLUMNS = ("feature", "ranks", "result", "versions", "test", "command", "wall ti
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the last run of a job left in the document."""
+    """The result of a job's last run, as the document has it."""
 
     result: str = "not run"
     versions: str = ""
@@ -48,7 +48,7 @@ def _cell(text: str) -> str:
 
 
 def read(text: str) -> dict[str, Row]:
-    """Results by the jobs' names."""
+    """Returns the results by the jobs' names."""
     rows = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]

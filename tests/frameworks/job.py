@@ -1,4 +1,4 @@
-"""What a job of a framework is, and what must be seen after it ran."""
+"""The types of a framework's job, and of what must be seen after it ran."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ UPDATED = ("reads values that were not computed", "bytes are values that were no
 backward pass makes of them is not computed (docs/limitations.md).
 """
 CHOSEN = (r"reads a choice \(argmax, topk, multinomial \.\.\.\) among scores that are not computed",)
-"""Of a job that counts how many predictions are right."""
+"""Warnings of a job that counts how many predictions are right."""
 DECIDED = ("reads int64 values that depend on kernels that are not executed",)
-"""Of a job that makes predictions by comparing scores."""
+"""Warnings of a job that makes predictions by comparing scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run left. `faults`: what was not as it must be; empty if all was. `absent`: what the job needs and this
-    machine lacks; then nothing ran.
+    """The outcome of a run. `faults`: what was not as it must be; empty if all was. `absent`: what the job needs and
+    this machine lacks; then nothing ran.
     """
 
     faults: tuple[str, ...] = ()

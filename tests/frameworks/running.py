@@ -46,7 +46,8 @@ print(json.dumps([missing, versions, sys.version_info[:2]]))
 
 @functools.cache
 def _looked(modules: tuple[str, ...], packages: tuple[str, ...]) -> tuple[list[str], dict[str, str], tuple[int, int]]:
-    """Which of the modules the ranks' interpreter lacks, the versions of the packages that it has, and its own."""
+    """Returns which of the modules the ranks' interpreter lacks, the versions of the packages that it has, and its
+    own."""
     command = [RANKS_PYTHON, "-c", _LOOK, json.dumps([modules, packages])]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     missing, versions, python = json.loads(done.stdout)
@@ -54,7 +55,7 @@ def _looked(modules: tuple[str, ...], packages: tuple[str, ...]) -> tuple[list[s
 
 
 def absent(job: Job) -> str:
-    """What the job needs and this machine lacks; empty if nothing."""
+    """Returns what the job needs and this machine lacks; empty if nothing."""
     framework = job.framework
     missing, _, python = _looked(("torch", *framework.modules, *job.modules), ())
     if python < framework.python:
@@ -82,7 +83,7 @@ def _folder(framework: Framework) -> str:
 
 
 def words(job: Job) -> list[str]:
-    """The command, as it is written in the document."""
+    """Returns the command, as it is written in the document."""
     return ["phantora-async", "run", "-n", str(job.ranks), *job.options, *job.framework.start, *job.arguments]
 
 

@@ -60,7 +60,7 @@ FLOWS = {
 
 
 def report() -> dict[str, Any]:
-    """Of a run that failed, with a warning and a text from the script."""
+    """Returns the report of a run that failed, with a warning and a text from the script."""
     made = document(*(train(script, 4, marked=True) for script in scripts(2)))
     made["failure"] = {"kind": "rank_died", "text": "rank 1 ended"}
     layers = [{"layer": 0, "calls": 3, "loads": [3, 5]}]
@@ -75,7 +75,7 @@ REPORT = report()
 
 
 def command(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command in this process."""
+    """Runs a command in this process; returns its exit code, stdout and stderr."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.run(list(arguments))

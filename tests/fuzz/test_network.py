@@ -31,7 +31,7 @@ MESSAGES: list[dict[str, Any]] = [
 
 
 class Below(asyncio.Transport):
-    """Keeps what is said."""
+    """A transport that keeps what is said."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ def test_damage_on_the_way(contexts: Any, data: st.DataObject, turn: int) -> Non
 
 
 def speak(lines: bytes) -> list[dict[str, Any]]:
-    """What the session hears of a machine that says this."""
+    """Returns what the session hears of a machine that says this."""
 
     async def run() -> list[dict[str, Any]]:
         found = Machines((2,), TOKEN)

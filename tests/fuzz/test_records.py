@@ -56,7 +56,7 @@ def _fields(name: str) -> tuple[tuple[str, str], ...]:
 
 
 class Coordinator:
-    """What a channel talks to: rank 0 of two, and the records' way to facts."""
+    """A stand-in for the coordinator to which a channel talks: rank 0 of two, and the records' way to facts."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -36,7 +36,7 @@ SET = {
     "NCCL_PROTO": "simple", "NCCL_ALGO": "Ring", "NCCL_COLLNET_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
     "NCCL_BUFFSIZE": "4194304", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1",
 }  # fmt: skip
-"""Variables that the script sets by which the tests are started."""
+"""Variables that the script sets by which Megatron's tests are started."""
 GPUS = {"h100": "dgx-h100", "a100": "dgx-a100"}
 FIGURES = ("mem-allocated-bytes", "mem-max-allocated-bytes")
 
@@ -51,7 +51,9 @@ def arguments(given):
 
 
 def goldens(folder):
-    """By file: figures after iterations 1 and 2 and at the end, as far as the file has them."""
+    """Returns for each file of golden values its figures after iterations 1 and 2 and at the end, as far as the file
+    has them.
+    """
     found = {}
     for path in sorted(folder.glob("golden_values_*.json")):
         told = json.loads(path.read_text())
@@ -63,7 +65,7 @@ def goldens(folder):
 
 
 def named(known, gpu):
-    """Those of this GPU's files; files that name no GPU are of the A100."""
+    """Returns the names of this GPU's files; files that name no GPU are of the A100."""
     return [kind for kind in known if gpu in kind or (gpu == "a100" and kind in ("dev", "lts"))]
 
 
@@ -97,7 +99,9 @@ def run(megatron, python, test, gpu):
 
 
 def nearest(told, name, at):
-    """The golden value that is nearest to what was found, of this kind of GPU's files if there are any: bytes and file."""
+    """Returns the golden value that is nearest to what was found, of this kind of GPU's files if there are any: bytes
+    and file.
+    """
     mine = told["found"][name]
     value = mine[at] if at >= 0 or len(mine) == 3 else None
     kinds = named(told["goldens"], told["gpu"])

@@ -5,16 +5,16 @@ import struct
 from pathlib import Path
 
 WORDS = 28996
-"""Of bert-large-cased, whose vocabulary the tests use."""
+"""The number of words of bert-large-cased, whose vocabulary the tests use."""
 MORE = 100
-"""<extra_id_0> ... follow them."""
+"""The number of further words, <extra_id_0> ..., that follow them."""
 MAGIC = b"MMIDIDX\x00\x00"
 INT32 = 4
 """The code of this type in an index."""
 
 
 class Tokenizer:
-    """What T5's data set asks for."""
+    """A tokenizer with the attributes that T5's data set asks for."""
 
     def __init__(self):
         self.vocab_size = WORDS + MORE
@@ -27,7 +27,7 @@ class Tokenizer:
 
 
 def write(prefix: Path, documents=400, sentences=24, length=32):
-    """Megatron's indexed data set: PREFIX.bin and PREFIX.idx."""
+    """Writes Megatron's indexed data set: PREFIX.bin and PREFIX.idx."""
     chance = random.Random(0)
     count = documents * sentences
     words = [chance.randrange(1000, WORDS) for _ in range(count * length)]

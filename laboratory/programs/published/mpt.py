@@ -22,7 +22,7 @@ WORDS = 50368
 
 
 class LayerNorm(nn.LayerNorm):
-    """In the input's precision, whatever autocast says."""
+    """A layer norm in the input's precision, whatever autocast says."""
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast("cuda", enabled=False):
@@ -30,7 +30,9 @@ class LayerNorm(nn.LayerNorm):
 
 
 class FusedCrossEntropy(torch.autograd.Function):
-    """What a fused kernel reads, writes and keeps: one pass over the logits, and another one that writes over them."""
+    """A loss that reads, writes and keeps what a fused kernel does: one pass over the logits, and another one that
+    writes over them.
+    """
 
     @staticmethod
     def forward(ctx, logits: Tensor, labels: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CLUSTERS = {"h100_80gb": "hgx-h100-roce", "a100_80gb": "p4de", "a100_40gb": "dgx-a100"}
 MOST_MICROBATCHES = 2
-"""Of a step: more are like these."""
+"""The most microbatches of a step: more are like these."""
 FLOAT8 = (
     "--model.converters quantize.linear.float8 --quantize.linear.float8.enable_fsdp_float8_all_gather "
     "--quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"

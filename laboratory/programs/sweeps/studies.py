@@ -12,9 +12,9 @@ HERE = Path(__file__).resolve().parent
 CLUSTERS = ("dgx-h100", "dgx-h200", "p5en", "hgx-h100-roce")
 """GPUs of one compute capability: a recording of one is replayed on the others."""
 SEQUENCES = 64
-"""Of a step of the GPT."""
+"""The number of sequences in a step of the GPT."""
 LAYERS = 40
-"""Of the GPT."""
+"""The number of layers of the GPT."""
 ALIKE = {"fold_apart": "none", "witnesses": 0, "steps": 3}
 """Each role has one process, and nothing is checked: docs/data/sweep.md says what witnesses found."""
 

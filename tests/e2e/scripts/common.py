@@ -1,4 +1,4 @@
-"""What the test scripts share: a device, a process group, a model. Plain PyTorch."""
+"""The parts that the test scripts share: a device, a process group, a model. Plain PyTorch."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def told() -> None:
 
 
 def overflows() -> Tensor:
-    """As DeepSpeed finds them: counted in a floating-point number, which the ranks compare as bytes."""
+    """Finds overflows as DeepSpeed does: counted in a floating-point number, which the ranks compare as bytes."""
     count = torch.zeros([1], device="cuda")
     for _ in range(2):
         extremes = (LARGE @ LARGE).amax(), (LARGE @ LARGE).amin()

@@ -42,7 +42,7 @@ def number() -> Any:
 
 
 def use(*values: Any) -> None:
-    """What is computed, is used."""
+    """Uses values that are computed."""
 
 
 def host_tensors() -> None:
@@ -96,7 +96,7 @@ def known_again() -> None:
 
 
 def holds(values: Any, *expected: float | None) -> None:
-    """The tensor or array has these numbers; None: nobody computed it, and it decides nothing here."""
+    """Checks that the tensor or array has these numbers; None: nobody computed it, and it decides nothing here."""
     given = values.flatten().tolist()
     known = [type(value) is float for value in given]  # the class of others prints as `float`, and is another one
     assert known == [value is not None for value in expected], (given, known)

@@ -13,7 +13,7 @@ PTX = b".version 7.0\n.target sm_80\n.address_size 64\n"
 
 
 class Struct(ctypes.Structure):
-    """As a tensor accessor is passed by value."""
+    """A struct like the one in which a tensor accessor is passed by value."""
 
     _fields_ = [("size", ctypes.c_int64), ("data", ctypes.c_void_p), ("stride", ctypes.c_int64)]
 

@@ -1,4 +1,4 @@
-"""What `local_ranks.py` imports: which GPUs of a server look at something."""
+"""A module that `local_ranks.py` imports: which GPUs of a server look at something."""
 
 import os
 

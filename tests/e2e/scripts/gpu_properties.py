@@ -1,4 +1,4 @@
-"""What a script asks about its GPU, and a collective over all ranks."""
+"""Questions of a script about its GPU, and a collective over all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs of emu.hostbench take on rank 0, where rank 1 begins each of them at once, and 50 ms later.
+"""Runs programs of emu.hostbench on rank 0, where rank 1 begins each of them at once, and 50 ms later.
 
 Prints {program: [[ns of the run, ns until the GPU is idle], ... for both lags]}."""
 

@@ -1,4 +1,4 @@
-"""What a rank sees of its server, of other servers and of this machine. Rank 0 prints it for all, as one line of JSON.
+"""Looks at its server, at other servers and at this machine. Rank 0 prints what all see, as one line of JSON.
 
 Arguments: a port on which this machine listens, and a folder that all servers share.
 """
@@ -18,7 +18,7 @@ KINDS = ("user", "mnt", "uts", "pid", "ipc", "net")
 
 
 def attempt(action):
-    """ "" if it succeeds, else the error's name."""
+    """Returns "" if the action succeeds, else the error's name."""
     try:
         action()
     except OSError as error:
@@ -32,7 +32,7 @@ def greeting(host):
 
 
 def asks_another_server():
-    """What the other server answers to a program that asks it for a process."""
+    """Returns what the other server answers to a program that asks it for a process."""
     own = os.environ["PHANTORA_SERVER"]
     server, name = os.path.split(own)
     other = os.path.join(server[:-1] + ("0" if server.endswith("1") else "1"), name)
@@ -44,7 +44,7 @@ def asks_another_server():
 
 
 def processes():
-    """Names of the processes that this one can see."""
+    """Returns the names of the processes that this one can see."""
     found = []
     for name in os.listdir("/proc"):
         try:

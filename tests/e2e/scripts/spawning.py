@@ -1,4 +1,4 @@
-"""Of the shape of pytorch/examples' imagenet: one process of each server spawns a process for each of its GPUs.
+"""A script like pytorch/examples' imagenet: one process of each server spawns a process for each of its GPUs.
 
 Options: --dist-url, --world-size (servers), --rank (of this server), --workers, --python (starts itself by this path).
 """

@@ -31,7 +31,7 @@ def model() -> LlamaForCausalLM:
 
 
 class Tokens(torch.utils.data.Dataset[dict[str, Tensor]]):
-    """As many as twenty batches need."""
+    """A data set of random tokens, as many as twenty batches need."""
 
     def __len__(self) -> int:
         return 256

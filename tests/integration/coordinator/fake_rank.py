@@ -48,7 +48,7 @@ class FakeRank:
         self._writer.write(b"".join(encoded))
 
     async def _listen(self) -> None:
-        """What a rank's reader does: takes what comes, and answers FLUSH even while the program sleeps."""
+        """Does what a rank's reader does: takes what comes, and answers FLUSH even while the program sleeps."""
         rest = b""
         with suppress(ConnectionError):
             while data := await self._reader.read(1 << 16):
@@ -61,7 +61,8 @@ class FakeRank:
         self._news.set()
 
     async def hear(self, kind: int) -> Any:
-        """The next record of that kind; others are kept for later calls. EOFError if the coordinator has gone."""
+        """Returns the next record of that kind; others are kept for later calls. EOFError if the coordinator has
+        gone."""
         while True:
             for place, record in enumerate(self._got):
                 if record.kind == kind:
@@ -77,7 +78,7 @@ class FakeRank:
         self.say(records.LaunchCounts.encode(0, len(counts), 0, payload=b"".join(counts)))
 
     async def ask(self, encoded: bytes) -> Any:
-        """Sends a question; its reply."""
+        """Sends a question; returns its reply."""
         self.say(encoded)
         (question,), _ = records.decode_up(encoded)
         return await self.hear(records.REPLY_OF[question.kind])
@@ -87,7 +88,7 @@ class FakeRank:
         return int((await self.ask(records.ClockRead.encode(after, self._questions))).now_ns)
 
     async def join_world(self) -> None:
-        """Its first communicator, of all ranks."""
+        """Joins the rank's first communicator, of all ranks."""
         ask = records.CommInit.encode(0, 1 << 40, self.world_size, self.rank, self.rank, 0, payload=b"world".ljust(128))
         answer = await self.ask(ask)
         assert (answer.rank, answer.nranks) == (self.rank, self.world_size)

@@ -59,28 +59,28 @@ class Run:
         return Coordinator(self.spec, self.processes)
 
     def limit(self, stall_timeout_s: float) -> None:
-        """Before it plays."""
+        """Sets the limit of a stall. Called before it plays."""
         self.spec = replace(self.spec, stall_timeout_s=stall_timeout_s)
         self.coordinator = self._make()
 
     def limit_memory(self, *, allocated: int = 0, reserved: int = 0, steps: int = 0) -> None:
-        """Before it plays. `steps`: after which the run ends anyhow."""
+        """Sets limits of memory. Called before it plays. `steps`: after which the run ends anyhow."""
         self.spec = replace(self.spec, most_allocated_nbytes=allocated, most_reserved_nbytes=reserved, steps=steps)
         self.coordinator = self._make()
 
     def limit_step(self, most_ns: int, *, steps: int) -> None:
-        """Before it plays."""
+        """Sets the limit of a step's time. Called before it plays."""
         self.spec = replace(self.spec, most_step_ns=most_ns, steps=steps)
         self.coordinator = self._make()
 
     def keep_recording(self, folder: Path) -> None:
-        """Before it plays."""
+        """Keeps a recording. Called before it plays."""
         folder.mkdir()
         self.spec = replace(self.spec, record=folder)
         self.coordinator = self._make()
 
     def keep_trace(self, file: Path) -> None:
-        """Of all ranks. Before it plays."""
+        """Keeps a trace of all ranks. Called before it plays."""
         self.spec = replace(self.spec, trace=TraceRequest(file, False, ((0, self.world_size - 1),)))
         self.coordinator = self._make()
 

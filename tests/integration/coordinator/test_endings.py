@@ -339,7 +339,7 @@ async def test_a_run_within_its_limits_of_memory_is_not_cut_short(two: Run, limi
 async def test_steps_that_are_too_slow_end_the_run_when_the_median_is_certain(
     two: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of eight steps, steps 4 to 8 count: three of these decide, however far the ranks have come meanwhile."""
+    """Steps 4 to 8 of eight count: three of these decide, however far the ranks have come meanwhile."""
     monkeypatch.setattr("phantora_async.coordinator.coordinator.STOP_S", 0.0)  # these ranks do not answer
     two.limit_step(1000, steps=8)
     outcome = await two.play(*[steps_with_peaks(*[1] * 9)] * 2)

@@ -20,13 +20,13 @@ DELAY_NS = 100
 
 
 async def sleeps(rank: FakeRank) -> None:
-    """Until its connection closes."""
+    """Sleeps until its connection closes."""
     await rank.join_world()
     await rank.hear(records.CLOCK)
 
 
 async def receives(rank: FakeRank) -> None:
-    """What the other one never sends."""
+    """Waits to receive what the other one never sends."""
     await rank.join_world()
     part = records.NcclOp.encode(rank.comm, 0, NcclKind.RECV, 7, 0, 1 - rank.rank, 1 << 20, 0, 0, 1.0)
     rank.say(records.HostAdvance.encode(1000), records.NcclLaunch.encode(0, 2, 1, payload=part))

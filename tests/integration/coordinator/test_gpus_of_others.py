@@ -17,7 +17,8 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("visited", [True, False])
 async def test_a_rank_that_nobody_becomes(two: Run, monkeypatch: pytest.MonkeyPatch, visited: bool) -> None:
-    """That its GPU is not used is said only where it is so, and the wait is short where another process has it."""
+    """The report says that its GPU is not used only where it is so, and the wait is short where another process has
+    it."""
     monkeypatch.setattr("phantora_async.coordinator.turns.VISITED_S", 0.0)
     patience_s = 1e6 if visited else 0.0
     monkeypatch.setattr("phantora_async.coordinator.standstill.PATIENCE_S", patience_s)
@@ -44,7 +45,7 @@ async def test_a_rank_that_nobody_becomes(two: Run, monkeypatch: pytest.MonkeyPa
 
 
 async def test_memory_of_a_rank_that_is_killed(two: Run) -> None:
-    """Of two GPUs that it used, what it had most of one is said."""
+    """The rank used two GPUs, and what it had most of one is said."""
 
     async def waits(rank: FakeRank) -> None:
         await rank.clock(after=10)

@@ -32,7 +32,7 @@ class Ran:
 
     @property
     def exits(self) -> dict[int, tuple[int, int]]:
-        """By rank: return code and signal."""
+        """Return code and signal of each rank."""
         return {message["rank"]: (message["code"], message["signal"]) for message in self.named("exited")}
 
     def log(self, rank: int) -> str:
@@ -69,7 +69,7 @@ async def run_processes(config: Config, on_event: Callable[[Launcher, dict[str, 
 
 
 async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """In the coordinator's place: listens and never answers."""
+    """Listens and never answers, in the coordinator's place."""
     while await reader.read(1 << 16):
         pass
     writer.close()

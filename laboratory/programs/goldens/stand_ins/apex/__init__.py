@@ -1,1 +1,1 @@
-"""In place of Apex, for Megatron-LM on emulated GPUs: the same tensors are allocated, and nothing is computed."""
+"""A stand-in for Apex, for Megatron-LM on emulated GPUs: the same tensors are allocated, and nothing is computed."""
