@@ -12,7 +12,7 @@ from typing import Any
 from ..private.changes import Names, changes
 
 _ADDED_S = 20 * 86_400.0
-"""What is added to a timeout, in seconds: the agent counts milliseconds in an int, so at most 24.8 days."""
+"""The time that is added to a timeout, in seconds: the agent counts milliseconds in an int, so at most 24.8 days."""
 _LONGEST_S = 4 * 86_400.0
 _POSITIONS = {
     "api._all_gather": 2,

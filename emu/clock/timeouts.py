@@ -20,7 +20,7 @@ from typing import Any
 from ..private.changes import Names, changes
 
 _ADDED = timedelta(days=20)
-"""What is added to a timeout. A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
+"""The time that is added to a timeout. A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
 _LONGEST = timedelta(days=4)
 """Longer timeouts are left as they are: read back, they could not be told from lengthened ones."""
 _SHORTEST = timedelta(milliseconds=1)

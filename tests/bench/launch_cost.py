@@ -1,4 +1,4 @@
-"""Measures what the hook costs per kernel launch: ``python -m tests.bench.launch_cost [--against LIBRARY] [--repeat N]``.
+"""Measures the hook's cost of a kernel launch: ``python -m tests.bench.launch_cost [--against LIBRARY] [--repeat N]``.
 
 Prints nanoseconds of CPU: of a launch, of a call that does nothing, and of cudaGetDevice. The aim is a launch below
 300 ns. ``--against`` names another build of the library (libcuda.so.1), which may have an older definition of the

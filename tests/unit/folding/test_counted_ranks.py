@@ -1,4 +1,4 @@
-"""What a report counts over ranks: a process tells for all ranks for which it stands."""
+"""Figures that a report counts over ranks: a process tells for all ranks for which it stands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VALUE = StatedValue("train.py:3=1", "train.py", 3, "1")
 
 
 def sent(rank: int) -> list[Any]:
-    """What this rank's process sends. Rank 0 warns twice more than others."""
+    """Returns what this rank's process sends. Rank 0 warns twice more than others."""
     script = Script(rank, 16)
     for part in (
         records.Warning.encode(0, 0, 5 if rank == 0 else 3, payload=b"a call is not supported"),
