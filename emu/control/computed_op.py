@@ -1,23 +1,27 @@
 """One ATen operation that is computed on the CPU beside the call of its CUDA kernel.
 
 The CUDA kernel allocates the outputs and launches, so memory and time are those of a GPU. If all tensors are small, the
-same operation runs on host views of their bytes. What it gives is known if all inputs are known. If they are not,
-floating-point outputs are unknown, and others are assumed: they are what they would be if unknown numbers were 0.
+same operation runs on host views of their bytes. What it gives is known if all inputs are known, and so are elements
+that only follow from known ones (`unknown_elements`). Other floating-point outputs are unknown, and other integers and
+bools are assumed: they are what they would be if unknown numbers were 0.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..private.access import schema_of
+from ..reads.elements import Flags
 from . import op_rules
 from .control_tensors import ASSUMED, KNOWN, PENDING, UNKNOWN, ControlTensors
 from .equivalents import EQUIVALENTS
 from .host_views import NoHostView, Place
 from .kept_ops import KeptOp
+from .unknown_elements import UnknownElements, tensors_in
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -42,6 +46,16 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 def flat(values: Iterable[Any]) -> list[Any]:
     """Returns the values, and those of lists among them, in one list."""
     return [one for value in values for one in (flat(value) if isinstance(value, (list, tuple)) else [value])]
+
+
+class Computed(NamedTuple):
+    """The values that an operation writes and returns."""
+
+    values: list[Any]
+    unknown: list[Flags | None]
+    """Flags of each value's elements that follow from what is not known; None, or nothing for a value: all of its elements
+    do, unless all inputs are known.
+    """
 
 
 class ComputedOp:
@@ -72,6 +86,7 @@ class ComputedOp:
         self.reads_first = 0 not in self._not_read_places and not self._scales_self
         self.writes = bool(self._written)
         self._compares = name in ("aten::eq.Tensor", "aten::ne.Tensor")
+        self._rule = UnknownElements(operation, control.not_known) if UnknownElements.has_rule(operation) else None
         self._kept = KeptOp(control, self) if KeptOp.serves(name) else None
         given_back = op_rules.GIVEN_BACK.get(name, ())
         self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None and i not in given_back]
@@ -103,32 +118,36 @@ class ComputedOp:
     def call(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the kernel's results."""
         control = self._control
-        reads = control.small(self.read(args, kwargs))
+        values_read = self.read(args, kwargs)
+        reads = control.small(values_read)
         writes = self.written(args, kwargs)
         if reads is None or not all(map(control.is_small, writes)):
             return self.call_uncomputed(keyset, args, kwargs)
         labels = control.use(reads, compares=self._compares and len(reads) > 1)
         read_places = [Place(tensor) for tensor in reads]
+        on_host = control.unknown_on_host(values_read)
         if control.capturing():
-            return self._call_later(keyset, args, kwargs, read_places)
+            return self._call_later(keyset, args, kwargs, read_places, on_host)
         state = control.state(read_places)
+        if state == KNOWN and on_host:
+            state = UNKNOWN
         chosen = state == KNOWN and (labels or control.chosen(read_places))
         if writes and control.in_use(map(Place, writes)):
             state = PENDING
         if state == PENDING:
-            return self._call_later(keyset, args, kwargs, read_places)
+            return self._call_later(keyset, args, kwargs, read_places, on_host)
         if not writes:
             marks = control.marks.value
             result = self._kernel(keyset, *args, **kwargs)
-            self._after(args, kwargs, result, state, marks)
+            self._after(args, kwargs, result, state, marks, reads)
             if chosen:
                 self._mark_chosen(self._targets(args, kwargs, result))
             return result
-        if state != KNOWN and not _has_integers(writes, control):
+        if state != KNOWN and not _has_integers(writes, control) and not self._partly_known(reads):
             marks = control.marks.value
             result = self._kernel(keyset, *args, **kwargs)
             if self._fresh:
-                self._after(args, kwargs, result, state, marks)
+                self._after(args, kwargs, result, state, marks, reads)
             self._overwrite(args, kwargs)
             return result
         # Kernels call other operations, which are computed, too: the inputs may change while the kernel is called.
@@ -139,6 +158,12 @@ class ComputedOp:
         if chosen:
             self._mark_chosen(targets)
         return result
+
+    def _partly_known(self, reads: list[Tensor]) -> bool:
+        """Says whether elements of the results can be known although not all of these inputs are."""
+        if self._rule is None or self._control.chosen(map(Place, reads)):
+            return False
+        return self._rule.may_tell(reads)
 
     def _mark_chosen(self, targets: list[Any]) -> None:
         for tensor in self._control.all_tensors(targets):
@@ -153,7 +178,9 @@ class ComputedOp:
         tensor may hold what was computed for a tensor that had it before, so it becomes unknown again.
         """
         control = self._control
-        plan = self._kept.plan(args, kwargs) if self._kept is not None else None
+        plan = None
+        if self._kept is not None and not control.unknown_on_host(self.read(args, kwargs)):
+            plan = self._kept.plan(args, kwargs)
         if self._kept is not None and plan is not None:
             result = self._kernel(keyset, *args, **kwargs)
             self._kept.put(plan, self._targets(args, kwargs, result))
@@ -172,12 +199,14 @@ class ComputedOp:
         results = as_tuple(result) if len(self._fresh) > 1 or self._fresh != [0] else (result,)
         return [results[i] for i in self._fresh if i < len(results)]
 
-    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int) -> None:
+    def _after(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int, reads: list[Tensor]
+    ) -> None:
         """Computes the new tensors that the kernel has returned. `marks`: what `control.marks` was before its call."""
         control = self._control
         slots = self._targets(args, kwargs, result)
         targets = control.all_tensors(slots)
-        computable = state == KNOWN or _has_integers(targets, control)
+        computable = state == KNOWN or _has_integers(targets, control) or self._partly_known(reads)
         if targets and computable and all(map(control.is_small, targets)):
             self._put(slots, self._values(args, kwargs, state), state)
             return
@@ -189,8 +218,12 @@ class ComputedOp:
             # operations, which fill them, and then launch what is not executed.
             control.overwrite(control.all_tensors(self._new(result)))
 
-    def _call_later(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reads: list[Place]) -> Any:
-        """Calls the kernel, and computes when the inputs have arrived, or at the launches of the graph."""
+    def _call_later(
+        self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reads: list[Place], on_host: bool
+    ) -> Any:
+        """Calls the kernel, and computes when the inputs have arrived, or at the launches of the graph. `on_host`: a
+        scalar of the host's among them is unknown.
+        """
         control = self._control
         nested, control.nested = control.nested, control.nested or self.writes
         try:
@@ -212,6 +245,8 @@ class ComputedOp:
 
         def compute() -> None:
             state = control.state(reads)
+            if state == KNOWN and on_host:
+                state = UNKNOWN
             try:
                 self._write(views, self._compute(cpu_args, cpu_kwargs, state), state)
             except op_rules.device_assert():
@@ -241,19 +276,19 @@ class ComputedOp:
                 views.append(value)
         return views
 
-    def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any], state: int) -> list[Any] | None:
+    def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any], state: int) -> Computed | None:
         """Returns the values that the operation writes and returns; None if it cannot be computed here. Raises
         `device_assert`.
         """
 
-        def values() -> list[Any] | None:
+        def values() -> Computed | None:
             try:
                 cpu_args, cpu_kwargs = self._on_host(args, kwargs)
             except NoHostView:
                 return None
             return self._compute(cpu_args, cpu_kwargs, state)
 
-        found: list[Any] | None = self._control.unrecorded(values)
+        found: Computed | None = self._control.unrecorded(values)
         return found
 
     def on_host(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any]) -> list[Any] | None:
@@ -262,16 +297,23 @@ class ComputedOp:
         """
         if "device" in cpu_kwargs:
             cpu_kwargs["device"] = "cpu"
-        return self._compute(cpu_args, cpu_kwargs, KNOWN)
+        return self._run(cpu_args, cpu_kwargs, KNOWN)
 
-    def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> list[Any] | None:
+    def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> Computed | None:
+        unknown: list[Flags | None] = []
         if state != KNOWN:
-            cpu_args, cpu_kwargs = (
-                [self._assumed(v) for v in cpu_args],
-                {n: self._assumed(v) for n, v in cpu_kwargs.items()},
-            )
-        else:
-            cpu_args, cpu_kwargs = list(cpu_args), dict(cpu_kwargs)
+            read = list(tensors_in(self.read(tuple(cpu_args), cpu_kwargs)))
+            if self._partly_known(read) and self._rule is not None:
+                unknown = self._rule.of(
+                    read, cpu_args, cpu_kwargs, lambda *args, **kwargs: self._run(args, kwargs, state) or []
+                )
+            cpu_args = [self._assumed(v) for v in cpu_args]
+            cpu_kwargs = {n: self._assumed(v) for n, v in cpu_kwargs.items()}
+        values = self._run(cpu_args, cpu_kwargs, state)
+        return None if values is None else Computed(values, unknown)
+
+    def _run(self, args: Sequence[Any], kwargs: dict[str, Any], state: int) -> list[Any] | None:
+        cpu_args, cpu_kwargs = list(args), dict(kwargs)
         for name, i in self._written.items():
             if i < len(cpu_args):
                 cpu_args[i] = _cloned(cpu_args[i])
@@ -294,12 +336,18 @@ class ComputedOp:
         """Returns what stands for the value: 0 for unknown numbers, the identity for an unknown matrix that is
         factorised.
         """
-        if isinstance(value, self._control.tensor_type):
-            if self._control.state_of(Place(value)) in (KNOWN, ASSUMED):
+        import torch
+
+        control = self._control
+        if isinstance(value, control.tensor_type):
+            unknown = control.not_known(value)
+            if unknown is False or (value.dtype in control.integers and control.state_of(Place(value)) == ASSUMED):
                 return value
             zeros = value.new_zeros(value.shape, device="cpu")
             if self.name.partition(".")[0] in op_rules.FACTORISE and zeros.dim() > 1:
                 zeros.diagonal(dim1=-2, dim2=-1).fill_(1)
+            elif unknown is not True:
+                zeros = zeros.where(zeros.new_tensor(unknown, dtype=torch.bool).view(value.shape), value)
             return zeros
         if isinstance(value, list):
             return [self._assumed(item) for item in value]
@@ -318,7 +366,7 @@ class ComputedOp:
             for target in targets
         ]
 
-    def _put(self, targets: list[Any], values: list[Any] | None, state: int) -> None:
+    def _put(self, targets: list[Any], values: Computed | None, state: int) -> None:
         control = self._control
         try:
             views = control.unrecorded(lambda: self._views(targets))
@@ -331,24 +379,27 @@ class ComputedOp:
         else:
             control.unrecorded(lambda: self._write(views, values, state))
 
-    def _write(self, views: list[tuple[Tensor, Place] | None], values: list[Any] | None, state: int) -> None:
+    def _write(self, views: list[tuple[Tensor, Place] | None], computed: Computed | None, state: int) -> None:
         control = self._control
-        if values is None or len(values) != len(views):
-            values = [None] * len(views)
-        for at, value in zip(views, values, strict=True):
+        values: list[Any] = [None] * len(views)
+        if computed is not None and len(computed.values) == len(views):
+            values = computed.values
+        unknown = computed.unknown if computed is not None else ()
+        for at, value, flags in zip_longest(views, values, islice(unknown, len(views))):
             if at is None:
                 continue
             view, place = at
             if value is None or value.shape != view.shape:
                 control.mark(place, UNKNOWN)
-            elif state == KNOWN:
+                continue
+            uncertain = ASSUMED if view.dtype in control.integers else UNKNOWN
+            if flags is not None and len(flags) != view.numel():
+                flags = None
+            if state == KNOWN or flags is not None or uncertain == ASSUMED:
                 view.copy_(value)
-                control.mark(place, KNOWN)
-            elif view.dtype in control.integers:
-                view.copy_(value)
-                control.mark(place, ASSUMED)
-            else:
-                control.mark(place, UNKNOWN)
+            control.mark(place, KNOWN if state == KNOWN or flags is not None else uncertain)
+            if state != KNOWN and flags is not None:
+                control.mark_elements(view, flags, uncertain)
 
 
 def _has_integers(tensors: list[Tensor], control: ControlTensors) -> bool:

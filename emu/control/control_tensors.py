@@ -52,6 +52,13 @@ class _Alone(threading.local):
     """True while a kernel is called for its time alone: what it reads decides nothing."""
 
 
+class _Aside(threading.local):
+    """The state of a thread that calls operations which the script did not call."""
+
+    on = False
+    """True while such operations are called."""
+
+
 class ControlTensors:
     """The small tensors of one process."""
 
@@ -81,6 +88,7 @@ class ControlTensors:
         computed.
         """
         self.alone = _Alone()
+        self.aside = _Aside()
         self.any_size: OrderedDict[int, None] = OrderedDict()
         """Addresses of the memory of tensors that count as small whatever their size, in the order in which they were
         added.
@@ -231,16 +239,38 @@ class ControlTensors:
         self.wait([tensor])
         if flags is None:
             self.forget(Place(tensor))
-            return
+        else:
+            self.mark_elements(tensor, flags, UNKNOWN)
+
+    def mark_elements(self, tensor: Tensor, flags: Flags, state: int) -> None:
+        """Makes the flagged elements known, assumed or unknown from now on."""
         for first, last in pieces(tensor, flags):
             size, step = (ctypes.c_int64 * 1)(last - first), (ctypes.c_int64 * 1)(1)
-            self.hook.data_strided_mark(_MARKS[UNKNOWN], first, 1, 1, size, step)
+            self.hook.data_strided_mark(_MARKS[state], first, 1, 1, size, step)
 
     def flags_of_unknown(self, tensor: Tensor) -> Flags | None:
         """Returns which elements nobody computed; None: all of them, or none."""
         if tensor.layout is not self._strided or not tensor.numel():
             return None
         return flags_in(tensor, self.hook.data_unknown)
+
+    def unknown_on_host(self, values: Iterable[Any]) -> bool:
+        """Says whether a tensor of the host's among the values has elements that nobody computed: kernels get scalars of
+        the host's.
+        """
+        host = self.reads.decisions.host
+        return bool(host) and host.find_in(values) is not None
+
+    def not_known(self, tensor: Tensor) -> bool | Flags:
+        """Says whether the elements of a tensor are unknown or assumed; flags say so of each element. The tensor is on the
+        device, or a host view, or of the host's.
+        """
+        if not tensor.numel():
+            return False
+        if not tensor.is_cuda and not self._views.covers(tensor.data_ptr()):
+            host = self.reads.decisions.host
+            return host.find(tensor) is not None and (host.flags(tensor) or True)
+        return self.state_of(Place(tensor)) != KNOWN and (flags_in(tensor, self.hook.data_uncertain) or True)
 
     def is_unknown(self, tensor: Tensor) -> bool:
         """Tells whether this is a small floating-point tensor, on the device or in the host's memory, that nobody
@@ -290,11 +320,15 @@ class ControlTensors:
 
     # ---- computing -------------------------------------------------------------------------------------------------
     def unrecorded(self, work: Callable[[], Any]) -> Any:
-        """Runs `work` without announcing its ops to profilers and NVTX: the script did not call them."""
+        """Runs `work` without announcing its ops to profilers and NVTX, and without following values of the host's
+        through them: the script did not call them.
+        """
         self._enable_record_function(False)
+        aside, self.aside.on = self.aside.on, True
         try:
             return work()
         finally:
+            self.aside.on = aside
             self._enable_record_function(recording.on)
 
     def perform(

@@ -186,10 +186,18 @@ def finite_comparison(control: ControlTensors, operation: Any, kernel: Kernel) -
 
 
 def assume_ones(control: ControlTensors, result: Tensor) -> None:
+    """Assumes 1 for the elements that are not known."""
+    import torch
+
     place, view = Place(result), control.unrecorded(lambda: control.host_view(result))
 
     def fill() -> None:
-        view.fill_(1)
-        control.mark(place, ASSUMED)
+        flags = control.not_known(view)
+        if flags is True:
+            view.fill_(1)
+            control.mark(place, ASSUMED)
+        elif flags:
+            view.masked_fill_(view.new_tensor(flags, dtype=torch.bool).view(view.shape), 1)
+            control.mark_elements(view, flags, ASSUMED)
 
     control.perform(result.device.index, [], [place], fill, later=control.in_use([place]))

@@ -94,6 +94,7 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
                 read_warnings.of_unknown(control, source, state, target)
             else:
                 control.unrecorded(lambda: target.fill_(stated))
+                reads.decisions.host.clear(target)
             one = target.numel() == 1 and not non_blocking
             value = control.unrecorded(target.item) if one else None
             reads.note(source, value, stated=stated is not None, target=target)

@@ -98,6 +98,12 @@ class HostViews:
             if hasattr(torch, name):
                 self._whole_range[getattr(torch, name)] = all_bytes.view(getattr(torch, name))
 
+    def covers(self, address: int) -> bool:
+        """Says whether the address is one of the device's memory."""
+        if not self._whole_range:
+            self._map()
+        return 0 <= address - self._start < self._nbytes
+
     def whole(self, dtype: dtype) -> tuple[int, Tensor | None]:
         """Returns the address where the range begins, and the CPU tensor over all of it; None for other dtypes."""
         if not self._whole_range:

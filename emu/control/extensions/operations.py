@@ -12,11 +12,14 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..computed_op import ComputedOp, Kernel
+from ..computed_op import Computed, ComputedOp, Kernel
 from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import Place
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Finding = Callable[[Callable[[], int | None]], contextlib.AbstractContextManager[None]]
 """`finding(found)`: while the block of this context runs, kernels find as many elements as `found()` says; None: that
@@ -52,17 +55,20 @@ class _KnownOp(ComputedOp):
         control.wait(reads)
         if control.state(map(Place, reads)) != KNOWN:
             return None
-        values = self._values(args, kwargs, KNOWN)
-        return values[0].size(0) if values is not None and len(values) == 1 and values[0].dim() else None
+        computed = self._values(args, kwargs, KNOWN)
+        values = computed.values if computed is not None else []
+        return values[0].size(0) if len(values) == 1 and values[0].dim() else None
 
-    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int) -> None:
+    def _after(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int, reads: list[Tensor]
+    ) -> None:
         """Computes the results, but for those of a kernel that has counted what it found among unknown values:
         PyTorch's operations make these results, and have said already what is known of them.
         """
         if state == KNOWN or not self._asked.on:
-            super()._after(args, kwargs, result, state, marks)
+            super()._after(args, kwargs, result, state, marks, reads)
 
-    def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> list[Any] | None:
+    def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> Computed | None:
         return super()._compute(cpu_args, cpu_kwargs, state) if state == KNOWN else None
 
 

@@ -132,6 +132,11 @@ PH_EXPORT uint64_t phantora_data_unknown(uint64_t address, uint64_t nbytes) {
     return ph_data_unknown((const void *)(uintptr_t)address, nbytes, false);
 }
 
+/* Bytes of the range that are not known, assumed ones among them. */
+PH_EXPORT uint64_t phantora_data_uncertain(uint64_t address, uint64_t nbytes) {
+    return ph_data_unknown((const void *)(uintptr_t)address, nbytes, true);
+}
+
 /* An enum state, of bytes that are about to be copied to the host: those that refer to a source count as known. */
 PH_EXPORT int phantora_data_read_state(uint64_t address, uint64_t nbytes) {
     const void *start = (const void *)(uintptr_t)address;

@@ -40,6 +40,7 @@ class DataCalls(Library):
         )
         self.data_mark_known: Callable[[int, int], None] = self._function("data_mark_known", None, c_uint64, c_uint64)
         self.data_unknown: Callable[[int, int], int] = self._function("data_unknown", c_uint64, c_uint64, c_uint64)
+        self.data_uncertain: Callable[[int, int], int] = self._function("data_uncertain", c_uint64, c_uint64, c_uint64)
         self.data_read_state: Callable[[int, int], int] = self._function("data_read_state", c_int, c_uint64, c_uint64)
         self.data_pending: Callable[[int, int], int] = self._function("data_pending", c_int, c_uint64, c_uint64)
         self.data_runs: Callable[[int, int, Any, Any], int] = self._function(

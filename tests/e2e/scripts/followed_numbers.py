@@ -147,6 +147,48 @@ def beside_known() -> None:
     use(array.sum() > 0)  # decides
 
 
+def of_elements_on_the_device() -> None:
+    one, row = torch.tensor([0.0, 5.0, 2.0], device="cuda"), torch.tensor([[0.0, 5.0], [2.0, 3.0]], device="cuda")
+    one[0], row[0, 0] = loss(), loss()
+    last = torch.tensor([2, 0, 1], device="cuda")
+    first = torch.tensor([True, False, False], device="cuda")
+    five = one[1]
+    holds(one + 1, None, 6, 3)
+    holds(one / loss(), None, None, None)
+    holds(row * torch.tensor([1.0, 2.0], device="cuda"), None, 10, 2, 6)
+    holds(torch.stack([loss(), five, five * 2]), None, 5, 10)
+    holds(torch.cat([loss()[None], five[None]]), None, 5)
+    holds(torch.where(first, loss(), one), None, 5, 2)
+    holds(torch.where(first, 7.0, one), 7, 5, 2)
+    holds(one[last], 2, None, 5)
+    holds(row.index_select(0, last[1:]), None, 5, 2, 3)
+    holds(one.gather(0, last), 2, None, 5)
+    holds(row.t().contiguous().double(), None, 2, 5, 3)
+    holds(row.sum(1), None, 5)
+    holds(row.mean(0), None, 4)
+    holds(row.max(1).values, None, 3)
+    holds(one.flip(0).cumsum(0), 2, 7, None)
+    holds(row.sort(1, descending=True).values, None, None, 3, 2)
+    holds(torch._foreach_mul([one], 2)[0], None, 10, 4)
+    holds(one * loss().cpu(), None, None, None)
+    holds(torch.ones(2, device="cuda") * loss().cpu(), None, None)
+    holds(one * torch.tensor(2.0), None, 10, 4)
+    holds(torch.linalg.vector_norm(row, 0, 1), None, None)
+    mean = one.clone().mul_(0.5).add_(torch.ones(3, device="cuda"), alpha=0.5)
+    holds(mean, None, 3, 1.5)
+    holds(mean.masked_fill_(first, 7.0), 7, 3, 1.5)
+    sums = torch.zeros(3, device="cuda")
+    sums[last[:2]] = torch.stack([five, loss()])
+    holds(sums, None, 0, 5)
+    holds(sums.index_add_(0, last[1:], torch.stack([five, five])), None, 5, 5)
+    holds(torch.mul(one, 2, out=sums), None, 10, 4)
+    assert ((one > 3) & (one > 1))[1:].tolist() == [True, False]
+    assert (one == 5)[1:].sum().item() == 1
+    assert torch.isfinite(row).all(1)[1]
+    assert not row.all(0)[1:].logical_not()
+    assert (row > 2).all(1).tolist()[1] is False  # decides
+
+
 def arrays() -> None:
     part = torch.zeros(2)
     part[0].copy_(loss())
@@ -299,6 +341,7 @@ def main() -> None:
         host_tensors,
         known_again,
         beside_known,
+        of_elements_on_the_device,
         arrays,
         extremes,
         containers,
