@@ -53,8 +53,8 @@ class Computed(NamedTuple):
 
     values: list[Any]
     unknown: list[Flags | None]
-    """Flags of each value's elements that follow from what is not known; None, or nothing for a value: all of its elements
-    do, unless all inputs are known.
+    """Flags of each value's elements that follow from what is not known; None, or nothing for a value: all of them do,
+    unless all inputs are known.
     """
 
 

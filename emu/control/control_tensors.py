@@ -255,15 +255,15 @@ class ControlTensors:
         return flags_in(tensor, self.hook.data_unknown)
 
     def unknown_on_host(self, values: Iterable[Any]) -> bool:
-        """Says whether a tensor of the host's among the values has elements that nobody computed: kernels get scalars of
-        the host's.
+        """Says whether a tensor of the host's among the values has elements that nobody computed: kernels get scalars
+        of the host's.
         """
         host = self.reads.decisions.host
         return bool(host) and host.find_in(values) is not None
 
     def not_known(self, tensor: Tensor) -> bool | Flags:
-        """Says whether the elements of a tensor are unknown or assumed; flags say so of each element. The tensor is on the
-        device, or a host view, or of the host's.
+        """Says whether the elements of a tensor are unknown or assumed; flags say so of each element. The tensor is on
+        the device, or a host view, or of the host's.
         """
         if not tensor.numel():
             return False

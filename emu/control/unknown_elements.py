@@ -73,8 +73,8 @@ class UnknownElements:
     def of(
         self, read: Sequence[Tensor], args: Sequence[Any], kwargs: dict[str, Any], call: Callable[..., list[Any]]
     ) -> list[Flags | None]:
-        """Returns flags of each result, before the operation is called; None, or nothing for a result: all of its elements
-        follow. `read`: the tensors that the operation reads. `call` is the operation: it gets copies.
+        """Returns flags of each result, before the operation is called; None, or nothing for a result: all of its
+        elements follow. `read`: the tensors that the operation reads. `call` is the operation: it gets copies.
         """
         if not self.may_tell(read):
             return []
