@@ -1,4 +1,4 @@
-"""What can be wrong with a network, a flow or a question about them."""
+"""The errors in a network, a flow or a question about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TopologyError(NetsimError, ValueError):
 
 
 class FlowError(NetsimError, ValueError):
-    """A flow that cannot be: negative bytes, unknown link, a zero weight, a key used twice."""
+    """A flow that cannot exist was given: negative bytes, unknown link, a zero weight, a key used twice."""
 
 
 class CommittedError(NetsimError, ValueError):

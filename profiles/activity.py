@@ -1,4 +1,6 @@
-"""A signature as tools that read traces of GPUs expect to see it: a kernel with its launch, a copy, a fill."""
+"""Turns a signature into the activity that tools which read traces of GPUs expect: a kernel with its launch, a copy, a
+fill.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,21 @@ _KINDS = {"h2h": "HtoH", "h2d": "HtoD", "d2h": "DtoH", "d2d": "DtoD", "p2p": "Pt
 
 class Activity(NamedTuple):
     kind: str
-    """KERNEL, COPY or FILL."""
+    """The kind of activity: KERNEL, COPY or FILL."""
     name: str
     grid: tuple[int, int, int] | None = None
-    """None: a library chooses it."""
+    """The launch's grid; None: a library chooses it."""
     block: tuple[int, int, int] | None = None
     shared_nbytes: int = 0
     nbytes: int = 0
-    """Of a copy or fill."""
+    """The bytes of a copy or fill."""
 
 
 @lru_cache(maxsize=65536)
 def activity(signature: str) -> Activity:
-    """`Memcpy HtoD (Pinned -> Device)`; a kernel's demangled name with its parameters; a title for library calls."""
+    """The activity of a signature. Its name is `Memcpy HtoD (Pinned -> Device)` for a copy, the demangled name with its
+    parameters for a kernel, a title for a library call.
+    """
     try:
         what = parse(signature)
     except ProfileError:
@@ -54,7 +58,9 @@ def _copy_name(copy: Copy) -> str:
 
 
 def _demangled(name: str) -> str:
-    """As the C++ library writes it, which profilers use; without that library, without the parameters."""
+    """The kernel's name as the C++ library demangles it, which profilers use; without that library, without the
+    parameters.
+    """
     if not name.startswith("_Z"):
         return name
     library = _cpp_library()

@@ -1,4 +1,4 @@
-"""The cost model: a signature in, durations alone and beside a resident NCCL kernel out."""
+"""The cost model: turns a signature into durations alone and beside a resident NCCL kernel."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from profiles.timings.shipped import same_times
 from profiles.timings.table import Measured, Table
 
 REPEATED = 0.03
-"""Relative error of a measured time: how far repeats differ."""
+"""The relative error of a measured time: the difference between repeats."""
 CARRIED_OVER = 0.15
-"""Relative error of a time measured on another GPU: whether the model errs there as here is not known."""
+"""The relative error of a time measured on another GPU: it is not known whether the model errs there as here."""
 LONGEST_NS = 10**15
-"""No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
+"""The longest cost in ns, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 
 
 class Source(enum.IntEnum):
-    """Where a cost comes from; the values of the records' SOURCE."""
+    """The sources of a cost; the values are those of the records' SOURCE."""
 
     MEASURED = 1
     INTERPOLATED = 2
@@ -48,18 +48,19 @@ class Cost:
     """Useful floating-point operations (GEMM, convolution, attention), for MFU; 0 elsewhere."""
     source: Source
     unknown: str = ""
-    """What is not known of the work, if the source is UNRECOGNISED."""
+    """Says what is not known of the work, if the source is UNRECOGNISED."""
     model: str = ""
-    """The model behind the time, also where a measured time corrects it."""
+    """The name of the model behind the time, also where a measured time corrects it."""
     error_share: float = 0.0
-    """Relative error of the time: of a measured one REPEATED, of others that of the model on measured kernels
-    (profiles.models.errors)."""
+    """The relative error of the time: REPEATED for a measured one, for others that of the model on measured kernels
+    (profiles.models.errors).
+    """
     bound: str = ""
-    """`compute`, `memory`, `pcie` or `latency` (profiles.models.bound)."""
+    """The resource that bounds the time: `compute`, `memory`, `pcie` or `latency` (profiles.models.bound)."""
     at_least: bool = False
-    """Is it a lower bound, since sizes of the work are not known?"""
+    """True if the cost is a lower bound, since sizes of the work are not known."""
     draw: Draw = NOTHING
-    """What it draws of the GPU's power. The times are those at the full clock."""
+    """The power that the work draws of the GPU. The times are those at the full clock."""
 
 
 class CostModel:
@@ -69,8 +70,9 @@ class CostModel:
     """
 
     def __init__(self, gpu: Gpu, *measured: TimesOn, measure: Callable[[str], bool] | None = None) -> None:
-        """`measured`: the first that knows a signature is asked; those of the same GPU should come first. `measure`: is
-        asked once for each signature that none of them knows, and says whether it has added its time to one of them.
+        """`measured`: measured times in the order in which they are asked; those of the same GPU should come first.
+        `measure`: called once for each signature that none of them knows; returns true if it has added the time to one
+        of them.
         """
         self.gpu = gpu
         self._measure = measure
@@ -78,8 +80,8 @@ class CostModel:
         self._known: dict[str, Cost] = {}
 
     def cost(self, signature: str) -> Cost:
-        """Every text has one. A signature that is malformed, or that names what the definition does not list, gets an
-        estimate of source UNRECOGNISED.
+        """The cost of a signature. Every text has one: a signature that is malformed, or that names what the definition
+        does not list, gets an estimate of source UNRECOGNISED.
         """
         if (known := self._known.get(signature)) is None:
             known = self._known[signature] = self._price(signature)
@@ -120,7 +122,7 @@ class TimesOn:
 
 
 class _Source:
-    """Measured times as another GPU would have them: as much slower or faster than its model as they are at home."""
+    """Measured times, converted to another GPU by the ratio of measured to modelled time on their own GPU."""
 
     def __init__(self, times: TimesOn, gpu: Gpu) -> None:
         self._times = times.table.times
@@ -149,7 +151,7 @@ class _Source:
         return measured if 1 / SAME_LAYOUT < apart < SAME_LAYOUT else None
 
     def corrected(self, what: Signature, modelled: Cost) -> Cost | None:
-        """None if no member of the family near it was measured."""
+        """The cost corrected by measured members of the family; None if none near it was measured."""
         if (factor := self._families.factor(what, self._home_ns(what, modelled))) is None:
             return None
         solo_ns = max(1, round(modelled.solo_ns * factor))
@@ -200,6 +202,6 @@ def _modelled(gpu: Gpu, what: Signature) -> Cost:
 
 
 def _as_measured(gpu: Gpu, what: Conv, found: Estimate, factor: float) -> Estimate:
-    """As much slower or faster than its model as measured ones like it, but not faster than a GPU can be."""
+    """The estimate multiplied by the factor of similar measured convolutions, but not faster than a GPU can be."""
     factor = max(factor, min(least_ns(gpu, what, found) / found.solo_ns, 1.0))
     return replace(found, solo_ns=found.solo_ns * factor, contended_ns=found.contended_ns * factor)

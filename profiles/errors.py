@@ -1,4 +1,4 @@
-"""What goes wrong with a profile, worded for the person who wrote or named it."""
+"""The errors of profiles, worded for the person who wrote or named one."""
 
 from __future__ import annotations
 

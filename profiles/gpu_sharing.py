@@ -1,4 +1,4 @@
-"""What kernels that run side by side take of each other, and a collective of those beside it.
+"""Computes how kernels that run side by side slow each other down, and how a collective slows those beside it.
 
 Two kernels that each fill the GPU take nearly as long side by side as one after the other: of the time that they share,
 a share is lost by them together. A copy over PCIe, or a kernel of few blocks, takes next to nothing of another kernel.
@@ -24,16 +24,16 @@ ONE = _CONSTANTS["ONE"]
 
 
 def fill_of(solo_ns: int, contended_ns: int) -> int:
-    """How much of the GPU kernels take, in parts of FULL, from their durations alone and beside NCCL."""
+    """The share of the GPU that kernels take, in parts of FULL, from their durations alone and beside NCCL."""
     if contended_ns <= solo_ns:
         return 0
     return min(FULL, FULL * FULL_SLOWDOWN * (contended_ns - solo_ns) // solo_ns) if solo_ns else FULL
 
 
 def rates(alone: Sequence[int], fills: Sequence[int]) -> list[int]:
-    """Units of work per nanosecond of kernels that run side by side, from their rates without the others.
+    """The units of work per nanosecond of kernels that run side by side, from their rates without the others.
 
-    Each loses what the others take of the part that it needs itself.
+    Each loses the share that the others take of the part that it needs itself.
     """
     total = sum(fills)
     return [rate * ONE // (ONE + fill * (total - fill)) for rate, fill in zip(alone, fills, strict=True)]

@@ -1,4 +1,4 @@
-"""The described host: what a rank's work takes of it, as a cost for each kind of work that the hook library counts.
+"""The description of a host: a cost for each kind of work that the hook library counts.
 
 A thread's host time is the sum, over the kinds, of count times cost: API calls, operators, autograd nodes, Python
 functions. docs/host.md says what the kinds are, how costs are measured and how far real jobs are from them.
@@ -17,83 +17,97 @@ from profiles.descriptions.slowest import COUNTED, largest_of
 _KINDS = read_list(
     Path(__file__).resolve().parents[1] / "emu" / "contract" / "definitions" / "host_kinds.def", "CALL", "WORK", "FINE"
 )
-"""Read as a file, since profiles imports no part of emu. Both packages are installed side by side."""
+"""The kinds of work. They are read from a file, since profiles imports no part of emu. Both packages are installed side
+by side.
+"""
 CALL_KINDS = tuple(entry.arguments[1] for entry in _KINDS if entry.macro == "CALL")
-"""API calls: what the driver and NVIDIA's libraries take."""
+"""The kinds of API calls, which take the time of the driver and of NVIDIA's libraries."""
 WORK_KINDS = tuple(entry.arguments[1] for entry in _KINDS if entry.macro != "CALL")
-"""The program's own work between calls."""
+"""The kinds of the program's own work between calls."""
 FINE_KINDS = frozenset(entry.arguments[1] for entry in _KINDS if entry.macro == "FINE")
-"""Those whose cost the hook library has in picoseconds."""
+"""The kinds whose cost the hook library has in picoseconds."""
 LATER_KINDS = {"made_node": "", "freed_block": "", "value_op": "op"}
-"""Kinds that older descriptions do not have, and as what such work was counted then; "": other kinds' costs contain
-what it takes."""
+"""The kinds that older descriptions do not have, with the kind as which such work was counted then; "": the costs of
+other kinds contain it.
+"""
 HOST_FUNCTION_NS = 27_000
-"""On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
+"""The cost of a host function in ns. On an H100 with driver 580, each of 20 empty host functions between empty kernels
+took so long; a single one took up to 190 us.
+"""
 HOT_WITHIN_FUNCTIONS, WARM_WITHIN_FUNCTIONS, COLD_AFTER_FUNCTIONS = 256, 4096, 1024
-"""Of hosts like `xeon-h200`, with 2 MiB of L2 cache a core. laboratory/notes/host-model.md has training steps under
-both."""
+"""The limits of the caches, for hosts like `xeon-h200` with 2 MiB of L2 cache a core. laboratory/notes/host-model.md
+compares training steps with both.
+"""
 KEPT_TABLE_NBYTES = 2 << 20
-"""In traces of FSDP on such hosts tables of 0.4 to 1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4."""
+"""The size up to which the C library keeps the pages of freed tables. In traces of FSDP on such hosts tables of 0.4 to
+1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4.
+"""
 MOST_COST_NS = 3e6
-"""Of one call or operator. In picoseconds, times what the slowest rank takes, it has 32 bits in the hook library."""
+"""The highest cost of one call or operator. In picoseconds, multiplied by the slowest rank's factor, it must fit 32
+bits in the hook library.
+"""
 RANKS, MOST_RANKS = 0.11, 0.25
-"""How ranks of one machine differ: laboratory/notes/host-model.md."""
+"""The spread between ranks of one machine, and its largest value: laboratory/notes/host-model.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How hosts of this kind differ, and how far the model is from a host that it was measured on."""
+    """The differences between hosts of this kind, and the model's error on a host on which it was measured."""
 
     fast: float
-    """Time that the fastest such host seen takes, over that of the description; at most 1."""
+    """The time of the fastest such host seen, over that of the description; at most 1."""
     slow: float
-    """Time that the slowest such host seen takes, over that of the description; at least 1."""
+    """The time of the slowest such host seen, over that of the description; at least 1."""
     error: float
-    """Standard deviation of a job's host time around the model's, on the measured host itself, relative."""
+    """The relative standard deviation of a job's host time around the model's, on the measured host itself."""
     ranks: float = RANKS
-    """Standard deviation of what processes of one machine take at one time for the same work, relative."""
+    """The relative standard deviation between processes of one machine that do the same work at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
     name: str
     cost_ns: dict[str, float]
-    """By kind, CALL_KINDS and WORK_KINDS."""
+    """The cost in ns by kind, for CALL_KINDS and WORK_KINDS."""
     host_function_ns: int
-    """What a host function (cudaLaunchHostFunc) takes of its stream besides its own time, which is not modelled."""
+    """The ns that a host function (cudaLaunchHostFunc) takes of its stream besides its own time, which is not
+    modelled.
+    """
     queue_depth: int
-    """Launches that the host may be ahead of the GPU before a launch blocks."""
+    """The launches that the host may be ahead of the GPU before a launch blocks."""
     scale: float
-    """Mode `measured`: real host's CPU time over this machine's, for the same work."""
+    """For mode `measured`: the real host's CPU time over this machine's, for the same work."""
     spread: Spread
     measured: dict[str, str]
-    """Where the figures come from: processor, kernel, Python, torch, date and the like."""
+    """The origin of the figures: processor, kernel, Python, torch, date and the like."""
     path: Path
     hot_within_functions: int = HOT_WITHIN_FUNCTIONS
-    """Python functions of a thread: a function that ran so few of them before is in the first caches (`hot_frame`)."""
+    """A function is in the first caches (`hot_frame`) if its thread ran fewer than so many Python functions since it
+    last ran.
+    """
     warm_within_functions: int = WARM_WITHIN_FUNCTIONS
-    """One that ran so few before is in the second-level cache (`warm_frame`), an older one is not (`frame`)."""
+    """It is in the second-level cache (`warm_frame`) if there were fewer than so many, else in neither (`frame`)."""
     cold_after_functions: int = COLD_AFTER_FUNCTIONS
-    """An operator that ran longer ago is not (`cold_op`)."""
+    """An operator whose last run was more functions ago is in neither cache (`cold_op`)."""
     kept_table_nbytes: int = KEPT_TABLE_NBYTES
-    """The C library keeps the pages of freed tables up to this size; larger ones are `fresh_table_kib`."""
+    """The largest freed table in bytes whose pages the C library keeps; larger ones are `fresh_table_kib`."""
     among: int = 1
-    """It stands for the slowest of so many ranks, since the others wait for it."""
+    """The number of ranks whose slowest one this host stands for, since the others wait for it."""
 
     @property
     def slowest(self) -> float:
-        """What the slowest of the ranks takes, over the mean one."""
+        """The time of the slowest of the ranks, over that of the mean one."""
         return 1 + self.spread.ranks * largest_of(self.among)
 
     def price_ns(self, kind: str) -> float:
         return self.slowest * self.cost_ns[kind]
 
     def one_of(self, ranks: int) -> HostModel:
-        """The host of the rank that decides how long a job of so many takes."""
+        """The host of the rank that decides how long a job of so many ranks takes."""
         return replace(self, among=min(ranks, COUNTED))
 
     def counting_lines(self) -> list[str]:
-        """For the hook's device file: what decides of which kind work is."""
+        """The lines of the hook's device file that decide which kind each piece of work is."""
         return [
             f"hot_within_functions={self.hot_within_functions}",
             f"warm_within_functions={self.warm_within_functions}",
@@ -102,7 +116,7 @@ class HostModel:
         ]
 
     def device_file_lines(self) -> list[str]:
-        """For the hook's device file."""
+        """The lines of the hook's device file that describe the host."""
         return [
             *self.counting_lines(),
             f"host_scale={self.scale}",
@@ -151,7 +165,7 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
 def host_toml(
     cost_ns: dict[str, float], spread: Spread, measured: dict[str, str], *, like: HostModel, comment: str
 ) -> str:
-    """A host description as a file that `load_host` reads. What no program measures is as of `like`."""
+    """A host description as a file that `load_host` reads. Values that no program measures are copied from `like`."""
 
     def figure(ns: float) -> str:
         return f"{ns:.3g}" if ns < 100 else f"{round(ns, -len(str(int(ns))) + 3):_}"

@@ -1,13 +1,13 @@
-"""Finds what each kind of host work takes, from programs whose times and counts are known.
+"""Fits the cost of each kind of host work to programs whose times and counts are known.
 
 Least squares on relative errors with non-negative costs; short phases of a program count less. A cost that the programs
-say little about stays near what it is on a host known before: each deviation from that, relative to it, counts like a
-tenth of a part's relative error.
+say little about stays near that of a host known before: each relative deviation from it counts like a tenth of a
+part's relative error.
 
 With a GPU the programs are timed twice: in front of a library that stands in for CUDA and does nothing, which gives the
-program's own work, and in front of the GPU: what is longer there is put down to the API calls. So a launch's cost
-holds, besides the driver's time, what its code evicts from the caches. Programs that are no training steps tell of
-their own work alone.
+program's own work, and in front of the GPU: the additional time is attributed to the API calls. So a launch's cost
+holds, besides the driver's time, the cost of what its code evicts from the caches. Programs that are no training steps
+are used for their own work alone.
 """
 
 from __future__ import annotations
@@ -22,40 +22,43 @@ from numpy.typing import NDArray
 from profiles.host import CALL_KINDS, WORK_KINDS
 
 AGAIN = ", again"
-"""After a part's name: of the program's run right after itself, while its other run is right after other programs. What
-both take tells what the caches save."""
+"""The suffix of a part's name for the program's run right after itself; its other run is right after other programs.
+The two together show what the caches save.
+"""
 PHASE = ": "
-"""Between a program's name and that of its phase. Each counts alone: a whole step does not tell what makes forward
-passes dear from what makes backward passes dear, since it always has as much of one as of the other."""
+"""The separator between a program's name and that of its phase. Each counts alone: a whole step does not tell what
+makes forward passes dear from what makes backward passes dear, since it always has as much of one as of the other.
+"""
 Counts = Mapping[str, Mapping[str, float]]
-"""Units of each kind by part: a program that runs once, or a phase of one, with `AGAIN` or without."""
+"""The units of each kind by part: a program that runs once, or a phase of one, with `AGAIN` or without."""
 Times = Mapping[str, float]
-"""Nanoseconds by part."""
+"""The nanoseconds by part."""
 _PRIOR_WEIGHT = 0.1
 _SWEEPS = 5_000
 MAIN_PART, SMALL_PART = 0.2, 0.05
-"""Shares of a program's time."""
+"""The shares of a program's time that count as a main part, and as a small one."""
 OUTLIER_FROM = 3.0
-"""Standard deviations."""
+"""The standard deviations from which an error is an outlier."""
 STANDARD_OF_MEDIAN = 1.4826
-"""Standard deviation over the median of distances from the mean, of a normal distribution."""
+"""The standard deviation of a normal distribution over the median of distances from its mean."""
 ALIKE = 0.9
-"""Cosine of two programs' shares by kind, from which on both consist of the same work."""
+"""The cosine of two programs' shares by kind from which on both consist of the same work."""
 Shares = NDArray[np.float64]
-"""Of a program's time, by kind."""
+"""The shares of a program's time, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     cost_ns: dict[str, float]
     errors: dict[str, float]
-    """Model's time over the measured one, less 1, by program and `AGAIN`; each with costs found without it and without
-    programs that consist of the same work. Not among them are those that then alone tell of a kind: its cost would be
-    that of another host."""
+    """The model's time over the measured one, less 1, by program and `AGAIN`; each with costs found without it and
+    without programs that consist of the same work. Programs that then alone determine the cost of a kind are not among
+    them: that cost would be that of another host.
+    """
 
     @property
     def error(self) -> float:
-        """Root mean square of the errors. One that is out of all proportion counts like the largest that is not."""
+        """The root mean square of the errors. An outlier counts like the largest error that is none."""
         sizes = np.abs(list(self.errors.values()))
         usual = OUTLIER_FROM * STANDARD_OF_MEDIAN * float(np.median(sizes))
         return float(np.sqrt(np.mean(np.square(np.minimum(sizes, usual)))))
@@ -68,9 +71,9 @@ def fit(
     detached_ns: Times | None,
     no_calls: Collection[str] = (),
 ) -> Fit:
-    """Costs of all kinds. Without `real_ns` (no GPU) those of API calls are the prior's, without `detached_ns` all
-    kinds are found at once. The programs `no_calls` say nothing about calls. Raises ValueError if no program has both
-    counts and times.
+    """Fits the costs of all kinds. Without `real_ns` (no GPU) those of API calls are the prior's, without `detached_ns`
+    all kinds are found at once. The programs `no_calls` say nothing about calls. Raises ValueError if no program has
+    both counts and times.
     """
     timed = real_ns if real_ns is not None else detached_ns
     assert timed is not None, "nothing was measured"
@@ -99,8 +102,8 @@ def fit(
 
 
 def scale(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, detached_ns: Times | None) -> Fit:
-    """One factor for all costs of a host known before, or without `real_ns` for those of the program's own work: the
-    geometric mean of what the programs take over what they would take there. Raises ValueError if no program has both
+    """Fits one factor for all costs of a host known before, or without `real_ns` for those of the program's own work:
+    the geometric mean of the programs' times over their times on that host. Raises ValueError if no program has both
     counts and times.
     """
     timed = real_ns if real_ns is not None else detached_ns or {}
@@ -121,7 +124,7 @@ def scale(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, 
 
 
 def _program(name: str) -> str:
-    """Of a part or run."""
+    """The program that a part or a run belongs to."""
     return name.removesuffix(AGAIN).partition(PHASE)[0]
 
 
@@ -130,7 +133,7 @@ def _run(part: str) -> str:
 
 
 def _by_run(parts: Iterable[str]) -> dict[str, list[str]]:
-    """Parts of each program and `AGAIN`."""
+    """The parts of each program and `AGAIN`."""
     runs: dict[str, list[str]] = {}
     for part in parts:
         runs.setdefault(_run(part), []).append(part)
@@ -142,19 +145,22 @@ def _modelled(parts: Iterable[str], counts: Counts, cost_ns: Mapping[str, float]
 
 
 def _sizes(times: Times, parts: Iterable[str]) -> Times:
-    """What a part's error is relative to: between its own time and its program's. So the short end of a step, which all
-    programs have, does not decide what its kinds take in the long parts."""
+    """The sizes to which the parts' errors are relative: between a part's own time and its program's. So the short end
+    of a step, which all programs have, does not decide the costs of its kinds in the long parts.
+    """
     whole = {run: sum(times[part] for part in of) for run, of in _by_run(parts).items()}
     return {part: math.sqrt(times[part] * whole[_run(part)]) for part in parts}
 
 
 def _alike(one: Shares, other: Shares) -> bool:
-    """Do both spend their time on the same kinds? A program is like itself."""
+    """Returns true if both spend their time on the same kinds. A program is like itself."""
     return bool(one @ other >= ALIKE * np.sqrt((one @ one) * (other @ other)))
 
 
 def _others_tell(left_out: Shares, others: Sequence[Shares]) -> bool:
-    """Does each kind that is a part of the program's time take a part of some other program's?"""
+    """Returns true if each kind that is a main part of the program's time is at least a small part of some other
+    program's.
+    """
     most = np.max(others, axis=0, initial=0.0) if others else np.zeros_like(left_out)
     return not np.any((left_out > MAIN_PART) & (most < SMALL_PART))
 
@@ -189,7 +195,7 @@ def _solve(
     times: Times,
     sizes: Times,
 ) -> dict[str, float]:
-    """Costs of `kinds` so that they add up to `times`; errors count relative to `sizes`."""
+    """The costs of `kinds` with which the parts add up to `times`; errors count relative to `sizes`."""
     scale = np.array([prior_ns[kind] or 1.0 for kind in kinds])
     rows = [[counts[name].get(kind, 0.0) / sizes[name] for kind in kinds] for name in parts]
     matrix = np.vstack([np.array(rows).reshape(-1, len(kinds)) * scale, _PRIOR_WEIGHT * np.eye(len(kinds))])

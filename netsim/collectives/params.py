@@ -18,19 +18,19 @@ OPERATIONS = (*REDUCTIONS, "all_to_all", "send_recv", "gather", "scatter")
 ALGORITHMS = ("tree", "ring", "nvls", "nvls_tree", "pat")
 
 Triple = tuple[float, float, float]
-"""By protocol: LL, LL128, Simple. By nodes: 1, 2, 4 and more."""
+"""Three values: by protocol (LL, LL128, Simple), or by nodes (1, 2, 4 and more)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bandwidth ceilings in GB/s for 1, 2 and 4+ nodes; per channel except those of LL."""
+    """The bandwidth ceilings in GB/s for 1, 2 and 4+ nodes; per channel except those of LL."""
 
     ll_total: float
-    """In a server."""
+    """The ceiling of LL in a server."""
     ll_between: tuple[float, float]
-    """Between servers: 2 nodes, more. It is the hosts' proxies that limit it."""
+    """The ceiling of LL between servers, for 2 nodes and for more. The hosts' proxies limit it."""
     ll_between_amd: tuple[float, float]
-    """Between servers whose hosts have AMD processors."""
+    """The same between servers whose hosts have AMD processors."""
     ring_ll128: Triple
     tree_ll128: Triple
     tree_simple: Triple
@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Ratios of NCCL's model, and the payload share of a NIC's line rate."""
+    """The ratios of NCCL's model, and the payload share of a NIC's line rate."""
 
     ring_ll: float
     ring_ll128: float
@@ -49,57 +49,60 @@ class Factors:
     pat: float
     ring_net_simple_latency: float
     nvls_tree_corrected: bool
-    """NCCL's model takes the factor of a tree's middle sizes for NVLSTree, too."""
+    """True if NCCL's model takes the factor of a tree's middle sizes for NVLSTree, too."""
     net_efficiency: float
 
 
 @dataclass(frozen=True, slots=True)
 class MulticastKernel:
-    """NVLS and NVLSTree: every channel moves a chunk for each member at once, then the next ones."""
+    """The kernels of NVLS and NVLSTree: every channel moves a chunk for each member at once, then the next ones."""
 
     start_us: float
     step_us: float
-    """Barriers and flags of one such step."""
+    """The time of the barriers and flags of one such step."""
     gbs: float
-    """An all-reduce's bytes through the switch, for eight and more members."""
+    """An all-reduce's rate through the switch in GB/s, for eight and more members."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveKernel:
-    """Measured times of ring kernels. A channel is one thread block; rates are per channel."""
+    """The measured times of ring kernels. A channel is one thread block; rates are per channel."""
 
     wire_efficiency: float
-    """Share of a port's rate, as NCCL counts it, that one direction carries."""
+    """The share of a port's rate, as NCCL counts it, that one direction carries."""
     start_us: dict[str, Triple]
-    """By operation: before the first byte moves, and after the last."""
+    """The time before the first byte moves and after the last, by operation."""
     step_us: Triple
-    """Until a neighbour sees what a rank has written."""
+    """The time until a neighbour sees what a rank has written."""
     net_us: Triple
-    """Until a rank of another server sees it: kernel, proxy, card, the other card, the other kernel."""
+    """The time until a rank of another server sees it: kernel, proxy, card, the other card, the other kernel."""
     net_path_us: float
-    """What cards and switches take of ``net_us``; a longer way takes more."""
+    """The part of ``net_us`` that cards and switches take; a longer way takes more."""
     slice_us: float
-    """Simple: barrier and flag of one slice."""
+    """The time of the barrier and flag of one slice of Simple."""
     iteration_us: float
-    """LL: one more iteration of all threads."""
+    """The time of one more iteration of all threads of LL."""
     send_gbs: Triple
     relay_gbs: Triple
-    """Receive, reduce or copy, and send on. LL: what its iterations allow."""
+    """The rate of receive, reduce or copy, and send on; for LL, the rate that its iterations allow."""
     receive_gbs: Triple
     overlap_mb: float
-    """Bytes on a rank's wire after which half of the last receive of each round overlaps with other channels' sends."""
+    """The MB on a rank's wire after which half of the last receive of each round overlaps with other channels'
+    sends.
+    """
     many_blocks: int
     many_blocks_us: float
-    """A kernel of at least ``many_blocks`` blocks starts this much later."""
+    """The additional start time of a kernel of at least ``many_blocks`` blocks."""
     multicast: MulticastKernel
     beside_compute: dict[str, float]
-    """How much longer a collective within a server takes that begins while its GPUs compute, by operation, at least
-    1."""
+    """The factor on the time of a collective within a server that begins while its GPUs compute, by operation, at least
+    1.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class TransferKernel:
-    """Measured times of a send or receive kernel, with the other direction idle or busy. Rates are per channel."""
+    """The measured times of a send or receive kernel, with the other direction idle or busy. Rates are per channel."""
 
     ll_start_us: float
     simple_start_us: float
@@ -110,37 +113,37 @@ class TransferKernel:
 
 @dataclass(frozen=True, slots=True)
 class PointToPoint:
-    """Send and receive. ``exchange``: in kernels that send and receive at once."""
+    """The times of send and receive. ``exchange``: in kernels that send and receive at once."""
 
     one_way: TransferKernel
     exchange: TransferKernel
     first_gbs: float
-    """Of the first chunk, which nothing else competes with."""
+    """The rate of the first chunk, which nothing else competes with."""
     receive_gbs: float
-    """Of the last chunk, out of the buffer."""
+    """The rate of the last chunk, out of the buffer."""
     chunk_us: float
-    """Handing over one chunk."""
+    """The time of handing over one chunk."""
     net_chunk_us: float
-    """Handing over one chunk between servers: flag, proxy, card."""
+    """The time of handing over one chunk between servers: flag, proxy, card."""
     post_us: float
-    """A host's thread posts one message to a card, or takes one from it."""
+    """The time in which a host's thread posts one message to a card, or takes one from it."""
     second_iteration_us: float
-    """LL: more than 4 KiB on a channel."""
+    """The additional time of LL for more than 4 KiB on a channel."""
     ll_send_gbs: float
-    """LL: the sender alone."""
+    """The rate of a sender of LL alone."""
     late_receive_us: float
-    """Simple: start of a receive whose data is there already."""
+    """The start time of a receive of Simple whose data is there already."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Params:
-    """One generation's constants: latencies in us by algorithm as (LL, LL128, Simple), bandwidths in GB/s."""
+    """The constants of one generation: latencies in us by algorithm as (LL, LL128, Simple), bandwidths in GB/s."""
 
     generation: str
     link_gbs: float
     links: int
     graph_gbs: float
-    """What NCCL's search finds for rings in a server: channels x speed."""
+    """The bandwidth of rings that NCCL's search finds in a server: channels x speed."""
     max_channels: int
     net_channels_per_rail: int
     net_channels_double_below: int
@@ -157,7 +160,7 @@ class Params:
 
     @property
     def port_gbs(self) -> float:
-        """NVLink, per GPU and direction, as NCCL counts it."""
+        """The rate of NVLink in GB/s, per GPU and direction, as NCCL counts it."""
         return self.link_gbs * self.links
 
 
@@ -236,7 +239,7 @@ def _point_to_point(table: SpecTable) -> PointToPoint:
 
 
 def read(path: Path) -> Params:
-    """Parameters from a file; SpecError naming line and field if it is not complete and right."""
+    """Reads parameters from a file. Raises SpecError naming line and field if it is not complete and right."""
     source, values = read_toml(path, SpecError)
     try:
         table = SpecTable(values)
@@ -268,7 +271,7 @@ def read(path: Path) -> Params:
 
 @cache
 def load_params(generation: str) -> Params:
-    """The parameters of ``hopper``, ``ampere`` or ``blackwell``; SpecError naming the known ones otherwise."""
+    """The parameters of ``hopper``, ``ampere`` or ``blackwell``. Raises SpecError naming the known ones otherwise."""
     folder = resources.files("netsim.collectives") / "generations"
     known = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
     if not isinstance(generation, str) or generation not in known:

@@ -1,4 +1,4 @@
-"""NCCL's environment variables, as far as they change how long an operation takes.
+"""Reads NCCL's environment variables, as far as they change how long an operation takes.
 
 Names, values and defaults: NCCL's user guide, "Environment Variables", and NVIDIA/nccl v2.30.7. ``read`` makes
 ``NcclSettings`` of an environment, and lists the variables that it does not simulate.
@@ -23,7 +23,7 @@ FUNCTIONS = {
     "reducescatter": "reduce_scatter",
     "allreduce": "all_reduce",
 }
-"""NCCL's word for an operation, in lower case, and netsim's."""
+"""The operations by NCCL's words for them, in lower case."""
 
 MIB = 1 << 20
 MOST_CHANNELS = 64
@@ -38,19 +38,21 @@ WITHOUT_EFFECT_ON_TIME = (
     *("SET_STACK_SIZE", "SET_THREAD_NAME", "SOCKET_FAMILY", "SOCKET_IFNAME", "TOPO_DUMP_FILE", "TOPO_DUMP_FILE_RANK"),
     *("TRACE_BUFFER_SIZE", "WARN_ENABLE_DEBUG_INFO"),
 )
-"""Without ``NCCL_``: they select how ranks find each other, what is checked, or what is written. No time depends on
-them, on a cluster or here.
+"""Variables, without ``NCCL_``, that select how ranks find each other, what is checked, or what is written. No time
+depends on them, on a cluster or here.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class NcclSettings:
-    """What a user has set. The defaults are NCCL's."""
+    """The settings of a user. The defaults are NCCL's."""
 
     algorithms: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
-    """By operation: the algorithms that are allowed; all where an operation is missing. A subset of ``ALGORITHMS``."""
+    """The allowed algorithms by operation, a subset of ``ALGORITHMS``; all are allowed where an operation is
+    missing.
+    """
     protocols: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
-    """By operation: the protocols that are allowed. LL128 is forced where it is named, as in NCCL."""
+    """The allowed protocols by operation. LL128 is forced where it is named, as in NCCL."""
     nvls: bool = True
     """False: NVLink multicast is not used, whatever the cluster has."""
     pat: bool = True
@@ -61,7 +63,7 @@ class NcclSettings:
     channels_per_net_peer: int = 2
     nvls_channels: int | None = None
     buffer_nbytes: int = 4 * MIB
-    """Of one channel and the Simple protocol: eight slots."""
+    """The buffer of one channel and the Simple protocol in bytes: eight slots."""
     p2p_nvlink_chunk_nbytes: int = MIB // 2
     p2p_pcie_chunk_nbytes: int = MIB // 8
     p2p_net_chunk_nbytes: int = MIB // 8
@@ -74,23 +76,23 @@ class NcclSettings:
     cross_nic: bool = False
     """True: a message leaves by the sender's own NIC instead of by the receiver's rail."""
     nic_filter: str = ""
-    """NCCL_IB_HCA as given."""
+    """The value of NCCL_IB_HCA as given."""
 
     def channels(self, count: int) -> int:
-        """How many channels NCCL makes of those that it has found."""
+        """The number of channels that NCCL uses of those that it has found."""
         return max(self.min_channels, min(count, self.max_channels))
 
     def p2p_channels(self, count: int) -> int:
-        """Channels of send and receive, given those of the collectives: a power of two."""
+        """The number of channels of send and receive, given those of the collectives: a power of two."""
         count = max(self.min_p2p_channels, min(self.channels(count), self.max_p2p_channels))
         return 1 << (count - 1).bit_length()
 
     def traffic_rules(self, nics: int) -> TrafficRules:
-        """What these settings mean for the traffic of servers with so many NICs."""
+        """The traffic rules that follow from these settings for servers with so many NICs."""
         return TrafficRules(self.usable_nics(nics), self.cross_nic, self.pxn, self.p2p, self.nvls)
 
     def usable_nics(self, nics: int) -> tuple[int, ...] | None:
-        """Those that NCCL_IB_HCA names; None: all, also where it names none."""
+        """The NICs that NCCL_IB_HCA names; None: all, also where it names none."""
         if not self.nic_filter:
             return None
         usable = tuple(i for i in range(nics) if _matches(self.nic_filter, f"mlx5_{i}"))
@@ -98,7 +100,9 @@ class NcclSettings:
 
 
 def _matches(filter_: str, nic: str) -> bool:
-    """NCCL_IB_HCA: prefixes separated by commas; ``=`` for exact names, ``^`` to exclude; a port after a colon."""
+    """Returns true if NCCL_IB_HCA selects the NIC: prefixes separated by commas; ``=`` for exact names, ``^`` to
+    exclude; a port after a colon.
+    """
     exclude = filter_.startswith("^")
     filter_ = filter_.removeprefix("^")
     exact = filter_.startswith("=")
@@ -108,16 +112,16 @@ def _matches(filter_: str, nic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an environment says: settings, and sentences about variables that are not simulated."""
+    """The content of an environment: settings, and sentences about variables that are not simulated."""
 
     settings: NcclSettings
     remarks: tuple[str, ...]
 
 
 def read(environment: Mapping[str, str], nics: int = 0) -> Read:
-    """The settings in ``NCCL_*``. SpecError naming the variable for a value that NCCL refuses.
+    """Reads the settings in ``NCCL_*``. Raises SpecError naming the variable for a value that NCCL refuses.
 
-    ``nics``: of a server, to check NCCL_IB_HCA.
+    ``nics``: the number of NICs of a server, to check NCCL_IB_HCA.
     """
     given = {name: value.strip() for name, value in environment.items() if name.startswith("NCCL_") and value.strip()}
     values: dict[str, Any] = {}
@@ -158,7 +162,7 @@ _POSSIBLE = {
 
 
 def _choices(known: Sequence[str]) -> Callable[[str, str], Mapping[str, frozenset[str]]]:
-    """``ring,tree``, ``^LL128``, ``ring;allreduce:tree``: lists by function, the first for all functions."""
+    """Reads lists by function, the first for all functions: ``ring,tree``, ``^LL128``, ``ring;allreduce:tree``."""
 
     def parse(name: str, value: str) -> Mapping[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
@@ -190,7 +194,7 @@ def _integer(least: int, most: int = 1 << 40) -> Callable[[str, str], int]:
 
 
 def _stricter(setting: str, one: Any, other: Any) -> Any:
-    """Two variables that set the same bound, such as NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS: the narrower one counts."""
+    """The narrower of two bounds that two variables set for one thing, such as NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS."""
     if one is None or not setting.endswith("_channels"):
         return other
     return max(one, other) if setting.startswith("min") else min(one, other)

@@ -1,4 +1,5 @@
-"""What a kernel of NCCL takes on an otherwise idle network: measured where the tuner's model is only made to choose.
+"""Computes how long a kernel of NCCL takes on an otherwise idle network, from measurements: the tuner's model is only
+made to choose.
 
 A kernel of a collective starts, then makes one operation after the other on each channel: the first sends, the last
 receives, those between receive, reduce or copy, and send on. An operation takes as long as the slowest of: the wire,
@@ -19,16 +20,19 @@ from netsim.collectives.tuner import Choice
 from netsim.topology import ServerFacts
 
 WIRE_BYTES = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
-"""Bytes on the wire per byte of data: LL sends a flag with every four bytes, LL128 eight bytes of flags in 128."""
+"""The bytes on the wire per byte of data: LL sends a flag with every four bytes, LL128 eight bytes of flags in 128."""
 SLICE_NBYTES = 32 << 10
-"""Chunks up to this size move in one slice."""
+"""The largest chunk in bytes that moves in one slice."""
 HOST_SHARE = 0.6
-"""Through the host's memory, a ring reaches this much of what NCCL counts on: reads and writes of a GPU share PCIe."""
+"""The share of NCCL's expected rate that a ring through the host's memory reaches: reads and writes of a GPU share
+PCIe.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Of a kernel: ``latency_us`` in which the wire is idle, and ``moving_us`` in which it carries ``wire_nbytes``.
+    """The duration of a kernel: ``latency_us`` in which the wire is idle, and ``moving_us`` in which it carries
+    ``wire_nbytes``.
 
     ``wire_nbytes`` cross each hop of the algorithm.
     """
@@ -44,7 +48,7 @@ class Duration:
 
 
 def between_us(kernel: CollectiveKernel, path_us: float) -> tuple[float, float, float]:
-    """A hop between servers by protocol, over cards and switches that take ``path_us``."""
+    """The latencies of a hop between servers by protocol, over cards and switches that take ``path_us``."""
     longer = max(0.0, path_us - kernel.net_path_us)
     ll, ll128, simple = kernel.net_us
     return (ll + longer, ll128 + longer, simple + longer)
@@ -59,7 +63,7 @@ def ring(
     params: Params,
     path_us: float = 0.0,
 ) -> Duration:
-    """A ring collective; a broadcast or reduction as its root sees it."""
+    """The duration of a ring collective; of a broadcast or reduction as its root sees it."""
     n, kernel, p = where.ranks, params.kernel, PROTOCOLS.index(choice.protocol)
     division = divide(op, nbytes, n, choice.protocol, choice.channels)
     start_us = kernel.start_us[op][p] + (kernel.many_blocks_us if division.channels >= kernel.many_blocks else 0.0)
@@ -90,7 +94,9 @@ def ring(
 
 
 def _sliced(work_us: float, wire_us: float, step_us: float, slices: int, kernel: CollectiveKernel) -> float:
-    """An operation of Simple: bound by the wire, by the channel's own work, or by the wait for the neighbour."""
+    """The time of an operation of Simple: bound by the wire, by the channel's own work, or by the wait for the
+    neighbour.
+    """
     return max(wire_us, slices * kernel.slice_us + work_us, step_us + max(work_us, wire_us) / slices)
 
 
@@ -102,7 +108,7 @@ def _relay_us(division: Division, channel_nbytes: float, protocol: str, kernel: 
 
 
 def _wire_gbs(chain: bool, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params) -> float:
-    """Bytes per ns, flags included, of the wire between two members of a ring."""
+    """The bytes per ns, flags included, of the wire between two members of a ring."""
     if where.nodes == 1 and server.nvlink:
         return params.port_gbs * params.kernel.wire_efficiency
     gbs = choice.bus_gbs * WIRE_BYTES[choice.protocol]
@@ -112,8 +118,8 @@ def _wire_gbs(chain: bool, where: MembersByServer, server: ServerFacts, choice: 
 def _hop_us(
     op: str, where: MembersByServer, server: ServerFacts, params: Params, protocol: int, path_us: float
 ) -> float:
-    """Mean latency of a hop on the way of the chunk that crosses most servers' borders. NCCL's model gives the ratio of
-    a hop over PCIe to one over NVLink, which was measured.
+    """The mean latency of a hop on the way of the chunk that crosses most servers' borders. NCCL's model gives the
+    ratio of a hop over PCIe to one over NVLink, which was measured.
     """
     step_us, net_us = params.kernel.step_us[protocol], between_us(params.kernel, path_us)[protocol]
     if op in ("broadcast", "reduce"):
@@ -129,9 +135,10 @@ def _hop_us(
 def tree(
     nbytes: int, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params, path_us: float = 0.0
 ) -> Duration:
-    """An all-reduce along double trees; the pipeline of middle sizes is not full, as NCCL expects itself.
+    """The duration of an all-reduce along double trees; the pipeline of middle sizes is not full, as NCCL expects
+    itself.
 
-    Start and hops over NVLink take what was measured with rings, in proportion to NCCL's constants of the two.
+    The start and the hops over NVLink take the times measured with rings, in proportion to NCCL's constants of the two.
     """
     p, n = PROTOCOLS.index(choice.protocol), where.ranks
     inside_us = params.kernel.step_us[p] * tuner.intra_us(server, params)["tree"][p] / params.nvlink_us["ring"][p]
@@ -151,9 +158,9 @@ def multicast(
     params: Params,
     path_us: float = 0.0,
 ) -> Duration:
-    """NVLS and NVLSTree. An all-reduce goes through the switch step by step: while the members read the sums of one
-    step, the switch adds the next one's; the first passes both alone. Trees between servers take one step at a time,
-    too, at what the cards carry if that is less.
+    """The duration of NVLS and NVLSTree. An all-reduce goes through the switch step by step: while the members read the
+    sums of one step, the switch adds the next one's; the first passes both alone. Trees between servers take one step
+    at a time, too, at the rate of the cards if that is lower.
     """
     carried = tuner.wire_bytes(op, nbytes, where.ranks)
     if op != "all_reduce" or not nbytes:
@@ -175,7 +182,9 @@ def multicast(
 def logarithmic(
     op: str, nbytes: int, where: MembersByServer, choice: Choice, params: Params, path_us: float = 0.0
 ) -> Duration:
-    """PAT, at NCCL's own latency and bandwidth; a longer way between servers counts once for each of its steps."""
+    """The duration of PAT, at NCCL's own latency and bandwidth; a longer way between servers counts once for each of
+    its steps.
+    """
     carried = tuner.wire_bytes(op, nbytes, where.ranks)
     longer_us = max(0.0, path_us - params.kernel.net_path_us) * (where.nodes.bit_length() - 1)
     return Duration(choice.latency_us + longer_us, carried / (1000 * choice.bus_gbs), carried)
@@ -191,8 +200,9 @@ def transfer(
     exchange: bool,
     params: Params,
 ) -> Duration:
-    """Sends of ``nbytes`` to or from ``peers`` at the busiest member, over its port of ``port_gbs``, by so many thread
-    ``blocks`` (0: as many as can be used). ``path_us``: what cards and switches between servers take; None in a server.
+    """The duration of sends of ``nbytes`` to or from ``peers`` at the busiest member, over its port of ``port_gbs``, by
+    so many thread ``blocks`` (0: as many as can be used). ``path_us``: the time of cards and switches between servers;
+    None in a server.
     """
     p2p = params.p2p
     kernel = p2p.exchange if exchange else p2p.one_way
@@ -218,7 +228,7 @@ def transfer(
 def _chunks(
     part: int, division: TransferDivision, kernel: TransferKernel, params: Params, chunk_us: float
 ) -> tuple[float, float, float]:
-    """Time in us of a channel's first chunk, of the others, and of the last one's way out of the buffer."""
+    """The times in us of a channel's first chunk, of the others, and of the last one's way out of the buffer."""
     first = min(part, division.chunk_nbytes)
     more = max(0, -(-part // division.chunk_nbytes) - 1)
     rest_us = (part - first) / (1000 * kernel.simple_gbs) + more * chunk_us
@@ -226,7 +236,7 @@ def _chunks(
 
 
 def sender_alone_us(nbytes: int, division: TransferDivision, port_gbs: float, params: Params) -> float:
-    """A send into free buffers, without its receive."""
+    """The time of a send into free buffers, without its receive."""
     kernel, part = params.p2p.one_way, division.most_nbytes
     wire_us = nbytes * WIRE_BYTES[division.protocol] / (1000 * port_gbs)
     if division.protocol == "ll":
@@ -237,7 +247,7 @@ def sender_alone_us(nbytes: int, division: TransferDivision, port_gbs: float, pa
 
 
 def receiver_alone_us(division: TransferDivision, params: Params) -> float:
-    """A receive whose data lies in the buffers already."""
+    """The time of a receive whose data lies in the buffers already."""
     kernel, part = params.p2p.one_way, division.most_nbytes
     if division.protocol == "ll":
         start_us = kernel.ll_start_us + (params.p2p.second_iteration_us if part > 4096 else 0.0)

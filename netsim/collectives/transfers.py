@@ -1,4 +1,4 @@
-"""Send and receive, and the operations that are made of them: all-to-all, gather, scatter."""
+"""Plans send and receive, and the operations that are made of them: all-to-all, gather, scatter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEERS_OF_A_BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation as ``planner.plan`` takes it, checked. ``ranks``: size of the communicator."""
+    """A checked operation as ``planner.plan`` takes it. ``ranks``: the size of the communicator."""
 
     op: str
     nbytes: int
@@ -47,13 +47,13 @@ class BufferedSend:
     """
 
     sender_ns: int
-    """The sender's kernel alone."""
+    """The ns of the sender's kernel alone."""
     receiver_ns: int
-    """The receiver's kernel, if the data is there when it starts."""
+    """The ns of the receiver's kernel, if the data is there when it starts."""
     held_nbytes: int
-    """Room that the send takes in each buffer until it is received."""
+    """The bytes that the send takes in each buffer until it is received."""
     room_nbytes: int
-    """Size of each buffer."""
+    """The size of each buffer in bytes."""
 
 
 def parts(call: Call, topology: Topology, params: Params, settings: NcclSettings) -> list[Transfers]:
@@ -75,7 +75,9 @@ def parts(call: Call, topology: Topology, params: Params, settings: NcclSettings
 def buffered_send(
     nbytes: int, members: tuple[int, int], ranks: int, topology: Topology, params: Params, settings: NcclSettings
 ) -> BufferedSend | None:
-    """What a send from the first member to the second does before its receive starts; None if it has to wait."""
+    """The part of a send from the first member to the second that does not wait for its receive; None if the send has
+    to wait.
+    """
     far = topology.server_of(members[0]) != topology.server_of(members[1])
     division = _division(nbytes, ranks, far, members, topology, params, settings)
     if not division.held or members[0] == members[1]:
@@ -106,8 +108,8 @@ def _division(
 
 
 def _blocks(call: Call, division: TransferDivision, moves: _Moves, topology: Topology) -> int:
-    """How many thread blocks move a member's bytes, 0 for one per peer and channel: eight peers of a server share their
-    channels in a communicator over several servers (NVIDIA/nccl v2.30.7, src/include/channel.h).
+    """The number of thread blocks that move a member's bytes, 0 for one per peer and channel: eight peers of a server
+    share their channels in a communicator over several servers (NVIDIA/nccl v2.30.7, src/include/channel.h).
     """
     where = hops.by_server(call.members, topology)
     if where.nodes == 1 or moves.busiest == 1:
@@ -117,8 +119,8 @@ def _blocks(call: Call, division: TransferDivision, moves: _Moves, topology: Top
 
 
 def _communicator(ranks: int, where: hops.MembersByServer, topology: Topology) -> hops.MembersByServer:
-    """Where a communicator's ranks are as far as its channels depend on it: those of whom only a sender and a receiver
-    are known fill servers.
+    """The places of a communicator's ranks as far as its channels depend on them: if only a sender and a receiver are
+    known, the others are assumed to fill servers.
     """
     gpus = topology.server.gpus
     if ranks <= where.ranks or where.nodes > 2:
@@ -129,7 +131,7 @@ def _communicator(ranks: int, where: hops.MembersByServer, topology: Topology) -
 
 
 def _port_gbs(far: bool, exchange: bool, topology: Topology, params: Params) -> float:
-    """What one GPU can send or receive per ns."""
+    """The bytes that one GPU can send or receive per ns."""
     server = topology.server
     if far:
         return server.nic_gbps / 8 * params.factor.net_efficiency
@@ -150,7 +152,7 @@ class _Moves:
 
 @lru_cache(maxsize=1024)
 def _moves(op: str, members: tuple[int, ...], topology: Topology, root: int) -> tuple[_Moves, _Moves]:
-    """Who sends to whom, inside servers and between them."""
+    """The transfers between pairs of members, inside servers and between them."""
     if op == "send_recv":
         moves = [(members[0], members[1])]
     elif op == "all_to_all":

@@ -1,4 +1,4 @@
-"""NCCL's choice: what its cost model expects of each algorithm and protocol, and which it takes.
+"""Makes NCCL's choice of algorithm and protocol by NCCL's own cost model.
 
 Formulas and constants: NVIDIA/nccl v2.30.7, src/graph/tuning.cc. The model is made to choose; what a kernel really
 takes is in ``timing``.
@@ -21,18 +21,20 @@ TREE_CORRECTION = {
     "ll128": "1.0 1.0 1.0 1.0 1.0 .9 .8 .8 .8 .7 .6 .6 .6 .6 .6 .6 .8 .9 .9 .9 .9",
     "simple": ".9 .9 .9 .9 .9 .9 .9 .8 .7 .6 .6 .5 .5 .5 .5 .6 .7 .8 .7 .7 .8 .9 .9 .9",
 }
-"""Share of a tree's bandwidth that NCCL expects of messages of 64 B, 128 B and so on; 1 for larger ones."""
+"""The share of a tree's bandwidth that NCCL expects for messages of 64 B, 128 B and so on; 1 for larger ones."""
 _CORRECTIONS = {protocol: [float(x) for x in text.split()] for protocol, text in TREE_CORRECTION.items()}
 
 
 PCIE_CHANNELS = 4
 PCIE_SHARE = 0.65
-"""NCCL counts 48 of the 63 GB/s of PCIe Gen 5 x16, and its search settles on rings of 40 (NCCL's log)."""
+"""The share of PCIe that NCCL counts on: 48 of the 63 GB/s of Gen 5 x16, and its search settles on rings of 40 (NCCL's
+log).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to run a collective. ``bus_gbs`` is what one rank's wire carries per direction; latency in us."""
+    """One way to run a collective. ``bus_gbs`` is the rate of one rank's wire per direction; latency in us."""
 
     algorithm: str
     protocol: str
@@ -40,7 +42,7 @@ class Choice:
     latency_us: float
     bus_gbs: float
     corrected: bool = False
-    """NCCL's model expects that the pipeline is not full for middle sizes."""
+    """True if NCCL's model expects that the pipeline is not full for middle sizes."""
 
     def time_us(self, op: str, nbytes: int, wire_bytes: float) -> float:
         """NCCL's estimate for a message of ``nbytes`` that puts ``wire_bytes`` on each rank's wire."""
@@ -55,7 +57,7 @@ def tree_correction(protocol: str, nbytes: int) -> float:
 
 
 def wire_bytes(op: str, nbytes: int, ranks: int) -> float:
-    """Bytes each rank sends in a ring, for ``nbytes`` as nccl-tests counts them."""
+    """The bytes that each rank sends in a ring, for ``nbytes`` as nccl-tests counts them."""
     if op == "all_reduce":
         return 2 * (ranks - 1) / ranks * nbytes
     if op in ("all_gather", "reduce_scatter", "all_to_all"):
@@ -64,7 +66,7 @@ def wire_bytes(op: str, nbytes: int, ranks: int) -> float:
 
 
 def ring_hops(op: str, count: int) -> int:
-    """Hops that a byte makes in a ring of ``count``: an all-reduce goes around twice."""
+    """The hops that a byte makes in a ring of ``count``: an all-reduce goes around twice."""
     return 2 * (count - 1) if op == "all_reduce" else count - 1
 
 
@@ -91,7 +93,7 @@ def choices(
 def choose(
     op: str, nbytes: int, where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings
 ) -> Choice:
-    """The choice of least estimated time among those that the settings allow; all if they allow none."""
+    """The choice with the least estimated time among those that the settings allow; among all if they allow none."""
     found = choices(op, where, server, params, settings)
     algorithms = settings.algorithms.get(op, frozenset(ALGORITHMS))
     protocols = settings.protocols.get(op, frozenset(PROTOCOLS))
@@ -101,12 +103,12 @@ def choose(
 
 
 def channel_count(where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings) -> int:
-    """Channels of a communicator's rings and trees."""
+    """The number of channels of a communicator's rings and trees."""
     return settings.channels(_found_channels(where, server, params))
 
 
 def _found_channels(where: MembersByServer, server: ServerFacts, params: Params) -> int:
-    """Channels before the user's limits. NCCL makes two of each ring that its search finds."""
+    """The number of channels before the user's limits. NCCL makes two of each ring that its search finds."""
     if not server.nvlink:
         return PCIE_CHANNELS
     if where.nodes == 1:
@@ -131,7 +133,7 @@ def _raw_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> flo
 
 
 def _ll_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> float:
-    """What LL moves at most: in a server the GPU's limit, between servers that of the hosts' proxies."""
+    """The most GB/s that LL moves: in a server by the GPU's limit, between servers by that of the hosts' proxies."""
     if where.nodes == 1:
         return params.limit.ll_total
     pair = params.limit.ll_between_amd if server.amd else params.limit.ll_between
@@ -139,7 +141,9 @@ def _ll_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> floa
 
 
 def _tree_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> float:
-    """What NCCL counts on before its limits: of trees, a link carries both ways what it carries one way in rings."""
+    """The GB/s that NCCL counts on for trees before its limits: a link carries both ways what it carries one way in
+    rings.
+    """
     raw = _raw_gbs(where, server, params)
     if where.nodes > 2 or (where.nodes == 1 and where.ranks > 2):
         return raw
@@ -236,15 +240,15 @@ def _nvls(op: str, where: MembersByServer, server: ServerFacts, params: Params, 
 
 
 def tree_gbs_of_cards(where: MembersByServer, server: ServerFacts, params: Params) -> float:
-    """An all-reduce's bytes per ns that trees between servers can move: an inner node receives from two children, and
-    sends to two; of two nodes each has one neighbour.
+    """The bytes per ns of an all-reduce that trees between servers can move: an inner node receives from two children,
+    and sends to two; of two nodes each has one neighbour.
     """
     gbs = _rails(where, server) * server.nic_gbps / 8 * params.factor.net_efficiency
     return gbs if where.nodes == 2 else gbs / 2
 
 
 def _multicast_gain(members: float, channels: int) -> float:
-    """Bus bandwidth of an all-reduce through the switch, per bandwidth of a port. It carries (n+1)/n of the bytes;
+    """The bus bandwidth of an all-reduce through the switch, per bandwidth of a port. It carries (n+1)/n of the bytes;
     however many the members are, NCCL counts on all channels but one.
     """
     return (

@@ -1,4 +1,4 @@
-"""Typed calls of the native core: one object per network, ticks and rate units in, plain Python out."""
+"""Typed calls of the native core: one object per network; ticks and rate units go in, plain Python objects come out."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Core:
             self._lib.ns_free(self._net)
 
     def add(self, start: int, nbytes: int, capacity: int | None, hops: Hops, path_from: Sequence[int] = ()) -> int:
-        """A flow; ``path_from[p]`` is the tick from which its path p is in force."""
+        """Adds a flow; ``path_from[p]`` is the tick from which its path p is in force."""
         return int(
             self._lib.ns_add(
                 self._net,
@@ -102,7 +102,9 @@ class Core:
         )
 
     def play(self, table: FlowTable, submit: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-        """Completion ticks (NEVER where a flow stalls) of flows handed over at ``submit``, and the most bytes held."""
+        """The completion ticks (NEVER where a flow stalls) of flows handed over at ``submit``, and the most bytes
+        held.
+        """
         order = np.argsort(submit, kind="stable").astype(np.int32)
         done = np.full(len(submit), NEVER, np.int64)
         most = np.zeros(1, np.int64)
@@ -111,54 +113,54 @@ class Core:
         return done, int(most[0])
 
     def retime(self, flow: int, start: int) -> None:
-        """Another start."""
+        """Gives the flow another start."""
         self._lib.ns_retime(self._net, flow, start)
 
     def retract(self, flow: int) -> None:
-        """Remove a flow from all time."""
+        """Removes a flow from all time."""
         self._lib.ns_retract(self._net, flow)
 
     def redirect(self, flow: int, hops: Hops, path_from: Sequence[int]) -> None:
-        """From ``path_from[0]`` on the flow takes these paths; what it had from then on is dropped."""
+        """Gives the flow these paths from ``path_from[0]`` on; its former paths from then on are dropped."""
         starts = array("q", path_from).tobytes()
         self._lib.ns_redirect(self._net, flow, hops.count, hops.links, hops.weights, hops.paths, len(path_from), starts)
 
     def set_capacity(self, link: int, at: int, capacity: int) -> None:
-        """The link's capacity from ``at`` until its next change."""
+        """Sets the link's capacity from ``at`` until its next change."""
         self._lib.ns_capacity(self._net, link, at, capacity)
 
     def moved(self) -> list[tuple[int, int | None, int | None]]:
-        """(flow, before, after) ticks of the completions that the last change of the facts moved."""
+        """The completions that the last change of the facts moved, as (flow, tick before, tick after)."""
         count = self._lib.ns_moves(self._net, ctypes.byref(self._moved))
         return [(m.flow, _known(m.before), _known(m.after)) for m in self._moved[:count]]
 
     def advance(self, to: int) -> list[tuple[int, int]]:
-        """(tick, flow) of the completions in (present, to]."""
+        """Moves the present. Returns the completions in (present, to] as (tick, flow)."""
         return self._out(self._lib.ns_advance(self._net, to))
 
     def next(self) -> list[tuple[int, int]]:
-        """(tick, flow) of the earliest completions after the present."""
+        """The earliest completions after the present as (tick, flow)."""
         return self._out(self._lib.ns_next(self._net))
 
     def completion(self, flow: int) -> int | None:
-        """Tick of a completion known at the present; KeyError for a flow that is not there."""
+        """The tick of a completion known at the present. Raises KeyError for an unknown flow."""
         at = self._lib.ns_completion(self._net, flow)
         if at < 0:
             raise KeyError(flow)
         return _known(at)
 
     def segments(self, flow: int) -> list[tuple[int, int, int]]:
-        """(from tick, rate, path) of the flow's history since the horizon."""
+        """The flow's history since the horizon as (from tick, rate, path)."""
         count = self._lib.ns_segments(self._net, flow, ctypes.byref(self._segments))
         return [(x.at, x.rate, x.path) for x in self._segments[:count]]
 
     def commit(self, horizon: int) -> list[int]:
-        """Forget history; the flows that went."""
+        """Forgets history before the horizon. Returns the flows that were dropped."""
         count = self._lib.ns_commit(self._net, horizon)
         return self._lib.ns_flows(self._net)[:count] if count else []
 
     def counters(self) -> dict[str, int]:
-        """What the core has done and holds."""
+        """The counters of what the core has done and holds."""
         counters = native.Counters()
         self._lib.ns_count(self._net, ctypes.byref(counters))
         return {name: getattr(counters, name) for name in native.COUNTERS}

@@ -74,12 +74,12 @@ class AdaptiveNetwork(RoutedNetwork):
         return self._with_later_choices(changes.flow, [changes], start_ns, key)
 
     def add(self, group: Group, start_ns: int, key: Any) -> Changes:
-        """As in ``Network``; flows sent later may choose otherwise."""
+        """Adds a group as in ``Network``; flows sent later may choose otherwise."""
         changes = super().add(group, start_ns, key)
         return self._with_later_choices(changes.flow, [changes], self._starts[changes.flow], key)
 
     def play(self, table: Any, submit_ns: Any = None) -> Any:
-        """As in ``Network``: the flows of a table have their paths."""
+        """Runs a trace as in ``Network``: the flows of a table have their paths."""
         done = super().play(table, submit_ns)
         self._core_now = self._now
         return done
@@ -108,13 +108,13 @@ class AdaptiveNetwork(RoutedNetwork):
         return self._with_later_choices(flow, changes, start_ns, key)
 
     def paths_of(self, src: int, dst: int, start_ns: int) -> FlowPaths:
-        """Not known for a flow that was not sent: FlowError."""
+        """Raises FlowError: the paths of a flow that was not sent are not known."""
         raise FlowError("a flow's paths depend on the others where routing is adaptive: send it and ask choices(flow)")
 
     # -- the present
 
     def completion_ticks(self, flow: FlowId) -> int | None:
-        """When the flow's last byte arrived, to the tick, if that is not after the present."""
+        """The tick at which the flow's last byte arrived, if that is not after the present; else None."""
         at = super().completion_ticks(flow)
         return at if at is not None and at <= ticks_from_ns(self._now) else None
 
@@ -147,7 +147,7 @@ class AdaptiveNetwork(RoutedNetwork):
         return int(self._pending[number].at_ns) if number < len(self._pending) else None
 
     def _run_core(self, to_ns: int) -> None:
-        """Bring the core to ``to_ns``, making the choices on the way."""
+        """Brings the core to ``to_ns``, making the choices on the way."""
         while (next_ns := self._next_choice_ns()) is not None and next_ns <= to_ns:
             self._advance_core(next_ns)
             self._choose_from((next_ns,))
@@ -162,14 +162,14 @@ class AdaptiveNetwork(RoutedNetwork):
     # -- choices
 
     def _with_later_choices(self, flow: FlowId, changes: list[Changes], start_ns: int, key: Any) -> Changes:
-        """``changes`` with those that follow from choices after a flow of this start and key."""
+        """Adds to ``changes`` those that follow from choices after a flow of this start and key."""
         more = self._choose_from((start_ns, start_ns, key))
         if more or len(changes) > 1:
             return Changes(flow, merge(changes + more, self._keys))
         return replace(changes[0], flow=flow) if changes else Changes(flow, ())
 
     def _choose_from(self, first: tuple[Any, ...]) -> list[Changes]:
-        """Make the choices from ``first`` (a ``PendingChoice`` or its front part) to the core's time, in order."""
+        """Makes the choices from ``first`` (a ``PendingChoice`` or its front part) to the core's time, in order."""
         changes: list[Changes] = []
         for choice in self._pending.irange(first):
             if choice.at_ns > self._core_now:
@@ -220,7 +220,7 @@ class AdaptiveNetwork(RoutedNetwork):
         return weight / (self.topology.links[link].gbps if changing is None else changing.at(at_ns))
 
     def _weight(self, flow: FlowId, link: int, at_ns: int, order: tuple[int, Any]) -> int:
-        """What the flow puts on the link, as seen by a choice at ``at_ns`` of a flow of this start and key."""
+        """The flow's weight on the link, as seen by a choice at ``at_ns`` of a flow of this start and key."""
         sent = self._sent.get(flow)
         if sent is None:
             start_ns = self._starts[flow]
@@ -237,7 +237,7 @@ class AdaptiveNetwork(RoutedNetwork):
     # -- what is kept beside the facts
 
     def _undecided(self, src: int, dst: int, start_ns: int) -> FlowPaths:
-        """Paths of a flow whose first byte never leaves, until its route is chosen. Raises like ``add``."""
+        """The paths of a flow whose first byte never leaves, until its route is chosen. Raises like ``add``."""
         routes = self.topology.routes(src, dst)
         if start_ns < self._horizon:
             raise CommittedError(f"{start_ns} ns is before the committed horizon {self._horizon} ns")
@@ -277,7 +277,7 @@ class AdaptiveNetwork(RoutedNetwork):
         return moved
 
     def _note_completion(self, flow: FlowId, at: int | None) -> None:
-        """The core knows, or no longer knows (None), when the flow completes."""
+        """Records that the core knows, or no longer knows (None), when the flow completes."""
         if at is None:
             self._completion.pop(flow, None)
         else:
@@ -292,7 +292,9 @@ class AdaptiveNetwork(RoutedNetwork):
             into[link].add(flow)
 
     def _schedule_choices(self, flow: FlowId) -> None:
-        """The flow chooses at its start, and at each instant at which its route may go down or come back."""
+        """Schedules the flow's choices: at its start, and at each instant at which its route may go down or come
+        back.
+        """
         sent = self._sent[flow]
         changes = self._capacity_changes(self.topology.routes(sent.src, sent.dst), sent.start_ns)
         self._choices_of[flow] = [

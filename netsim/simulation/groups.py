@@ -1,4 +1,4 @@
-"""What moves: a group of hops that progress together at one rate."""
+"""Groups of hops that progress together at one rate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import overload
 
 Links = Sequence[tuple[int, int]]
-"""(link, weight) pairs."""
+"""Pairs (link, weight)."""
 
 
 class LinksLess(Links):
@@ -81,7 +81,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Outcome of a change of the facts: the flow concerned and the known completions that moved, in canonical order."""
+    """The outcome of a change of the facts: the flow concerned and the known completions that moved, in canonical
+    order.
+    """
 
     flow: int
     moved: tuple[Moved, ...]

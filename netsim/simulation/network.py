@@ -31,12 +31,12 @@ from netsim.units import (
 FlowId = int
 
 _ENCODED_MOST, _ENCODED_LINKS = 4096, 1 << 20
-"""So many groups' links, and so many links altogether, are kept as the core reads them."""
+"""The most groups whose links, and the most links altogether, that are kept as the core reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which of ``routes`` equally good routes a flow took at an instant: its number and its links' names.
+    """The one of ``routes`` equally good routes that a flow took at an instant: its number and its links' names.
 
     ``loads``: each route's load at that instant, None for a route that is down; empty unless routing is adaptive.
     """
@@ -50,7 +50,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class FlowSegment:
-    """A flow at one rate: from and to in ticks, rate in rate units, the links in use."""
+    """An interval in which a flow has one rate: from and to in ticks, rate in rate units, the links in use."""
 
     from_ticks: int
     to_ticks: int
@@ -94,11 +94,11 @@ class Network:
 
     @property
     def horizon_ns(self) -> int:
-        """What ``commit`` has promised last."""
+        """The horizon that ``commit`` has promised last."""
         return self._horizon
 
     def add(self, group: Group, start_ns: int, key: Any) -> Changes:
-        """A flow that starts at ``start_ns``, before the present or after it.
+        """Adds a flow that starts at ``start_ns``, before the present or after it.
 
         ``key`` is unique among the flows not yet committed and sortable against their keys: it orders completions of
         the same instant. Raises FlowError for an impossible flow and CommittedError for a start before the horizon.
@@ -116,7 +116,7 @@ class Network:
         return self._changes(flow)
 
     def table(self, paths: Sequence[Sequence[int]], nbytes: Sequence[int], starts_ns: Sequence[int]) -> core.FlowTable:
-        """Plain flows in columns, checked; for ``play``. Raises like ``add``."""
+        """Checks plain flows and puts them in columns, for ``play``. Raises like ``add``."""
         offsets = np.zeros(len(paths) + 1, np.int64)
         np.cumsum([len(path) for path in paths], out=offsets[1:])
         links = column("paths", [link for path in paths for link in path], np.int32)
@@ -132,7 +132,8 @@ class Network:
         return core.FlowTable(starts << TICK_BITS, sizes, offsets, links)
 
     def play(self, table: core.FlowTable, submit_ns: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Run a whole trace at full speed: completion ticks of all flows, -1 where a flow stalls for ever.
+        """Runs a whole trace at full speed and returns the completion ticks of all flows, -1 where a flow stalls for
+        ever.
 
         Each flow is handed over when the present reaches its ``submit_ns`` (default: its start); what no later flow can
         touch is committed on the way. Afterwards the network is at its end and holds nothing. FlowError if it is not
@@ -170,12 +171,12 @@ class Network:
         return changes
 
     def completion_ns(self, flow: FlowId) -> int | None:
-        """When the flow's last byte arrived, if that is not after the present; else None."""
+        """The ns at which the flow's last byte arrived, if that is not after the present; else None."""
         at = self.completion_ticks(flow)
         return None if at is None else ns_from_ticks(at)
 
     def completion_ticks(self, flow: FlowId) -> int | None:
-        """When the flow's last byte arrived, in ticks, if that is not after the present; else None."""
+        """The tick at which the flow's last byte arrived, if that is not after the present; else None."""
         self._check_flow(flow)
         return self._core.completion(flow)
 
@@ -188,7 +189,7 @@ class Network:
         return ns_from_ticks(at), flow
 
     def advance(self, to_ns: int) -> list[tuple[int, FlowId]]:
-        """Move the present; the completions in (old, to_ns], by exact instant (tick), then key."""
+        """Moves the present. Returns the completions in (old, to_ns], by exact instant (tick), then key."""
         to_ns = whole(to_ns, "to_ns")
         if not self._now <= to_ns <= MAX_NS:
             raise CommittedError(f"the present is {self._now} ns; it cannot become {to_ns} ns")
@@ -199,15 +200,15 @@ class Network:
         return [(ns_from_ticks(at), flow) for at, flow in done]
 
     def _earliest(self) -> list[tuple[int, FlowId]]:
-        """(tick, flow) of the earliest completions after the present."""
+        """The (tick, flow) of the earliest completions after the present."""
         return self._core.next()
 
     def _complete_until(self, to_ns: int) -> list[tuple[int, FlowId]]:
-        """(tick, flow) of the completions after the present and up to ``to_ns``, in any order."""
+        """The (tick, flow) of the completions after the present and up to ``to_ns``, in any order."""
         return self._core.advance(ticks_from_ns(to_ns))
 
     def commit(self, horizon_ns: int) -> None:
-        """Promise that nothing before ``horizon_ns`` (at most the present) will be asked or changed; drop history."""
+        """Promises that nothing before ``horizon_ns`` (at most the present) will be asked or changed; drops history."""
         horizon_ns = whole(horizon_ns, "horizon_ns")
         if not self._horizon <= horizon_ns <= self._now:
             raise CommittedError(f"cannot commit {horizon_ns} ns: committed {self._horizon} ns, present {self._now} ns")
@@ -216,7 +217,9 @@ class Network:
             self._forget(flow)
 
     def set_capacity(self, link: int, at_ns: int, gbps: float) -> Changes:
-        """From ``at_ns`` to its next change the link offers ``gbps`` (0: down). Past and future alike."""
+        """Changes the link's capacity to ``gbps`` (0: down) from ``at_ns`` to its next change, in the past and future
+        alike.
+        """
         self._check_link(link)
         at_ns = whole(at_ns, "at_ns")
         if not isinstance(gbps, int | float):
@@ -263,7 +266,7 @@ class Network:
         return rate_from_gbps(changing.at(at_ticks // TICKS_PER_NS))
 
     def counters(self) -> dict[str, int]:
-        """What has been done and is held: events, solves, rollbacks, flows, bytes."""
+        """The counters of what has been done and is held: events, solves, rollbacks, flows, bytes."""
         counters = self._core.counters()
         counters["bytes"] = max(counters["bytes"], self._played_bytes)
         return counters

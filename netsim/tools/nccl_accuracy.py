@@ -1,4 +1,4 @@
-"""Plans of collectives against measured kernels: errors, and the fit of the parameters.
+"""Compares plans of collectives with measured kernels: errors, and the fit of the parameters.
 
     python -m netsim.tools.nccl_accuracy MEASURED.jsonl [--generation hopper] [--rows] [--fit] [--leave-out]
 
@@ -28,14 +28,14 @@ from netsim.topology import Topology, build
 SMALL = 64 << 10
 LARGE = 8 << 20
 EVENTS_US = 0.75
-"""A kernel that follows another in its stream takes this much less than the interval between events around it."""
+"""The us by which a kernel that follows another in its stream is shorter than the interval between events around it."""
 OPS = (*tuner.REDUCTIONS, "all_to_all", "sendrecv_ring", "recv")
-"""Of the measured ones, those that are planned."""
+"""The measured operations that are planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One line. ``us``: without the events."""
+    """One line of the file. ``us``: without the time of the events."""
 
     op: str
     world: int
@@ -46,7 +46,7 @@ class Measurement:
 
     @property
     def group(self) -> str:
-        """What it is listed under."""
+        """The group under which it is listed."""
         return " ".join(f"{name}={value}" for name, value in self.env) or f"machine {self.machine}"
 
 
@@ -61,7 +61,7 @@ def read(path: Path, events_us: float = EVENTS_US) -> list[Measurement]:
 
 
 class Planned:
-    """Times of plans on servers as measured: Hopper, NVLink multicast off."""
+    """Computes the times of plans on servers like the measured ones: Hopper, NVLink multicast off."""
 
     def __init__(self, params: Params) -> None:
         self._params = params
@@ -69,7 +69,7 @@ class Planned:
         self._settings: dict[tuple[tuple[str, str], ...], NcclSettings] = {}
 
     def us(self, row: Measurement) -> float:
-        """Time that the plan takes on an otherwise idle network: no group is held up by another."""
+        """The time in us of the plan on an otherwise idle network: no group is held up by another."""
         given = self._settings.get(row.env)
         if given is None:
             given = self._settings[row.env] = settings.read(dict(row.env)).settings
@@ -122,7 +122,7 @@ def get(value: Any, path: ParameterPath) -> float:
 
 
 def put(value: Any, path: ParameterPath, number: float) -> Any:
-    """A copy with another number at a path."""
+    """A copy of the value with another number at this path."""
     if not path:
         return number
     step: Any = path[0]
@@ -135,7 +135,9 @@ def put(value: Any, path: ParameterPath, number: float) -> Any:
 
 
 def weight(row: Measurement) -> float:
-    """What NCCL does by itself counts most; protocols forced where NCCL would not use them count least."""
+    """The weight of a measurement. NCCL's own choices count most; protocols forced where NCCL would not use them count
+    least.
+    """
     if "NCCL_P2P_DISABLE" in dict(row.env) or "NCCL_ALGO" in dict(row.env):
         return 0.0
     protocol = dict(row.env).get("NCCL_PROTO", "")
@@ -145,7 +147,9 @@ def weight(row: Measurement) -> float:
 
 
 def fit(rows: Sequence[Measurement], params: Params, rounds: int = 12) -> Params:
-    """Least squares of the relative errors, with outliers damped: Levenberg-Marquardt on the logarithms."""
+    """Fits the parameters: least squares of the relative errors, with outliers damped: Levenberg-Marquardt on the
+    logarithms.
+    """
     rows = [row for row in rows if weight(row)]
     paths = free_parameters()
     weights = np.array([weight(row) for row in rows])
@@ -189,7 +193,7 @@ def _least_squares(
 
 
 def toml(params: Params) -> str:
-    """The fitted parameters, one a line."""
+    """The fitted parameters as TOML, one a line."""
     return "\n".join(f"{'.'.join(map(str, path))} = {get(params, path):.3g}" for path in free_parameters())
 
 
@@ -206,7 +210,7 @@ def compare(rows: Sequence[Measurement], params: Params) -> list[Pair]:
 
 
 def summary(pairs: Sequence[Pair]) -> str:
-    """Median and worst error; in per cent, for small messages in us."""
+    """The median and worst error; in per cent, for small messages in us."""
     if not pairs:
         return f"{'-':>14}"
     if pairs[0][0].nbytes < SMALL:
@@ -217,7 +221,7 @@ def summary(pairs: Sequence[Pair]) -> str:
 
 
 def table(title: str, pairs: Sequence[Pair], key: Callable[[Measurement], str]) -> str:
-    """Errors by ``key`` and size class: median and worst."""
+    """The errors by ``key`` and size class: median and worst."""
     lines = [f"{title:38}" + "".join(f"{name:>18}" for name, _, _ in CLASSES)]
     by_key: dict[str, list[Pair]] = {}
     for pair in pairs:
@@ -229,7 +233,7 @@ def table(title: str, pairs: Sequence[Pair], key: Callable[[Measurement], str]) 
 
 
 def by_op(row: Measurement) -> str:
-    """Operation and world."""
+    """The operation and the number of GPUs."""
     return f"{row.op:16} {row.world:3}"
 
 
@@ -239,7 +243,7 @@ def by_group(row: Measurement) -> str:
 
 
 def left_out(rows: Sequence[Measurement], params: Params) -> Iterable[str]:
-    """Fits on a part of the measurements, and how well they predict the rest."""
+    """Yields lines on fits to a part of the measurements, and how well they predict the rest."""
     for world in sorted({row.world for row in rows}):
         fitted = fit([row for row in rows if row.world == world], params)
         rest = [row for row in rows if row.world != world and not row.env]
@@ -252,7 +256,7 @@ def left_out(rows: Sequence[Measurement], params: Params) -> Iterable[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print how the parameters fit, and how fits on a part predict the rest."""
+    """Prints how the parameters fit, and how fits to a part predict the rest."""
     parser = argparse.ArgumentParser(prog="python -m netsim.tools.nccl_accuracy")
     parser.add_argument("measured", type=Path)
     parser.add_argument("--generation", default="hopper")

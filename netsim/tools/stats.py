@@ -1,4 +1,4 @@
-"""What happened on the links: utilisation over time, which flows shared a link, and which link limited a flow.
+"""Computes statistics of links: utilisation over time, which flows shared a link, and which link limited a flow.
 
 Everything is computed from the flows' rate segments, so it is as independent of the order of calls as they are. Time
 is given in ns as floats, to the tick. Committed history is gone: take statistics of a window before committing it.
@@ -21,7 +21,9 @@ BUSIEST = 5
 
 @dataclass(frozen=True, slots=True)
 class RateSegment:
-    """A flow at one rate. ``bottleneck``: the link that limited it when the segment began; "" if its own cap did."""
+    """An interval in which a flow has one rate. ``bottleneck``: the link that limited it when the segment began; "" if
+    its own cap did.
+    """
 
     from_ns: float
     to_ns: float
@@ -55,7 +57,7 @@ class LinkStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Links that carried something, in the topology's order, and all flows, in the order of their keys."""
+    """The links that carried something, in the topology's order, and all flows, in the order of their keys."""
 
     from_ns: float
     to_ns: float
@@ -64,7 +66,7 @@ class Statistics:
     routing: str = "ecmp"
 
     def json(self) -> dict[str, Any]:
-        """As plain lists and dictionaries."""
+        """The statistics as plain lists and dictionaries."""
         return asdict(self)
 
 
@@ -78,7 +80,7 @@ class _Link:
 
 
 def take(net: Network, from_ns: float = 0.0, to_ns: float | None = None, bins: int = 100) -> Statistics:
-    """Statistics of the flows that are not committed, between two instants (default: until the present)."""
+    """The statistics of the flows that are not committed, between two instants (default: until the present)."""
     end_ns = float(net.now_ns) if to_ns is None else to_ns
     if bins < 1 or not 0 <= from_ns <= end_ns <= MAX_NS:
         raise FlowError(f"statistics from {from_ns} ns to {end_ns} ns in {bins} intervals: nothing to divide")
@@ -106,7 +108,7 @@ def _clipped(segments: Sequence[FlowSegment], begin: int, end: int) -> list[Flow
 def _sweep(
     net: Network, segments: dict[FlowId, list[FlowSegment]]
 ) -> tuple[dict[tuple[FlowId, int], str], dict[int, _Link]]:
-    """Walk through time: peaks of each link, and for each segment (flow, from) the link that limited it."""
+    """Walks through time: finds the peaks of each link, and for each segment (flow, from) the link that limited it."""
     begins: dict[int, list[tuple[FlowId, FlowSegment]]] = defaultdict(list)
     ends: dict[int, list[tuple[FlowId, FlowSegment]]] = defaultdict(list)
     for flow, parts in segments.items():
@@ -157,7 +159,7 @@ def _bottleneck(net: Network, part: FlowSegment, links: dict[int, _Link], rates:
 
 
 _SLACK = 1 << 24
-"""Rate units (6e-8 byte/ns) within which rounded shares count as equal."""
+"""The rate units (6e-8 byte/ns) within which rounded shares count as equal."""
 
 
 def _flow(
@@ -222,7 +224,7 @@ def _links(
 
 
 def _busiest(net: Network, moved: dict[FlowId, float]) -> tuple[tuple[str, float], ...]:
-    """The flows that moved most, those that moved as much in the order of their keys."""
+    """The flows that moved most; equal ones in the order of their keys."""
     least = nlargest(BUSIEST, moved.values())[-1]
     found = [(str(net.key(flow)), nbytes) for flow, nbytes in moved.items() if nbytes >= least]
     return tuple(sorted(found, key=lambda item: (-item[1], item[0]))[:BUSIEST])

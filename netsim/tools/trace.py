@@ -1,4 +1,6 @@
-"""Flow traces: what to send when, run on a topology without any training script. ``trace_files`` reads them."""
+"""Runs flow traces, which say what to send when, on a topology without any training script. ``trace_files`` reads
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Send:
     nbytes: int
     start_ns: int
     entry: str = ""
-    """Its name in the file, for messages: ``flows[3]``."""
+    """The entry's name in the file, for messages: ``flows[3]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A link's capacity or latency from an instant on; None: unchanged."""
+    """A change of a link's capacity or latency from an instant on; None: unchanged."""
 
     link: int
     at_ns: int
@@ -58,12 +60,13 @@ class FlowTrace:
     collectives: tuple[Collective, ...]
     faults: tuple[Fault, ...]
     where: Callable[[str], str] = str
-    """What messages write for an entry: ``flows.csv:5: flows[3]``."""
+    """Returns the text that messages have for an entry: ``flows.csv:5: flows[3]``."""
 
 
 STEPS = 1000
-"""Into so many parts the time until the last start is divided. Completions in between need not be asked for one by one,
-and progress is told after each."""
+"""The number of parts into which the time until the last start is divided. Completions in between need not be asked for
+one by one, and progress is reported after each part.
+"""
 
 
 def run(
@@ -73,8 +76,8 @@ def run(
     settings: NcclSettings,
     progress: Callable[[int, int], None] = lambda done, flows: None,
 ) -> tuple[RoutedNetwork, dict[str, int | None]]:
-    """The network after the trace, and each entry's completion in ns (None: it stalls for ever). `progress` is called
-    with the number of flows that are done, and of all.
+    """Runs the trace. Returns the network after it, and each entry's completion in ns (None: it stalls for ever).
+    `progress` is called with the number of flows that are done, and of all.
     """
     net = routed_network(topology)
     for fault in trace.faults:
@@ -117,7 +120,7 @@ def _last(least: int | None, ends: Iterable[int | None]) -> int | None:
 
 @contextmanager
 def _located(trace: FlowTrace, entry: str) -> Iterator[None]:
-    """Puts the entry's place in front of what is wrong with it."""
+    """A context that puts the entry's place in front of an error's text."""
     try:
         yield
     except NetsimError as error:

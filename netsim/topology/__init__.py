@@ -1,4 +1,4 @@
-"""What the network is made of: links, servers, switches, and the routes between endpoints.
+"""Builds the network: links, servers, switches, and the routes between endpoints.
 
 Comes in: the ``[network]`` table of a cluster file, a networkx graph, or ASTRA-sim's network description. Goes out: a
 ``Topology``, which never changes. May import: ``netsim.errors``, ``netsim.units``, ``netsim.fields``,

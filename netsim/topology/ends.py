@@ -1,4 +1,5 @@
-"""Which links a person means: a link's own name, its two ends (``leaf0-spine1``), or a port (``node000/nic2``).
+"""Finds the links that a person means: by a link's own name, its two ends (``leaf0-spine1``), or a port
+(``node000/nic2``).
 
 Names of links tell their ends: those of a graph are ``A->B``, those of a built network say owner and port.
 """
@@ -14,12 +15,14 @@ from netsim.errors import TopologyError
 from netsim.topology.links import Link
 
 MOST_COMPARED = 20_000
-"""Names among which a similar one is looked for."""
+"""The most names among which a similar one is looked for."""
 _UP, _DOWN = ("up", "out"), ("down", "in")
 
 
 def find_links(links: Sequence[Link], name: str) -> tuple[int, ...]:
-    """Numbers of the links. Two ends mean both directions, and all parallel cables. TopologyError if there are none."""
+    """The numbers of the links. Two ends mean both directions, and all parallel cables. Raises TopologyError if there
+    are none.
+    """
     exact = tuple(number for number, link in enumerate(links) if link.name == name)
     if exact:
         return exact
@@ -34,12 +37,12 @@ def find_links(links: Sequence[Link], name: str) -> tuple[int, ...]:
 
 
 def _half(links: Sequence[Link]) -> int:
-    """Of a fat tree: how many uplinks a switch has."""
+    """The number of uplinks of a switch of a fat tree."""
     return sum(1 for link in links if re.fullmatch(r"edge0:up\d+", link.name))
 
 
 def _ends(name: str, half: int) -> tuple[str, str] | None:
-    """From, to."""
+    """The ends of a link: from, to."""
     owner, arrow, other = name.partition("->")
     if arrow:
         return owner, other.partition("#")[0]
@@ -57,12 +60,12 @@ def _ends(name: str, half: int) -> tuple[str, str] | None:
 
 
 def _beside(owner: str, number: int) -> str:
-    """Of a dragonfly: another router or group."""
+    """The other router or group that a link of a dragonfly leads to."""
     return re.sub(r"\d+$", str(number), owner)
 
 
 def _above(owner: str, number: int, half: int) -> str | None:
-    """What the port of this number leads to."""
+    """The owner to which the port of this number leads."""
     match = re.fullmatch(r"(leaf|edge|agg)(\d+)", owner)
     if match is None:
         server, slash, _ = owner.rpartition("/")

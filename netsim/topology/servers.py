@@ -1,4 +1,4 @@
-"""Inside a server: how its GPUs reach each other and its NICs."""
+"""Builds the inside of a server: how its GPUs reach each other and its NICs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from netsim.topology.topology import ServerFacts, TrafficRules
 from netsim.units import MAX_GBPS
 
 MOST_PARTS = 1024
-"""GPUs, NICs, PCIe switches or sockets of one server."""
+"""The most GPUs, NICs, PCIe switches or sockets of one server."""
 
 
 class Server(Protocol):
     """One built server."""
 
     def inside(self, a: int, b: int) -> LinkPath:
-        """Links from GPU a to GPU b of this server."""
+        """The links from GPU a to GPU b of this server."""
         ...
 
     def to_nic(self, gpu: int, nic: int) -> LinkPath:
-        """Links from a GPU to a NIC, up to but without the NIC's own port."""
+        """The links from a GPU to a NIC, up to but without the NIC's own port."""
         ...
 
     def from_nic(self, nic: int, gpu: int) -> LinkPath:
-        """Links from a NIC, after its own port, to a GPU."""
+        """The links from a NIC, after its own port, to a GPU."""
         ...
 
 
@@ -36,11 +36,11 @@ class Design(Protocol):
 
     @property
     def facts(self) -> ServerFacts:
-        """What planners and the fabric need to know."""
+        """The facts that planners and the fabric need."""
         ...
 
     def build(self, table: LinkTable, name: str) -> Server:
-        """Add the links of one server called ``name``."""
+        """Adds the links of one server called ``name``."""
         ...
 
 
@@ -232,5 +232,5 @@ def read(table: SpecTable, rules: TrafficRules) -> Design:
 
 
 def gpu_names(names: Sequence[str], gpus: int) -> list[str]:
-    """Endpoint names, server by server."""
+    """The endpoint names, server by server."""
     return [f"{name}/gpu{i}" for name in names for i in range(gpus)]

@@ -13,12 +13,14 @@ from netsim.topology.links import Link, LinkPath
 from netsim.units import rate_from_gbps, whole
 
 ROUTINGS = ("ecmp", "adaptive")
-"""How a flow picks one of several equally good routes: by a hash of its endpoints, or the least loaded at its start."""
+"""The ways in which a flow picks one of several equally good routes: by a hash of its endpoints, or the least loaded at
+its start.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the planner of collectives needs to know about a server. All servers of a topology are alike."""
+    """The facts that the planner of collectives needs about a server. All servers of a topology are alike."""
 
     kind: str = "host"
     gpus: int = 1
@@ -28,21 +30,21 @@ class ServerFacts:
     gpu_gbps: float = 0.0
     usable_nics: tuple[int, ...] = ()
     nvlink: bool = False
-    """GPUs of a server reach each other over NVLink."""
+    """True if GPUs of a server reach each other over NVLink."""
     through_host: bool = False
-    """GPUs of a server exchange data through the host's memory."""
+    """True if GPUs of a server exchange data through the host's memory."""
     amd: bool = False
-    """Its processors are AMD's: NCCL counts with slower proxies."""
+    """True if its processors are AMD's: NCCL counts with slower proxies."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficRules:
-    """What of the described network may be used, and how. The defaults allow everything."""
+    """The parts of the described network that may be used, and how. The defaults allow everything."""
 
     nics: tuple[int, ...] | None = None
     """The NICs of each server that are used; None: all."""
     cross_nic: bool = False
-    """A message leaves by the sender's own NIC; otherwise by the NIC on the receiver's rail."""
+    """True: a message leaves by the sender's own NIC. False: by the NIC on the receiver's rail."""
     pxn: bool = True
     """False: a GPU reaches another rail's NIC over PCIe, not over NVLink and that rail's GPU."""
     p2p: bool = True
@@ -55,12 +57,14 @@ class Router(Protocol):
     """Finds all equally good routes from one endpoint to another, in an order that never changes."""
 
     def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
-        """Link ids of each candidate path; empty if there is none."""
+        """The link ids of each candidate path; empty if there is none."""
         ...
 
 
 def ecmp(src: int, dst: int, routes: int) -> int:
-    """Which of ``routes`` equal routes a pair of endpoints uses: CRC-32 of ``"src-dst"`` modulo their number."""
+    """The number of the route, of ``routes`` equal ones, that a pair of endpoints uses: CRC-32 of ``"src-dst"`` modulo
+    their number.
+    """
     return zlib.crc32(f"{src}-{dst}".encode()) % routes
 
 
@@ -89,7 +93,7 @@ class Topology:
 
     @property
     def routing(self) -> str:
-        """One of ``ROUTINGS``; SpecError when set to anything else."""
+        """One of ``ROUTINGS``; raises SpecError when set to anything else."""
         return self._routing
 
     @routing.setter
@@ -100,11 +104,11 @@ class Topology:
 
     @property
     def servers(self) -> int:
-        """Number of servers."""
+        """The number of servers."""
         return len(self.endpoints) // self.server.gpus
 
     def gpu(self, server: int, index: int) -> int:
-        """Endpoint id of a GPU; TopologyError if there is no such server or GPU."""
+        """The endpoint id of a GPU. Raises TopologyError if there is no such server or GPU."""
         server, index = whole(server, "server"), whole(index, "GPU")
         if not (0 <= server < self.servers and 0 <= index < self.server.gpus):
             raise TopologyError(f"no GPU {index} in server {server}: {self.servers} servers of {self.server.gpus} GPUs")
@@ -116,13 +120,13 @@ class Topology:
         return endpoint // self.server.gpus
 
     def link_id(self, name: str) -> int:
-        """Id of a link by name; TopologyError if unknown."""
+        """The id of a link by name. Raises TopologyError if it is unknown."""
         if not isinstance(name, str) or name not in self._ids:
             raise TopologyError(f"unknown link {name!r}")
         return self._ids[name]
 
     def routes(self, src: int, dst: int) -> tuple[LinkPath, ...]:
-        """All equally good routes; TopologyError for an unknown endpoint or an unreachable pair."""
+        """All equally good routes. Raises TopologyError for an unknown endpoint or an unreachable pair."""
         found = self._routes.get((src, dst))
         if found is None:
             self._check(src)
@@ -139,11 +143,11 @@ class Topology:
         return routes[ecmp(src, dst, len(routes))] if len(routes) > 1 else routes[0]
 
     def latency_ns(self, path: Sequence[int]) -> int:
-        """Sum of the links' latencies."""
+        """The sum of the links' latencies."""
         return sum(self.links[link].latency_ns for link in path)
 
     def describe(self) -> dict[str, Any]:
-        """JSON-ready description for reports: kind, endpoints and links with capacity and latency."""
+        """A description for reports, ready for JSON: kind, endpoints and links with capacity and latency."""
         return {
             "kind": self.kind,
             "routing": self.routing,

@@ -78,7 +78,7 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
 
 
 def _also(kind: Kind, name: str) -> list[str]:
-    """Words that people add to the name of a GPU."""
+    """Further words that people add to the name of a GPU."""
     return read_fields(FOLDERS[kind] / f"{name}.toml").texts("also", []) if kind == "gpu" else []
 
 
@@ -88,6 +88,8 @@ def read(kind: Kind, name_or_path: str | os.PathLike[str]) -> Fields:
 
 
 def base_of(path: Path) -> str | None:
-    """What the file is based on, as it says it; None if it stands alone. Raises ProfileError."""
+    """The name of the description on which the file is based, as it says; None if it stands alone. Raises
+    ProfileError.
+    """
     table = read_fields(path)
     return table.text("base") if "base" in table else None

@@ -1,4 +1,4 @@
-"""A cluster: which GPU, how many to a server, what connects them, which host runs them."""
+"""Describes a cluster: which GPU, how many to a server, what connects them, which host runs them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from profiles.descriptions.fields import Fields
 from profiles.descriptions.gpu import Gpu, load_gpu
 
 DEFAULT = "dgx-h200"
-"""Where neither a cluster nor a GPU is asked for."""
+"""The cluster that is used if the user names neither a cluster nor a GPU."""
 MOST_GPUS = 1024
 MOST_CPUS = 8192
 CPUS_PER_GPU = 16
-"""Where a description does not say."""
+"""The number of processors per GPU where a description does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,31 +26,33 @@ class Cluster:
     """A GPU's name or path, for load_gpu."""
     gpus_per_server: int
     cpus_per_server: int
-    """Logical ones: what its operating system counts."""
+    """The logical processors, as the operating system counts them."""
     servers_per_nvlink_domain: int
-    """How many servers one NVLink network joins: 1, or the servers of a rack (NVL72). To `network` they are one."""
+    """The number of servers that one NVLink network joins: 1, or the servers of a rack (NVL72). To `network` they are
+    one.
+    """
     host: str
     """A host model's name or path, for load_host."""
     nccl: str
-    """Name of netsim's constants of NCCL's tuner: ampere, hopper, blackwell."""
+    """The name of netsim's constants of NCCL's tuner: ampere, hopper, blackwell."""
     network: dict[str, Any]
     """netsim's [network] table, unread: docs/netsim.md says what its keys mean."""
     path: Path
 
     @property
     def multicast(self) -> bool:
-        """Do the switches of a server copy what one GPU writes to several others (NVLink multicast)?"""
+        """True if the switches of a server copy what one GPU writes to several others (NVLink multicast)."""
         return bool(self._server().get("nvls", False))
 
     @property
     def peer_gb_per_s(self) -> float | None:
-        """What one GPU of a server reads from another one's memory; None: over PCIe, or not said."""
+        """The GB/s at which one GPU of a server reads another one's memory; None: over PCIe, or not described."""
         gbps = self._server().get("gpu_gbps")
         return gbps / 8 if isinstance(gbps, int | float) and gbps > 0 else None
 
     @property
     def links(self) -> str:
-        """What joins the GPUs of a server, and the servers: ``PCIe of 31 GB/s, 2 cards of 200 Gbit/s``."""
+        """Describes the links inside a server and between servers: ``PCIe of 31 GB/s, 2 cards of 200 Gbit/s``."""
         server = self._server()
         gbps = server.get("gpu_gbps" if server.get("kind") == "nvswitch" else "pcie_gbps")
         if not isinstance(gbps, int | float):
@@ -66,7 +68,7 @@ class Cluster:
         return server if isinstance(server, dict) else {}
 
     def network_servers(self, servers: int) -> int:
-        """How many of the servers of `network` so many servers are."""
+        """The number of servers of `network` that correspond to so many servers."""
         return -(-servers // self.servers_per_nvlink_domain)
 
 
@@ -92,17 +94,17 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
 
 @dataclass(frozen=True, slots=True)
 class EmulatedMachine:
-    """What a job runs on, as the user asks for it."""
+    """The machine on which a job runs, as the user asks for it."""
 
     cluster: Cluster
     gpu: Gpu
     assumed_links: str
-    """What joins the GPUs if nobody said it of this GPU; else empty."""
+    """The links that were assumed between GPUs if nobody described them for this GPU; else empty."""
 
 
 def load_machine(cluster: str | os.PathLike[str] | None, gpu: str | os.PathLike[str] | None) -> EmulatedMachine:
-    """A GPU brings the servers that it is sold in, a cluster its GPU; without both it is DEFAULT. Raises UnknownProfile
-    or ProfileError.
+    """The machine for a cluster and a GPU. A GPU alone brings the servers that it is sold in, a cluster its GPU;
+    without both it is DEFAULT. Raises UnknownProfile or ProfileError.
     """
     if gpu is None:
         servers = load_cluster(DEFAULT if cluster is None else cluster)
@@ -118,7 +120,7 @@ def _machine(cluster: Cluster, gpu: Gpu, assumed_links: str) -> EmulatedMachine:
 
 
 def _host(name_or_path: str, folder: Path) -> str:
-    """A file may be named from the cluster's folder as well."""
+    """The name or path of the host. A file may also be named relative to the cluster's folder."""
     beside = folder / name_or_path
     return (
         str(beside)
@@ -133,7 +135,7 @@ def load_network(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _check_gpus(cluster: Cluster, top: Fields) -> None:
-    """The network has as many GPUs in a server as the servers that it joins have."""
+    """Raises ProfileError unless the network has as many GPUs in a server as the servers that it joins have."""
     server = cluster.network.get("server")
     found = server.get("gpus", 1) if isinstance(server, dict) else None
     if not isinstance(found, int):

@@ -22,22 +22,22 @@ MOST_WINDOW_MS = 1_000
 MOST_WATTS = 100_000
 MOST_SPREAD = 0.5
 CONTEXT_NBYTES = 645_464_064
-"""Where a file has none. Measured on an H200 (2026-11-28, PyTorch 2.11): what a process takes of another one's GPU
-beside its first tensor there; its first matrix product takes 71,303,168 more.
+"""The bytes of a context where a file has none. Measured on an H200 (2026-11-28, PyTorch 2.11): the bytes that a
+process takes of another one's GPU beside its first tensor there; its first matrix product takes 71,303,168 more.
 """
 PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
 OPTIONAL_PEAKS = {"f4": "f8"}
-"""Peaks that a file may leave out, and the one that applies then."""
+"""The peaks that a file may leave out, each with the one that applies then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     total_nbytes: int
-    """What cudaMemGetInfo calls total, on an idle GPU."""
+    """The total that cudaMemGetInfo reports."""
     reserved_nbytes: int
-    """What a context, the libraries' code and NCCL's buffers take: never allocatable by the program."""
+    """The bytes that a context, the libraries' code and NCCL's buffers take: the program can never allocate them."""
     context_nbytes: int
-    """The part of it that each further process takes that uses the GPU: a context, the libraries' code."""
+    """The part of these that each further process takes that uses the GPU: a context, the libraries' code."""
     bandwidth_gb_per_s: float
     clock_khz: int
     bus_width_bits: int
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pcie:
-    """Copies between host and device: what large ones reach, and the time before the first byte."""
+    """Copies between host and device: the rates of large ones, and the time before the first byte."""
 
     pinned_gb_per_s: float
     pageable_gb_per_s: float
@@ -64,70 +64,72 @@ class Pcie:
 
 @dataclass(frozen=True, slots=True)
 class Achieved:
-    """What real kernels reach of the datasheet's peaks; docs/costs.md says how each was found."""
+    """The shares of the datasheet's peaks that real kernels reach; docs/costs.md says how each was found."""
 
     memory_fraction: float
-    """Share of the memory's bandwidth that a large streaming kernel gets."""
+    """The share of the memory's bandwidth that a large streaming kernel gets."""
     l2_gb_per_s: float
-    """Bandwidth of data that fits the L2 cache."""
+    """The bandwidth of data that fits the L2 cache."""
     l2_reach: float
-    """Traffic of a kernel that writes as it reads finds nothing in the L2 cache where it is so many times its size."""
+    """The factor on the L2 cache's size from which on the traffic of a kernel that writes as it reads finds nothing in
+    it.
+    """
     tensor_fraction: float
-    """Share of the tensor cores' peak that a large GEMM's main loop sustains: at the full clock if the GPU's power is
-    described, else at the clock that power allows.
+    """The share of the tensor cores' peak that a large GEMM's main loop sustains: at the full clock if the GPU's power
+    is described, else at the clock that power allows.
     """
     vector_fraction: float
-    """Share of the peak that arithmetic outside the tensor cores sustains."""
+    """The share of the peak that arithmetic outside the tensor cores sustains."""
     sm_gb_per_s: float
-    """Bandwidth that one SM can draw by itself, which bounds kernels of few blocks."""
+    """The bandwidth that one SM can draw by itself, which bounds kernels of few blocks."""
     kernel_floor_ns: int
-    """Duration of a kernel that does next to nothing."""
+    """The duration of a kernel that does next to nothing."""
     launch_gap_ns: int
-    """Between the end of a kernel and the start of the next one, which waits in the stream's queue."""
+    """The time between the end of a kernel and the start of the next one, which waits in the stream's queue."""
     graph_gap_ns: int
-    """Between the end of a node of a CUDA graph and the start of the next one."""
+    """The time between the end of a node of a CUDA graph and the start of the next one."""
     uncertainty: float
-    """How many times as far off the models are as on an H200."""
+    """The factor by which the models' errors are larger than on an H200."""
 
 
 ON_PCIE = "pcie"
-"""The cluster of a GPU whose description names none."""
+"""The name of the cluster of a GPU whose description names none."""
 L2_REACH = 1.2
-"""Traffic of so many times the L2 cache's size finds nothing there; `l2_reach` of a file that does not say it."""
+"""The value of `l2_reach` for a file that does not state it."""
 NOT_MEASURED = 2.5
 """The uncertainty of a GPU on which no kernel has been measured: that of the worst one that was."""
 
 
 @dataclass(frozen=True, slots=True)
 class NcclKernel:
-    """What NCCL's resident kernel takes from the kernels beside it."""
+    """The resources that NCCL's resident kernel takes from the kernels beside it."""
 
     sms: int
-    """Its channels, one SM each."""
+    """Its channels, which hold one SM each."""
     memory_share: float
-    """Share of the memory's bandwidth that its copies use."""
+    """The share of the memory's bandwidth that its copies use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """How the clock follows the power that kernels draw."""
+    """The GPU's power, by which its clock follows the kernels."""
 
     product_w: int
-    """What large matrix products draw at the full clock. More than the limit: the clock falls."""
+    """The watts that large matrix products would draw at the full clock. They exceed the limit, so the clock falls."""
     idle_w: int
-    """Between kernels, while the clock is still up."""
+    """The watts between kernels, while the clock is still up."""
     nccl_w: int
-    """While only NCCL's kernels run: they move data or wait. The clock does not take it into account."""
+    """The watts while only NCCL's kernels run: they move data or wait. The clock does not take them into account."""
     window_ns: int
-    """Time over which the draw counts."""
+    """The time over which the draw is averaged."""
     spread: float = 0.0
-    """GPUs of one kind draw different powers for the same work: their standard deviation, as a share of the mean."""
+    """The standard deviation of the power of GPUs of one kind for the same work, as a share of the mean."""
     among: int = 1
-    """It stands for the one that draws most of so many, since the others wait for it."""
+    """The number of GPUs for whose hungriest one this stands, since the others wait for it."""
 
     @property
     def hunger(self) -> float:
-        """What it draws, relative to the mean GPU."""
+        """The power that it draws, relative to the mean GPU."""
         return 1 + self.spread * largest_of(self.among)
 
 
@@ -139,30 +141,32 @@ class Gpu:
     cc_minor: int
     sm_count: int
     sm_clock_khz: int
-    """The highest that it reports. Under load it is lower: `achieved` has what products reach."""
+    """The highest clock that it reports. Under load it is lower: `achieved` has the rates of products."""
     power_limit_w: int
-    """The board's default."""
+    """The default limit of the board."""
     memory: Memory
     limits: Limits
     pcie: Pcie
     achieved: Achieved
     nccl: NcclKernel
     power: Power | None
-    """None: not described. The clock stays, and `Achieved.tensor_fraction` holds what power costs products."""
+    """The GPU's power; None: not described. Then the clock stays, and `Achieved.tensor_fraction` includes what power
+    costs products.
+    """
     peaks: tuple[tuple[str, float], ...]
-    """FLOP/s by dtype of PEAK_DTYPES, and of OPTIONAL_PEAKS where the file has them."""
+    """The FLOP/s by dtype of PEAK_DTYPES, and of OPTIONAL_PEAKS where the file has them."""
     attributes: tuple[tuple[Attribute, int], ...]
-    """Every device attribute that CUDA defines, but the PCI ids of a board."""
+    """The values of all device attributes that CUDA defines, except the PCI ids of a board."""
     path: Path
     peer_gb_per_s: float | None = None
-    """What it reads from another GPU's memory, where a cluster says so; None: as over PCIe."""
+    """The GB/s at which it reads another GPU's memory, where a cluster says so; None: as over PCIe."""
     servers: str = ON_PCIE
-    """Name of the cluster of servers that it is sold in."""
+    """The name of the cluster of servers that it is sold in."""
 
     @property
     def products_by_warp_groups(self) -> bool:
-        """Tensor cores take operands from shared memory for four warps at once: Hopper and Blackwell of data centres.
-        Those of 12.x work for one warp, as Ampere's and Ada's.
+        """True if tensor cores take operands from shared memory for four warps at once: Hopper and Blackwell of data
+        centres. Those of 12.x work for one warp, as Ampere's and Ada's.
         """
         return 9 <= self.cc_major < 12
 
@@ -179,7 +183,9 @@ class Gpu:
         raise ProfileError(f"{self.path}: peak_tflops: no figure for dtype {dtype!r}; known: {', '.join(PEAK_DTYPES)}")
 
     def device_file_lines(self) -> list[str]:
-        """The hook's device file, without what the run decides (device_count, limits, host model)."""
+        """The lines of the hook's device file, without those that the run decides (device_count, limits, host
+        model).
+        """
         return [
             f"device_name={self.device_name}",
             f"memory_nbytes={self.memory.total_nbytes}",
@@ -202,7 +208,9 @@ class Gpu:
 
     @property
     def idle_thousandths(self) -> int:
-        """What it draws when it waits, in thousandths of its limit, as the hook library has it; 0 if not described."""
+        """The power that it draws when it waits, in thousandths of its limit, as the hook library has it; 0 if not
+        described.
+        """
         if self.power is None:
             return 0
         return round(1000 * self.power.hunger * self.power.idle_w / self.power_limit_w)
@@ -306,7 +314,7 @@ def _gpu(top: Fields) -> Gpu:
 
 
 def _power(top: Fields) -> Power | None:
-    """[power], which a file may leave out."""
+    """The power in the table [power], which a file may leave out."""
     if "power" not in top:
         return None
     table = top.table("power")
@@ -321,7 +329,7 @@ def _power(top: Fields) -> Power | None:
 
 
 def _overrides(top: Fields) -> dict[Attribute, int]:
-    """[attributes]: values that differ from what the rest of the file implies."""
+    """The values in [attributes] that differ from what the rest of the file implies."""
     table = top.table("attributes", optional=True)
     found: dict[Attribute, int] = {}
     for name in table.keys():  # noqa: SIM118 - Fields is no mapping

@@ -1,4 +1,4 @@
-"""What an hour of a GPU costs, by its name: a table in TOML, shipped or the user's own."""
+"""Reads the prices of an hour of a GPU, by its name: a table in TOML, shipped or the user's own."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from profiles.descriptions.catalog import find
 from profiles.descriptions.fields import read_fields
 
 LISTED = "listed"
-"""The shipped table."""
+"""The name of the shipped table."""
 CURRENCY = "currency"
 MOST_PRICE = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of one GPU for an hour."""
+    """The price of one GPU for an hour."""
 
     low: float
     high: float
     currency: str
     source: str
-    """Who says so."""
+    """The source of the price."""
     date: str
 
 
 def load_prices(name_or_path: str | os.PathLike[str] = LISTED) -> Mapping[str, Price]:
-    """By the GPU's name. Raises UnknownProfile or ProfileError."""
+    """The prices by the GPU's name. Raises UnknownProfile or ProfileError."""
     top = read_fields(find("price", name_or_path))
     currency = top.text(CURRENCY)
     found = {}

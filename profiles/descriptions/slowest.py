@@ -1,4 +1,4 @@
-"""Of several that work together, the slowest one decides how long they take."""
+"""Estimates the slowest of several GPUs or ranks that work together: it decides how long all of them take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 _LARGEST = (0.0, 0.564, 0.846, 1.029, 1.163, 1.267, 1.352, 1.424)
 COUNTED = len(_LARGEST)
-"""More GPUs or ranks than so many count as so many: no larger group was measured."""
+"""The number from which on more GPUs or ranks make no difference: no larger group was measured."""
 
 
 def largest_of(n: int) -> float:

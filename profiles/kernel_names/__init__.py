@@ -1,4 +1,4 @@
-"""What a kernel's C++ name tells.
+"""Reads the facts that a kernel's C++ name contains.
 
 Lives here: a demangler for the part of the Itanium ABI that kernels use; the parts of a readable name.
 Comes in: a kernel's name, mangled or not.

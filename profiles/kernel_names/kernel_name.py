@@ -1,4 +1,4 @@
-"""What a kernel's name tells: its function, its template arguments, the types of its operands."""
+"""Reads a kernel's name: its function, its template arguments, the types of its operands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class KernelName:
 
     @property
     def function(self) -> str:
-        """With scopes and template arguments, and without the parameters that follow them in some spellings."""
+        """The function's name with scopes and template arguments, and without the parameters that follow them in some
+        spellings.
+        """
         depth = 0
         for at, letter in enumerate(self.text):
             if letter == "(" and depth == 0:
@@ -44,7 +46,7 @@ class KernelName:
 
 @lru_cache(maxsize=4096)
 def read_name(name: str) -> KernelName:
-    """Takes a mangled or an already readable name; never fails."""
+    """Reads a mangled or an already readable name; never fails."""
     text = demangle(name).removeprefix("void ").replace("(anonymous namespace)::", "")
     if text.startswith("_Z"):
         return KernelName(_spelled(text), (), text)
@@ -84,7 +86,9 @@ def split_arguments(text: str) -> tuple[str, ...]:
 
 
 def item_nbytes(type_name: str, default: float = 4.0) -> float:
-    """Bytes of one element of a C++ type named in a template argument; OpaqueType<2> and similar say their size."""
+    """The bytes of one element of a C++ type named in a template argument; OpaqueType<2> and similar state their
+    size.
+    """
     if found := re.search(r"OpaqueType<(\d+)", type_name):
         return float(found[1])
     for pattern, nbytes in _DTYPES:

@@ -1,4 +1,6 @@
-"""What bounds a kernel: the products it computes, the bytes it moves, or its launch and the latency of memory."""
+"""Finds the resource that bounds a kernel: the products it computes, the bytes it moves, or its launch and the latency
+of memory.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,15 @@ from profiles.models.machine import Estimate
 from profiles.signature import Copy, Signature
 
 BUSY = 0.25
-"""Share of a kernel's time that its bytes or products need at peak rates, from which on they bound it."""
+"""The share of a kernel's time that its bytes or products need at peak rates from which on they bound it."""
 SHORT = 3.0
-"""Times the floor of a launch. Where the model does not tell the bytes, what is longer moves data."""
+"""The factor on the floor of a launch. Where the model does not give the bytes, longer work counts as moving data."""
 
 
 def bound_by(gpu: Gpu, what: Signature, found: Estimate) -> str:
-    """`compute`, `memory`, `pcie` or `latency`: too small, or too serial, to use the GPU's rates."""
+    """The bound: `compute`, `memory`, `pcie` or `latency` (the work is too small, or too serial, to use the GPU's
+    rates).
+    """
     if found.solo_ns <= SHORT * found.kernels * gpu.achieved.kernel_floor_ns:
         return "latency"
     if isinstance(what, Copy) and what.direction in ("h2d", "d2h"):

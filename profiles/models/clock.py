@@ -15,20 +15,24 @@ from formats.c_lists import read_list
 from profiles.descriptions.gpu import Gpu
 
 _DEFINITION = Path(__file__).resolve().parents[2] / "emu" / "contract" / "definitions" / "power_clock.def"
-"""Read as a file, since profiles imports no part of emu. Both packages are installed side by side."""
+"""The constants of the clock. They are read from a file, since profiles imports no part of emu. Both packages are
+installed side by side.
+"""
 _CONSTANTS = {name: float(value) for _, (name, value) in read_list(_DEFINITION, "CONSTANT")}
 SOLVE_NS = int(_CONSTANTS["SOLVE_NS"])
-"""A rank finds its clock anew after so much work."""
+"""The ns of work after which a rank computes its clock anew."""
 LONGEST_STRETCH = _CONSTANTS["LONGEST_STRETCH"]
 
 
 class Clock:
-    """The arithmetic is that of C, operation by operation, so that results are equal to the bit."""
+    """The clock of one GPU. The arithmetic is that of C, operation by operation, so that results are equal to the
+    bit.
+    """
 
     __slots__ = ("_clocked", "_clocked_energy", "_energy", "_idle", "_left", "_since", "_window")
 
     def __init__(self, window_ns: int, idle: float) -> None:
-        """`idle`: what the GPU draws when it waits, in units of the limit. It has waited for long."""
+        """`idle`: the power of the GPU when it waits, in units of the limit. At first it has waited for long."""
         self._window = float(window_ns)
         self._idle = idle
         self._clocked = self._clocked_energy = 0.0
@@ -37,19 +41,21 @@ class Clock:
 
     @classmethod
     def of(cls, gpu: Gpu) -> Clock:
-        """Raises ValueError for a GPU whose power is not described."""
+        """The clock of this GPU. Raises ValueError for a GPU whose power is not described."""
         if gpu.power is None:
             raise ValueError(f"{gpu.name}: no [power]")
         return cls(gpu.power.window_ns, gpu.power.hunger * gpu.power.idle_w / gpu.power_limit_w)
 
     def add(self, ns: float, power: float, clocked: float) -> None:
-        """Work of that duration at the full clock. `power`: what it draws, in units of the limit; `clocked`: how much
+        """Adds work of that duration at the full clock. `power`: its power in units of the limit; `clocked`: how much
         of its time depends on the clock, relative to a large matrix product.
         """
         self.add_sums(ns, ns * power, ns * clocked, ns * power * clocked)
 
     def add_sums(self, ns: float, energy: float, clocked: float, clocked_energy: float) -> None:
-        """Several pieces of work: sums of their time, and of this by their power, by clocked, by both."""
+        """Adds several pieces of work: the sums of their time, and of their time multiplied by power, by clocked, by
+        both.
+        """
         left = self._window / (self._window + ns)  # the window's time stays the same
         self._clocked = (self._clocked + clocked) * left
         self._energy = (self._energy + energy) * left
@@ -57,7 +63,7 @@ class Clock:
         self._left *= left
 
     def repeat(self, times: float) -> None:
-        """As if all that was added since the beginning had been added so often."""
+        """Brings the sums to the state as if everything added since the beginning had been added `times` times."""
         now = self._clocked, self._energy, self._clocked_energy
         left, power = self._left, self._left**times
         if left < 1:
@@ -67,12 +73,12 @@ class Clock:
             )
 
     def idle(self, ns: float) -> None:
-        """The GPU waits."""
+        """Adds time in which the GPU waits."""
         self.add_sums(ns, ns * self._idle, 0.0, 0.0)
 
     @property
     def stretch(self) -> float:
-        """How many times as long as at the full clock a large matrix product takes."""
+        """The time of a large matrix product now, over that at the full clock."""
         if self._energy <= self._window or not self._clocked:
             return 1.0
         half = (self._window - self._clocked - self._energy + self._clocked_energy) / 2

@@ -78,7 +78,7 @@ ERROR_SHARES: dict[str, float] = {
     "weight norm": 0.15,
 }
 UNMEASURED = 0.5
-"""Of a model without a measurement."""
+"""The error of a model without a measurement."""
 
 
 def error_share(model: str) -> float:

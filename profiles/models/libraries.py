@@ -1,4 +1,4 @@
-"""Library calls that are known by their name and bytes: transforms, sparse matrices, factorisations.
+"""Models library calls that are known by their name and bytes: transforms, sparse matrices, factorisations.
 
 The hook counts the bytes of all passes over the data. Where these do not decide the time, there is a rule by name:
 products with sparse matrices read rows that the L2 cache may hold, and factorisations go through a matrix column by
@@ -24,7 +24,9 @@ EIGENVALUES, SINGULAR_VALUES = "eigenvalues", "singular values"
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Time of a factorisation of n rows: n steps that wait for each other, and what grows with the matrix."""
+    """The time of a factorisation of n rows: n steps that wait for each other, and a part that grows with the
+    matrix.
+    """
 
     row_ns: float
     element_ns: float
@@ -48,7 +50,7 @@ FACTORISATIONS: tuple[tuple[str, Steps], ...] = (
     ("geev", Steps(115_000.0, 60.0, "eigenvalues, general")),
 )
 TRIANGULAR = Steps(180.0, 0.13)
-"""Of a system with so many rows, for all elements of its right side."""
+"""The steps of a triangular system with so many rows, for all elements of its right side."""
 SINGLE_ITEM_NBYTES = 4
 GATHERS = ("cusparseSpMM", "cusparseSpMV", "cusparseSpSM_solve", "cusparseSpSV_solve")
 
@@ -70,8 +72,8 @@ def _steps(call: str) -> Steps | None:
 
 
 def _factorisation(gpu: Gpu, what: Library, steps: Steps) -> Estimate:
-    """The matrix is the first that the op takes; without sizes it is as large as the bytes say. Of a batch, PyTorch
-    calls once for each matrix, unless the call is for batches.
+    """The time of a factorisation. The matrix is the first one that the op takes; without sizes it is as large as the
+    bytes say. PyTorch calls once for each matrix of a batch, unless the call is for batches.
     """
     shape = next((shape for shape in what.sizes if len(shape) >= 2), ())
     rows = min(shape[-2:]) if shape else sqrt(what.nbytes / (2 * SINGLE_ITEM_NBYTES))
@@ -88,7 +90,7 @@ def _factorisation(gpu: Gpu, what: Library, steps: Steps) -> Estimate:
 
 
 def _triangular(gpu: Gpu, what: Library) -> Estimate:
-    """One system, whose matrix and right side the op takes."""
+    """The time of one system, whose matrix and right side the op takes."""
     matrix, right = what.sizes[:2]
     rest = TRIANGULAR.element_ns * prod(right[-2:])
     return both(
@@ -97,7 +99,9 @@ def _triangular(gpu: Gpu, what: Library) -> Estimate:
 
 
 def _gathering(gpu: Gpu, what: Library) -> Estimate:
-    """A row of the dense matrix for each entry of the sparse one: from the L2 cache, as far as it fits."""
+    """The time of reading a row of the dense matrix for each entry of the sparse one: from the L2 cache, as far as it
+    fits.
+    """
     dense = UNKNOWN_ITEM_NBYTES * elements(what.sizes[-1]) if what.sizes and what.sizes[-1] else float(what.nbytes)
 
     def ns(machine: Machine) -> float:

@@ -1,4 +1,5 @@
-"""What no kernel can be: faster than the GPU's peak, or a hundred times slower than its bytes and products need.
+"""Bounds every estimate: no kernel is faster than the GPU's peak, or a hundred times slower than its bytes and products
+need.
 
 A model outside these bounds is wrong for this work. Its estimate is moved to the bound and says so.
 """
@@ -29,7 +30,7 @@ def bounded(gpu: Gpu, what: Signature, found: Estimate) -> Estimate:
 
 
 def least_ns(gpu: Gpu, what: Signature, found: Estimate) -> float:
-    """At the datasheet's rates. What fits the L2 cache need not come from memory."""
+    """The ns that the work needs at the datasheet's rates. Data that fits the L2 cache need not come from memory."""
     flops = found.flops / SAVED if isinstance(what, Conv) and what.dtype == "f32" else found.flops
     products = flops / gpu.peak_flops(found.peak) * 1e9 if found.peak else 0.0
     return max(products, max(found.nbytes - gpu.memory.l2_nbytes, 0.0) / gpu.memory.bandwidth_gb_per_s)

@@ -1,4 +1,5 @@
-"""The GPU as one kernel meets it: alone, or beside NCCL's resident kernel, which holds SMs and takes memory bandwidth.
+"""The GPU that is available to one kernel: alone, or beside NCCL's resident kernel, which holds SMs and takes memory
+bandwidth.
 
 Every family's model is a function of a Machine, so that the contended cost is the same physics with less of everything.
 """
@@ -27,7 +28,9 @@ class Machine:
     memory_gb_per_s: float
     l2_gb_per_s: float
     left_in_l2: float = 1.0
-    """Of what a kernel would find in the L2 cache if no other kernel used it: what is still there."""
+    """The share of the data that a kernel would find in the L2 cache if no other kernel used it and that is still
+    there.
+    """
 
     @classmethod
     def alone(cls, gpu: Gpu) -> Machine:
@@ -36,8 +39,8 @@ class Machine:
 
     @classmethod
     def beside_nccl(cls, gpu: Gpu) -> Machine:
-        """NCCL's channels take one SM each; its copies take their share of the memory's bandwidth, and of the
-        cache's, and what passes through the cache drives out what was there.
+        """The machine beside NCCL: its channels take one SM each; its copies take their share of the memory's
+        bandwidth, and of the cache's; and the data that passes through the cache drives out what was there.
         """
         whole = cls.alone(gpu)
         left = 1.0 - gpu.nccl.memory_share
@@ -46,20 +49,20 @@ class Machine:
         )
 
     def loaded_ns(self, latency_ns: float) -> float:
-        """A load's latency on this machine: it grows as the bandwidth that is left shrinks."""
+        """The latency of a load on this machine: it grows as the bandwidth that is left shrinks."""
         whole = self.gpu.memory.bandwidth_gb_per_s * self.gpu.achieved.memory_fraction
         return latency_ns * whole / self.memory_gb_per_s
 
     def streamed_ns(self, nbytes: float, *, blocks: int | None = None) -> float:
-        """`memory_ns` of a kernel that writes as it reads: what it writes goes to the cache, which leaves the memory to
-        the reads, so more of the bytes find the cache than of a kernel that mostly reads.
+        """The time of `memory_ns` for a kernel that writes as it reads: its writes go to the cache, which leaves the
+        memory to the reads, so it finds more of its bytes in the cache than a kernel that mostly reads.
         """
         return self.memory_ns(nbytes, blocks=blocks, reach=self.gpu.achieved.l2_reach)
 
     def memory_ns(
         self, nbytes: float, *, blocks: int | None = None, cold: float = COLD, reach: float = L2_REACH
     ) -> float:
-        """Time to read and write `nbytes` in all, by `blocks` thread blocks (None: enough to fill the GPU).
+        """The time to read and write `nbytes` in all, by `blocks` thread blocks (None: enough to fill the GPU).
 
         The chance that data is still in the L2 cache, where the kernel before left it, falls linearly with the
         traffic and is gone at `reach` times the cache's size; a share `cold` of it never is there. Few blocks cannot
@@ -72,28 +75,28 @@ class Machine:
         return ns
 
     def dealt_out_ns(self, blocks: int) -> float:
-        """Blocks are handed out one after another, to all SMs."""
+        """The time in which so many blocks are handed out, one after another, to all SMs."""
         return blocks * BLOCK_CYCLES / (self.gpu.sm_clock_khz * 1e-6)
 
     def issue_ns(self, instructions: float) -> float:
-        """Time to issue so many per-thread instructions, spread over the SMs."""
+        """The time to issue so many per-thread instructions, spread over the SMs."""
         return instructions / (self.sms * LANES_PER_CYCLE * self.gpu.sm_clock_khz * 1e-6)
 
     def tensor_flops_per_ns(self, dtype: str) -> float:
-        """What one SM's tensor cores sustain in a large product; without tensor cores for the dtype, its vector
-        units.
+        """The FLOP/ns that one SM's tensor cores sustain in a large product; without tensor cores for the dtype, those
+        of its vector units.
         """
         achieved = self.gpu.achieved
         fraction = achieved.vector_fraction if dtype in ("f32", "f64") else achieved.tensor_fraction
         return self.gpu.peak_flops(dtype) * fraction / self.gpu.sm_count * 1e-9
 
     def quantised(self, blocks: int) -> float:
-        """How much longer the busiest SM works than the average, for `blocks` of equal work."""
+        """The work of the busiest SM over the average, for `blocks` of equal work."""
         return ceil(blocks / self.sms) * self.sms / max(blocks, 1)
 
 
 def overlapped(*times_ns: float, exponent: float = OVERLAP) -> float:
-    """Time of work that uses several resources at once: at least the longest, at most the sum."""
+    """The time of work that uses several resources at once: at least the longest, at most the sum."""
     longest = max(times_ns)
     if longest <= 0:
         return 0.0
@@ -102,7 +105,7 @@ def overlapped(*times_ns: float, exponent: float = OVERLAP) -> float:
 
 
 Model = Callable[[Machine, Kernel, KernelName], float]
-"""The time of a kernel launched by name, beside the floor of a launch."""
+"""Computes the time of a kernel launched by name, without the floor of a launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +113,21 @@ class Estimate:
     solo_ns: float
     contended_ns: float
     flops: float = 0.0
-    """Useful floating-point operations, for MFU."""
+    """The useful floating-point operations, for MFU."""
     model: str = ""
     """The model's name, under which its error is known (profiles.models.errors)."""
     kernels: int = 1
-    """Kernels and fills that the work consists of."""
+    """The number of kernels and fills that the work consists of."""
     nbytes: float = 0.0
-    """What the work must read and write at least once; 0: not known."""
+    """The bytes that the work must read and write at least once; 0: not known."""
     peak: str = ""
     """The dtype whose peak rate bounds `flops`."""
     is_chain: bool = False
-    """Steps that wait for each other decide, not bytes."""
+    """True if steps that wait for each other decide the time, not bytes."""
     unknown: str = ""
-    """What of the work the model does not know and has assumed."""
+    """Names the properties of the work that the model does not know and has assumed."""
     at_least: bool = False
-    """Is it a lower bound, since sizes of the work are not known?"""
+    """True if it is a lower bound, since sizes of the work are not known."""
 
 
 def both(

@@ -1,11 +1,11 @@
-"""How much power a kernel draws at the full clock, and how much of its time grows when the clock falls.
+"""Models the power that a kernel draws at the full clock, and how much of its time grows when the clock falls.
 
-A GPU whose kernels of the last tens of milliseconds would draw more than its limit lowers its clock. Who follows the
-kernels of a rank in order (emu/hook/costs/power.c) can tell when: costs alone cannot. Watts were read off H200s that
-ran one kind of kernel for a second; docs/costs.md has them.
+A GPU whose kernels of the last tens of milliseconds would draw more than its limit lowers its clock. Costs alone do not
+show when; a reader that follows the kernels of a rank in order does (emu/hook/costs/power.c). Watts were read off H200s
+that ran one kind of kernel for a second; docs/costs.md has them.
 
 Two models know more: products and attention are a little slower inside a training job than in a first call, even where
-the limit is not reached. How much is said here, too, and is part of their time at the full clock.
+the limit is not reached. The factors for that are here, too, and are part of their time at the full clock.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from profiles.models.machine import Estimate
 from profiles.signature import Kernel, Signature
 
 BUSY_TENSOR_CORES = 0.80
-"""Share of the peak rate at which products draw most."""
+"""The share of the peak rate at which products draw most."""
 PRODUCTS = (0.32, 0.68)
-"""With idle tensor cores, and more with busy ones. This and what follows are shares of what large products draw."""
+"""The power of products with idle tensor cores, and the additional power with busy ones. These and all following
+figures are shares of the power of large products.
+"""
 OF_F16 = 1.16
-"""What busy tensor cores draw for products of f16, over bf16: their mantissas are three bits longer. An H200 runs the
-same product of f16 at 0.94 of the clock of one of bf16 once both are at the limit."""
+"""The power of busy tensor cores for products of f16, over bf16: their mantissas are three bits longer. An H200 runs
+the same product of f16 at 0.94 of the clock of one of bf16 once both are at the limit.
+"""
 CONVOLUTION = (0.475, 0.525)
 ATTENTION = (0.475, 0.66)
 WITHOUT_TENSOR_CORES = 0.73
-"""Products in f32 and f64."""
+"""The power of products in f32 and f64."""
 OTHERS = {
     "softmax": 0.70,
     "loss": 0.70,
@@ -39,27 +42,31 @@ OTHERS = {
     "memory fill": 0.36,
 }
 HALF_PRECISION = 0.62
-"""Element-wise kernels of 16-bit numbers: twice the instructions for the same bytes."""
+"""The power of element-wise kernels of 16-bit numbers: twice the instructions for the same bytes."""
 FUNCTIONS = 0.77
-"""Element-wise kernels of 16-bit numbers with exponentials and their like."""
+"""The power of element-wise kernels of 16-bit numbers with exponentials and their like."""
 MEMORY = 0.55
-"""Any other kernel that keeps the memory busy."""
+"""The power of any other kernel that keeps the memory busy."""
 SHORT_NS = 20_000
-"""A kernel outside the tensor cores that is shorter draws less in proportion: it does not fill the GPU all the time."""
+"""The time in ns below which a kernel outside the tensor cores draws less in proportion: it does not fill the GPU all
+the time.
+"""
 CLOCKED_ATTENTION = 1.5
 CLOCKED_NORM = 0.4
 CLOCKED_ADAM, CLOCKED_ADAM_HALF = 0.1, 0.45
-"""Adam and AdamW as one kernel, of 32 and of 16-bit numbers: half the bytes for the same instructions."""
+"""How much of its time depends on the clock: Adam and AdamW as one kernel, of 32 and of 16-bit numbers (half the bytes
+for the same instructions).
+"""
 COOL, HOT, HOTTEST = 600.0, 1800.0, 0.03
-"""Arithmetic intensities of products, and how much longer those at HOT take inside a job."""
+"""Two arithmetic intensities of products, and the relative additional time of those at HOT inside a job."""
 HOTTER_PER_DEPTH = 0.0006
-"""Attention: by the depth of a head."""
+"""The relative additional time of attention inside a job, by the depth of a head."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """``power``: share of the GPU's limit, at the full clock. ``clocked``: how its time grows with the clock's period,
-    relative to a large matrix product's.
+    """The power of a kernel. ``power``: its share of the GPU's limit, at the full clock. ``clocked``: how its time
+    grows with the clock's period, relative to a large matrix product's.
     """
 
     power: float
@@ -67,19 +74,19 @@ class Draw:
 
 
 NOTHING = Draw(0.0, 0.0)
-"""Of a GPU whose power is not described."""
+"""The draw on a GPU whose power is not described."""
 
 
 def product_in_a_job(m: int, n: int, k: int) -> float:
-    """A product's time on the tensor cores over that of a first call. It grows with the arithmetic intensity, since
-    jobs of large products spend more of their time in them.
+    """The time of a product on the tensor cores in a job over that of a first call. It grows with the arithmetic
+    intensity, since jobs of large products spend more of their time in them.
     """
     intensity = 1 / (1 / m + 1 / n + 1 / k)
     return 1 + HOTTEST * min(max((intensity - COOL) / (HOT - COOL), 0.0), 1.0)
 
 
 def attention_in_a_job(depth: int) -> float:
-    """Its time over that of a first call."""
+    """The time of attention in a job over that of a first call."""
     return 1 + HOTTER_PER_DEPTH * depth
 
 
@@ -105,14 +112,14 @@ def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
 
 
 def _clocked(what: Signature, found: Estimate) -> float:
-    """Outside the tensor cores."""
+    """How much of the time of a kernel outside the tensor cores depends on the clock."""
     if found.model == "optimizer" and isinstance(what, Kernel) and "Adam" in what.name:
         return CLOCKED_ADAM_HALF if re.search("BFloat16|Half", what.name) else CLOCKED_ADAM
     return CLOCKED_NORM if found.model == "layer norm" else 0.0
 
 
 def _outside_tensor_cores(what: Signature, found: Estimate) -> float:
-    """Of what large products draw."""
+    """The power of a kernel outside the tensor cores, as a share of that of large products."""
     if found.flops and found.peak:
         return WITHOUT_TENSOR_CORES
     if found.model == "element-wise" and isinstance(what, Kernel) and re.search("BFloat16|Half", what.name):

@@ -1,4 +1,4 @@
-"""Triton's kernels, by what their program does (profiles.triton)."""
+"""Models Triton's kernels by what their program does (profiles.triton)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STREAM = 1.05  # of the streaming bandwidth
 WARP = 32
 EVEN = 1.1  # instances whose work differs by less
 MOST_COUNTS = 16384
-"""Of a pointer that a signature tells: emu/hook/kernels/program.c."""
+"""The most numbers that a signature has for one pointer: emu/hook/kernels/program.c."""
 DTYPES = {"f8E4M3FN": "f8e4m3", "f8E5M2": "f8e5m2", "i8": "i8"}
 
 _read = lru_cache(maxsize=512)(read_program)
@@ -64,8 +64,8 @@ def triton(gpu: Gpu, what: Triton) -> Estimate:
 
 
 def integers_of(program: Program, arguments: str) -> dict[str, int | tuple[int, ...]]:
-    """Integer arguments by name, and counts that pointers lead to. `arguments`: in the program's order, `-` for those
-    that are not known.
+    """The integer arguments by name, and the counts that pointers lead to. `arguments`: in the program's order, `-` for
+    those that are not known.
     """
     named = zip(program.parameters, arguments.split(","), strict=False)
     return {parameter.name: known for parameter, value in named if (known := _integers(value)) is not None}

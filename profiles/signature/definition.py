@@ -11,10 +11,12 @@ from formats.c_lists import entries
 from profiles.errors import ProfileError
 
 PATH = Path(__file__).resolve().parents[2] / "emu" / "contract" / "signature.def"
-"""Read as a file, since profiles imports no part of emu. Both packages are installed side by side."""
+"""The definition's file. It is read as a file, since profiles imports no part of emu. Both packages are installed side
+by side.
+"""
 BASIC_TYPES = ("text", "op", "sizes", "u64", "bool", "grid", "dims", "dims3", "dims4", "dtype")
 OTHER = "other"
-"""What the hook writes for a number that it knows no dtype, word or flag for."""
+"""The word that the hook writes for a number for which it knows no dtype, word or flag."""
 
 _WORD = re.compile(r"\bW\((\w+), (\d+), (\w+)\)")
 _FIELD = re.compile(r"\b(FAMILY|FIELD)\((\w+), (\w+)\)")
@@ -24,23 +26,23 @@ _FIELD = re.compile(r"\b(FAMILY|FIELD)\((\w+), (\w+)\)")
 class Dtype:
     nbits: int
     cuda: int | None
-    """cudaDataType_t"""
+    """The value of cudaDataType_t."""
     cudnn: int | None
-    """cudnnDataType_t"""
+    """The value of cudnnDataType_t."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordSet:
     macro: str
-    """WORDS, OPEN_WORDS or FLAGS"""
+    """The kind of set: WORDS, OPEN_WORDS or FLAGS."""
     numbers: Mapping[str, int]
-    """By the word's text."""
+    """The numbers by the word's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     type: str
-    """One of BASIC_TYPES, or a set of words."""
+    """The field's type: one of BASIC_TYPES, or a set of words."""
     name: str
     names_family: bool
 
@@ -49,7 +51,7 @@ class Field:
 class Kind:
     about: str
     fields: tuple[Field, ...]
-    """In the order of the text."""
+    """The fields in the order of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Definition:
 
 
 def read_definition(text: str) -> Definition:
-    """Raises ProfileError for an unknown type, ListError for an entry that does not end."""
+    """Reads the definition. Raises ProfileError for an unknown type, ListError for an entry that does not end."""
     dtypes: dict[str, Dtype] = {}
     words: dict[str, WordSet] = {}
     kinds: dict[str, Kind] = {}

@@ -1,4 +1,4 @@
-"""Between a signature's text and its dataclass, as the definition says.
+"""Converts between a signature's text and its dataclass, as the definition says.
 
 Two things are told apart. A text is *malformed* if it does not follow the definition; ``parse`` raises ProfileError. A
 well-formed text may still name a dtype, a word of an open set or a flag that the definition does not list;
@@ -17,12 +17,12 @@ from profiles.signature.definition import DEFINITION, OTHER, Field
 from profiles.signature.kinds import CLASSES, Shape, Signature
 
 MOST = 2**63
-"""Bound of one number, and of the elements of one shape: no memory holds more."""
+"""The bound of one number, and of the elements of one shape: no memory holds more."""
 _KIND_OF = {made: kind for kind, made in CLASSES.items()}
 
 
 def parse(text: str) -> Signature:
-    """Raises ProfileError saying which field is malformed."""
+    """The signature of a text. Raises ProfileError saying which field is malformed."""
     kind, *texts = (field.strip() for field in text.split(";"))
     if kind not in DEFINITION.kinds:
         raise ProfileError(f"unknown kind {kind[:60]!r}; known: {', '.join(DEFINITION.kinds)}")
@@ -37,19 +37,19 @@ def parse(text: str) -> Signature:
 
 
 def format_signature(what: Signature) -> str:
-    """The text that the hook writes for it."""
+    """The text that the hook writes for the signature."""
     kind = _KIND_OF[type(what)]
     return ";".join((kind, *(_text(field, what) for field in DEFINITION.kinds[kind].fields)))
 
 
 def family_of(what: Signature) -> tuple[str, ...]:
-    """Equal for signatures that differ in sizes alone."""
+    """The family of a signature: equal for signatures that differ in sizes alone."""
     kind = _KIND_OF[type(what)]
     return (kind, *(_text(field, what) for field in DEFINITION.kinds[kind].fields if field.names_family))
 
 
 def unknown_parts(what: Signature) -> tuple[str, ...]:
-    """What the definition does not list: ``("gemm a: unknown dtype 'f3'",)``."""
+    """The parts of a signature that the definition does not list: ``("gemm a: unknown dtype 'f3'",)``."""
     kind = _KIND_OF[type(what)]
     found = []
     for field in DEFINITION.kinds[kind].fields:
@@ -68,7 +68,7 @@ def unknown_parts(what: Signature) -> tuple[str, ...]:
 
 
 def dtype_nbytes(name: str) -> float:
-    """Bytes of an item; half a byte for 4 bits. A dtype that the definition does not list counts as OTHER."""
+    """The bytes of an item; half a byte for 4 bits. A dtype that the definition does not list counts as OTHER."""
     return DEFINITION.dtypes.get(name, DEFINITION.dtypes[OTHER]).nbits / 8
 
 

@@ -1,4 +1,4 @@
-"""The text of a cluster's file from facts: what the nearest shipped cluster has, and what differs."""
+"""Writes a cluster's file from facts: what the nearest shipped cluster has, and what differs."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from profiles.errors import ProfileError
 from profiles.sources.facts import Fact, Facts
 
 _FAMILIES = (("dgx-", "hgx-"), ("pcie-",))
-"""Shipped clusters that stand for no cloud: with NVSwitch, and without."""
+"""The prefixes of shipped clusters that stand for no cloud: with NVSwitch, and without."""
 _ETHERNET = {"dgx-h100": "hgx-h100-roce", "dgx-h200": "hgx-h200-roce"}
 _ETHERNET_LATENCIES = {"latency_ns": 900, "nic_latency_ns": 1200}
-"""Of switches and cards of Ethernet, as in hgx-h100-roce."""
+"""The latencies of switches and cards of Ethernet, as in hgx-h100-roce."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A cluster's file, and what its reader should know."""
+    """A cluster's file, with remarks for its reader."""
 
     text: str
     base: str
     servers: int | None
-    """How many servers the sources speak of: `run -n` says how many are used."""
+    """The number of servers that the sources name; `run -n` says how many are used."""
     assumed: tuple[str, ...]
-    """What no source says, so that it is as in the base."""
+    """The properties that no source names, so that they are as in the base."""
 
 
 def described(facts: Facts) -> Described:
-    """Raises ProfileError if no source names the GPU, or the facts fit no server."""
+    """The file for these facts. Raises ProfileError if no source names the GPU, or the facts fit no server."""
     if facts.gpu is None:
         raise ProfileError("no source names the GPU: add it in words, for example '8 x H100'")
     base = _base(facts)
@@ -80,7 +80,7 @@ class _Table:
 
 
 def _base(facts: Facts) -> Cluster:
-    """The shipped cluster with that GPU; where there is none, one whose servers are alike."""
+    """The shipped cluster with that GPU; if there is none, one whose servers are alike."""
     assert facts.gpu is not None
     pcie = facts.inside is not None and facts.inside.value == "pcie"
     prefixes = _FAMILIES[pcie] + _FAMILIES[not pcie]
@@ -96,7 +96,7 @@ def _base(facts: Facts) -> Cluster:
 
 
 def _generation(gpu: str) -> str:
-    """The constants of NCCL's tuner for a GPU."""
+    """The name of the constants of NCCL's tuner for a GPU."""
     major = load_gpu(gpu).cc_major
     return "blackwell" if major >= 10 else "hopper" if major == 9 else "ampere"
 
@@ -118,7 +118,7 @@ def _cards(facts: Facts, base: Cluster, gpus: int, server: _Table) -> None:
 
 
 def _fabric(facts: Facts, base: Cluster, fabric: _Table) -> list[str]:
-    """Writes what differs; returns what is taken from the base without a source."""
+    """Writes the differences to the base; returns what is taken from the base without a source."""
     network = base.network["fabric"]
     kind = facts.fabric.value if facts.fabric else network["kind"]
     new_kind = kind != network["kind"]
@@ -151,7 +151,7 @@ def _fabric(facts: Facts, base: Cluster, fabric: _Table) -> list[str]:
 
 
 def _origins(facts: Facts) -> list[str]:
-    """The files and words that facts are from, each once."""
+    """The files and words that facts come from, each once."""
     found = [fact.origin.partition(": ")[0] for fact in _all(facts)]
     return list(dict.fromkeys(found))
 

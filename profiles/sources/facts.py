@@ -1,4 +1,4 @@
-"""What a source says of a cluster: each fact with its origin, and notes where the source leaves a choice."""
+"""The facts of a source about a cluster, each with its origin, and notes where the source leaves a choice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[T_co]):
-    """A value, and the words of the source that say it."""
+    """A value, and the words of the source that state it."""
 
     value: T_co
     origin: str
@@ -19,32 +19,36 @@ class Fact(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What sources say; None where none of them says it. Rates are Gbit/s in one direction, numbers are per server."""
+    """The facts of the sources; None where none of them has one. Rates are Gbit/s in one direction, numbers are per
+    server.
+    """
 
     gpu: Fact[str] | None = None
-    """Name of a GPU's description."""
+    """The name of a GPU's description."""
     gpus: Fact[int] | None = None
     servers: Fact[int] | None = None
     cpus: Fact[int] | None = None
-    """Logical processors."""
+    """The number of logical processors."""
     sockets: Fact[int] | None = None
     inside: Fact[Literal["nvswitch", "pcie"]] | None = None
-    """What joins the GPUs of a server."""
+    """The links between the GPUs of a server."""
     nvlink_pairs: Fact[bool] | None = None
-    """Are pairs of GPUs bridged, where no switch joins all?"""
+    """True if pairs of GPUs are bridged, where no switch joins all."""
     nics: Fact[int] | None = None
-    """Cards for traffic between servers; those for storage and management do not count."""
+    """The number of cards for traffic between servers, without those for storage and management."""
     nic_gbps: Fact[float] | None = None
     link: Fact[Literal["infiniband", "ethernet"]] | None = None
     fabric: Fact[Literal["switch", "leaf-spine", "rail"]] | None = None
     servers_per_leaf: Fact[int] | None = None
     oversubscription: Fact[float] | None = None
     notes: tuple[str, ...] = field(default=())
-    """What the reader had to choose, or could not use."""
+    """Remarks on what the reader had to choose, or could not use."""
 
 
 def merge(several: Sequence[Facts]) -> Facts:
-    """One of several: where two say the same thing, the later one counts. Notes say where they disagree."""
+    """Joins several facts into one: where two state the same fact, the later one counts. Notes say where they
+    disagree.
+    """
     found: dict[str, Fact[object]] = {}
     notes: list[str] = []
     for facts in several:

@@ -1,4 +1,6 @@
-"""System files of MLPerf Training (`systems/*.json` of a submission): what was submitted, in words of the submitter."""
+"""Reads system files of MLPerf Training (`systems/*.json` of a submission): what was submitted, in words of the
+submitter.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from profiles.sources.facts import Fact, Facts
 from profiles.sources.words import chosen, gpu_of, link_of, network_cards
 
 THREADS = 2
-"""Of a core of an x86 processor, where the file has cores only."""
+"""The threads of a core of an x86 processor, where the file has cores only."""
 
 
 def is_system(data: Any) -> bool:
@@ -18,7 +20,7 @@ def is_system(data: Any) -> bool:
 
 
 def read_system(data: dict[str, Any], origin: str) -> Facts:
-    """Raises ProfileError for accelerators that are not emulated."""
+    """Reads a system's file. Raises ProfileError for accelerators that are not emulated."""
 
     def text(key: str) -> str:
         value = data.get(key)

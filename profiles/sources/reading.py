@@ -1,4 +1,4 @@
-"""Which of the forms a source has: a file of one of the tools, or words."""
+"""Reads a source in the form that it has: a file of one of the tools, or words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from profiles.sources import infiniband, mlperf, nccl_topology, smi_topology, wo
 from profiles.sources.facts import Facts
 
 MOST_NBYTES = 64 << 20
-"""Of a file: the fabric of 16,384 cards is some ten megabytes."""
+"""The largest file in bytes: the fabric of 16,384 cards is some ten megabytes."""
 
 
 def read_source(source: str) -> Facts:

@@ -1,4 +1,6 @@
-"""A cluster in words: "16 nodes of 8 x H100 SXM, 8 x 400 Gb/s InfiniBand, rail-optimised, 2:1 at the spine"."""
+"""Reads a description of a cluster in words: "16 nodes of 8 x H100 SXM, 8 x 400 Gb/s InfiniBand, rail-optimised, 2:1 at
+the spine".
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ _PCIE_ONLY = frozenset(
     )
 )
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:[gG](?:b|[bB]it)?(?:/s|ps|bps|bit/s)?|[gG]b[eE]|GbE)\b")
-"""Of a card, in bits: GB/s is said of NVLink and PCIe."""
+"""Matches the rate of a card, in bits: GB/s is said of NVLink and PCIe."""
 _NAMED_RATES = {"xdr": 800.0, "ndr200": 200.0, "ndr": 400.0, "hdr100": 100.0, "hdr": 200.0, "edr": 100.0, "fdr": 56.0}
 _COUNT = r"(?<![\w.])(\d+)\s*(?:x|×|\*)\s*"
 _CARDS = re.compile(_COUNT + r"|\bx\s*(\d+)\b", re.IGNORECASE)
@@ -72,7 +74,7 @@ class Cards:
 
 
 def read_words(text: str, origin: str = "words") -> Facts:
-    """What the sentence says. Raises ProfileError if it names no GPU, or one that is not emulated."""
+    """The facts of the sentence. Raises ProfileError if it names no GPU, or one that is not emulated."""
     parts = [part for part in re.split(r"[,;\n]|\band\b|\bwith\b", text) if part.strip()]
     gpu, notes = gpu_of(text)
     if gpu is None:
@@ -104,13 +106,13 @@ def read_words(text: str, origin: str = "words") -> Facts:
 
 
 def _gpus(part: str) -> int | None:
-    """How many a server has: the 8 of `16 x 8 x H100`, of `nodes of 8 H100` and of `8xH100`."""
+    """The number of GPUs of a server: the 8 of `16 x 8 x H100`, of `nodes of 8 H100` and of `8xH100`."""
     found = re.search(_COUNT + r"(?!\s*\d+\s*(?:x|×))", part, re.I) or re.search(r"\b(?:of|each)\s+(\d+)\s", part, re.I)
     return int(found[1]) if found else None
 
 
 def gpu_of(text: str) -> tuple[str | None, list[str]]:
-    """The description of the GPU that a text names, and what is not quite as in it. Raises ProfileError."""
+    """The description of the GPU that a text names, and remarks where it differs. Raises ProfileError."""
     for pattern, name, note in _GPUS:
         if re.search(r"(?<![a-wyz0-9])(?:" + pattern + ")", text, re.IGNORECASE):
             return name, [note] if note else []
@@ -146,7 +148,7 @@ def chosen(cards: list[Cards], gpus: int | None) -> tuple[Cards, list[str]]:
 
 
 def link_of(text: str) -> str | None:
-    """Whether a text speaks of InfiniBand or of Ethernet; None if of neither."""
+    """The kind of link in a text: InfiniBand or Ethernet; None if it names neither."""
     return next((name for name, pattern in _LINKS if pattern.search(text)), None)
 
 

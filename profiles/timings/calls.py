@@ -1,4 +1,4 @@
-"""What an op's arguments in a trace say of the library call that it makes: attention, recurrent layers, batch norm."""
+"""Reads from an op's arguments in a trace the library call that it makes: attention, recurrent layers, batch norm."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def recurrent(args: dict[str, Any], name: str, direction: str, sizes: tuple[Shap
 
 
 def batch_norm(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Norm:
-    """PyTorch has cuDNN keep the pixels of channels-last images between the passes of a training step."""
+    """The call of batch norm. PyTorch has cuDNN keep the pixels of channels-last images between the passes of a
+    training step.
+    """
     strides = args.get("Input Strides") or [[]]
     last = channels_last(args["Input Dims"][0], strides[0])
     return Norm(

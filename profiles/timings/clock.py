@@ -1,4 +1,4 @@
-"""The GPU's clock under its power limit, followed through a trace, as emu/hook/costs/power.c follows it in a rank."""
+"""Follows the GPU's clock under its power limit through a trace, as emu/hook/costs/power.c follows it in a rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from profiles.signature import parse
 from profiles.timings.trace import TracedWork
 
 ROUNDS = 3
-"""A trace of one step is followed so often: the clock depends on the steps before."""
+"""The number of times that a trace of one step is followed: the clock depends on the steps before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,20 @@ class Clocked:
     """The clock's part in one piece of work."""
 
     clocked: float
-    """How much of its time depends on the clock: 1 for a large matrix product, 0 for what waits for memory."""
+    """The share of its time that depends on the clock: 1 for a large matrix product, 0 for work that waits for
+    memory.
+    """
     stretch: float
-    """How much longer a large matrix product takes at that moment than at the full clock."""
+    """The time of a large matrix product at that moment, over that at the full clock."""
 
     @property
     def longer(self) -> float:
-        """How many times longer the work takes than at the full clock."""
+        """The time of the work, over that at the full clock."""
         return 1 + self.clocked * (self.stretch - 1)
 
 
 def follow(gpu: Gpu, works: Sequence[TracedWork]) -> list[Clocked]:
-    """Of each piece of work of a trace, in order."""
+    """The clock's part in each piece of work of a trace, in order."""
     if gpu.power is None:
         return [Clocked(0.0, 1.0)] * len(works)
     clock, found = Clock.of(gpu), list[Clocked]()

@@ -1,4 +1,4 @@
-"""What measured convolutions say about one that was not measured.
+"""Corrects the modelled time of a convolution that was not measured by measured ones.
 
 Which of its kernels cuDNN takes for a convolution, and how it splits sums, is decided by rules that are not documented:
 two shapes that a model of products cannot tell apart take kernels of which one is twice as fast. But similar shapes
@@ -23,23 +23,23 @@ from profiles.signature import Conv
 
 FILE = Path(__file__).resolve().parents[1] / "measured" / "h100-convolutions.npz"
 COMPUTE_CAPABILITY = (9, 0)
-"""cuDNN has other kernels for other ones."""
+"""The compute capability of the measured GPU: cuDNN has other kernels for other ones."""
 REACH = 0.8
-"""Distance at which a neighbour's weight has fallen to 1/e."""
+"""The distance at which a neighbour's weight has fallen to 1/e."""
 MODEL = 0.002
-"""Weight of the model's own answer."""
+"""The weight of the model's own answer."""
 FURTHEST = 5.0
 SCALES = (0.8, 0.3, 2.5, 2.5, 5.0, 1.2, 2.0, 1.0, 1.6, 0.36, 0.25, 0.7, 0.36, 1.0, 0.36, 5.0)
-"""Of the features of `place_of`, in their order."""
+"""The scales of the features of `place_of`, in their order."""
 FEW_CHANNELS = 8
 VECTOR_BITS, PIXEL_BITS = 3, 4
-"""Channels and pixels that are a multiple of so many powers of two are aligned as well as any."""
+"""The powers of two from which on channels and pixels that are a multiple of them count as aligned as well as any."""
 APART = 3.0
-"""Between groups of as many channels on both sides and others."""
+"""The distance between groups of as many channels on both sides and others."""
 APART_OF_FEW = 5.0
-"""f16 and bf16 have the same kernels, but for few channels in windows that overlap."""
+"""The distance between f16 and bf16 for few channels in windows that overlap; else these have the same kernels."""
 FEW_NEAR, NEAR = 0.05, 0.1
-"""An answer is as far off as its neighbours differ, and by FEW_NEAR / (NEAR + the neighbours' weights)."""
+"""The figures of the error: how the neighbours differ, and FEW_NEAR / (NEAR + the neighbours' weights)."""
 Floats = NDArray[np.float32]
 _SCALES = np.array(SCALES, np.float32)
 
@@ -47,11 +47,11 @@ _SCALES = np.array(SCALES, np.float32)
 @dataclass(frozen=True, slots=True)
 class Nearby:
     factor: float
-    """Measured over modelled time."""
+    """The measured time over the modelled one."""
     weight: float
-    """Sum of the neighbours': 1 is one that is equal."""
+    """The sum of the neighbours' weights: 1 is one neighbour that is equal."""
     spread: float
-    """Mean distance of the neighbours' logarithms of it."""
+    """The mean distance of the neighbours' logarithms from that of the factor."""
 
     @property
     def error_share(self) -> float:
@@ -59,7 +59,7 @@ class Nearby:
 
 
 def nearby(gpu: Gpu, what: Conv) -> Nearby | None:
-    """None: nothing like it was measured."""
+    """The correction by measured neighbours; None: nothing like it was measured."""
     if (gpu.cc_major, gpu.cc_minor) != COMPUTE_CAPABILITY:
         return None
     family, place = place_of(what)
@@ -69,15 +69,15 @@ def nearby(gpu: Gpu, what: Conv) -> Nearby | None:
 
 
 class Members:
-    """Of a family."""
+    """The measured members of a family."""
 
     def __init__(self, places: Floats, ratios: Floats) -> None:
-        """`places`: scaled. `ratios`: logarithms of measured over modelled times."""
+        """`places`: scaled. `ratios`: the logarithms of measured over modelled times."""
         self.places, self._ratios = places, ratios
         self._squares: Floats = (places**2).sum(1)
 
     def around(self, place: Floats, but: NDArray[np.bool_] | None = None) -> Nearby | None:
-        """`but`: members that are left out."""
+        """The correction at this place. `but`: members that are left out."""
         squares = self._squares + (place @ place - 2 * (self.places @ place))
         near = squares < FURTHEST**2 if but is None else (squares < FURTHEST**2) & ~but
         ratios = self._ratios[near]
@@ -95,7 +95,7 @@ def scaled(place: tuple[float, ...]) -> Floats:
 
 
 def place_of(what: Conv) -> tuple[str, tuple[float, ...]]:
-    """The family, and where one stands in it: logarithms of sizes to the base 2, and what a kernel must fit."""
+    """The family, and the place in it: logarithms of sizes to the base 2, and what a kernel must fit."""
     groups = max(what.groups, 1)
     inner, outer = what.w[1], max(what.w[0] // groups, 1)
     taps, pixels = prod(what.w[2:]), prod(what.y[2:])
@@ -117,7 +117,7 @@ def place_of(what: Conv) -> tuple[str, tuple[float, ...]]:
 
 
 def _powers(count: int, most: int) -> int:
-    """Powers of two that it is a multiple of."""
+    """The powers of two of which the count is a multiple, at most `most`."""
     return min((count & -count).bit_length() - 1, most) if count else most
 
 
@@ -127,7 +127,7 @@ def _shipped() -> dict[str, Members]:
 
 
 def load(path: Path) -> dict[str, tuple[Floats, Floats]]:
-    """By family: places, not scaled, and ratios."""
+    """The places, not scaled, and ratios of each family."""
     with np.load(path) as file:
         names = [name.removesuffix("/places") for name in file.files if name.endswith("/places")]
         return {
@@ -137,7 +137,7 @@ def load(path: Path) -> dict[str, tuple[Floats, Floats]]:
 
 
 def save(path: Path, found: dict[str, tuple[Floats, Floats]]) -> None:
-    """What `load` gives."""
+    """Writes a file that `load` reads."""
     arrays = {}
     for name, (places, ratios) in sorted(found.items()):
         arrays[f"{name}/places"], arrays[f"{name}/ratios"] = places.astype(np.float16), ratios.astype(np.float16)

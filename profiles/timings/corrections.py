@@ -1,4 +1,4 @@
-"""What measured members of a family say about one that was not measured.
+"""Corrects the modelled time of a signature that was not measured by measured members of its family.
 
 The model's ratio to the measured time changes smoothly with sizes, so the neighbours' ratios are averaged, weighted by
 their distance. The model itself counts as a neighbour: far from all members nothing is corrected. Where the neighbours
@@ -19,30 +19,33 @@ from profiles.timings.keys import family_key, features, may_be_turned
 from profiles.timings.table import Table
 
 REACH = 0.3
-"""Distance, in doublings of sizes, at which a neighbour's weight has fallen to 1/e."""
+"""The distance, in doublings of sizes, at which a neighbour's weight has fallen to 1/e."""
 MODEL = 0.02
-"""Weight of the model's own answer."""
+"""The weight of the model's own answer."""
 FURTHEST = 2.0
-"""Members that are further away say nothing."""
+"""The distance beyond which members do not count."""
 SAME_LAYOUT = 1.4
-"""A time of a signature without strides is one of dense operands if it is within this factor of the model's: other
-layouts take 2 to 5 times as long."""
+"""The factor on the model's time within which a time of a signature without strides counts as one of dense operands:
+other layouts take 2 to 5 times as long.
+"""
 FEWEST = 4
-"""Neighbours from which on it is tested whether they help."""
+"""The number of neighbours from which on it is tested whether they help."""
 Floats = NDArray[np.float64]
 ModelledNs = Callable[[Signature], float]
 
 
 class Family:
-    """Signatures that differ in sizes alone. What an answer depends on is the table, not what was asked before."""
+    """The signatures that differ in sizes alone. An answer depends on the table only, not on what was asked before."""
 
     def __init__(self, modelled_ns: ModelledNs) -> None:
         self._modelled_ns = modelled_ns
         self._members: list[tuple[Signature, float]] = []
-        """With their measured time in ns."""
+        """The members with their measured time in ns."""
         self._places: list[tuple[float, ...]] = []
         self._ratios: dict[int, float] = {}
-        """Of members that were neighbours: the logarithm of measured over modelled time. Models take time."""
+        """The logarithm of measured over modelled time of members that were neighbours; kept, since models take
+        time.
+        """
 
     def learn(self, member: Signature, measured_ns: float) -> None:
         modelled_ns = 0.0 if isinstance(member, (Gemm, Conv)) else self._modelled_ns(member)
@@ -55,8 +58,8 @@ class Family:
         return len(self._members)
 
     def factor(self, place: tuple[float, ...], but: int | None = None) -> float | None:
-        """To apply to the modelled time of what has these features: 1 where the model alone estimates the neighbours
-        better than they each other; None if no member is near. `but`: a member that is left out.
+        """The factor on the modelled time of work with these features: 1 where the model alone estimates the neighbours
+        better than they estimate each other; None if no member is near. `but`: a member that is left out.
         """
         if not self._members:
             return None
@@ -84,7 +87,7 @@ def _distances(places: Floats, place: Floats) -> Floats:
 
 
 def _help(places: Floats, ratios: Floats) -> bool:
-    """Is each estimated better by the others than by the model alone?"""
+    """Returns true if the neighbours are estimated better by each other than by the model alone."""
     weights = np.exp(-_distances(places[:, None], places[None]) / REACH)
     np.fill_diagonal(weights, 0.0)
     estimates = weights @ ratios / (weights.sum(1) + MODEL)
@@ -92,10 +95,10 @@ def _help(places: Floats, ratios: Floats) -> bool:
 
 
 class Families:
-    """Of a table. A family is made when it is first asked for, since a run needs few of them."""
+    """The families of a table. A family is made when it is first asked for, since a run needs few of them."""
 
     def __init__(self, table: Table, modelled_ns: ModelledNs) -> None:
-        """`modelled_ns`: what the model says on the table's GPU."""
+        """`modelled_ns`: the model's time on the table's GPU."""
         self._times = table.times
         self._modelled_ns = modelled_ns
         self._alike: dict[str, list[str]] = defaultdict(list)
@@ -105,7 +108,7 @@ class Families:
         self._families: dict[tuple[str, ...], Family] = {}
 
     def factor(self, what: Signature, modelled_ns: float) -> float | None:
-        """To apply to the modelled time; None if no member of its family is near."""
+        """The factor on the modelled time; None if no member of its family is near."""
         family = self.of(what)
         return None if family is None else family.factor(features(what, modelled_ns))
 
@@ -119,5 +122,7 @@ class Families:
 
 
 def _beginning(text: str) -> str:
-    """The kind and the field after it, which names the family of each kind that has many."""
+    """The beginning of a signature: the kind and the field after it, which names the family of each kind that has
+    many.
+    """
     return ";".join(text.split(";", 2)[:2])

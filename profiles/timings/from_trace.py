@@ -1,4 +1,4 @@
-"""Times of signatures out of a torch.profiler trace (record_shapes=True) of a real GPU."""
+"""Takes the times of signatures from a torch.profiler trace (record_shapes=True) of a real GPU."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from profiles.timings.table import Measured
 from profiles.timings.trace import TracedWork
 
 SHARED = 0.02
-"""At most this share of a duration may have been beside work of other streams that is not NCCL's."""
+"""The largest share of a duration that may have been beside work of other streams that is not NCCL's."""
 ALONE = 0.02
-"""At most this share of it beside NCCL: it ran alone."""
+"""The largest share of a duration beside NCCL with which it counts as alone."""
 BESIDE = 0.95
-"""At least this share: it ran beside NCCL."""
+"""The least share of a duration beside NCCL with which it counts as beside NCCL."""
 
 
 @dataclass(slots=True)
 class _Durations:
-    """Of one signature, in ns at the full clock."""
+    """The durations of one signature, in ns at the full clock."""
 
     signature: str
     alone: list[float] = field(default_factory=list)
     beside: list[float] = field(default_factory=list)
     between: list[float] = field(default_factory=list)
-    """Partly beside NCCL, freed of what that takes as the model says."""
+    """Durations partly beside NCCL, without the time that this takes as the model says."""
 
 
 def times_of(gpu: Gpu, works: Sequence[TracedWork], clocked: Sequence[Clocked] | None = None) -> list[Measured]:
-    """Each duration is first freed of what the power limit added to it, as the model of the clock says, or `clocked`,
-    one for each piece of work.
+    """The times of signatures. From each duration the time that the power limit added to it is subtracted first, as the
+    model of the clock says, or `clocked`, one for each piece of work.
     """
     found: dict[str, _Durations] = {}
     places: dict[str, tuple[Signature, str]] = {}

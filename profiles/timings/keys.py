@@ -1,8 +1,8 @@
-"""Which signatures name the same work, and which are like each other.
+"""Decides which signatures name the same work, and which are like each other.
 
-A trace says less than the hook knows: it has neither the call of cuBLAS through which a product came nor a kernel's
-shared memory, and a kernel's readable name where the hook has the mangled one. So a signature is looked up by its
-`canonical` form, which leaves out what a trace lacks and what decides no time.
+A trace contains less than the hook knows: neither the call of cuBLAS through which a product came nor a kernel's shared
+memory, and a kernel's readable name where the hook has the mangled one. So a signature is looked up by its `canonical`
+form, which leaves out what a trace lacks and what decides no time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from profiles.signature import (
 )
 
 BIAS = ("bias", "bgrada", "bgradb")
-"""Parts of an epilogue that cost next to nothing beside the product."""
+"""The parts of an epilogue that cost next to nothing beside the product."""
 LENGTH, GRID = 0.5, 0.25
-"""How much a length counts, and a kernel's grid, beside its modelled time."""
+"""The weights of a length, and of a kernel's grid, beside its modelled time."""
 APART = 4.0
-"""Between what different kernels do: no neighbours (`corrections.FURTHEST`)."""
+"""The distance between different kernels, which are no neighbours then (`corrections.FURTHEST`)."""
 UNALIGNED_ENGINES = {UNALIGNED.name: 1.0, SINGLE_ITEMS.name: 2.0}
 
 
@@ -57,13 +57,13 @@ def canonical(what: Signature) -> Signature:
 
 
 def key_of(what: Signature) -> str:
-    """Equal for signatures of the same work."""
+    """The key of a signature: equal for signatures of the same work."""
     return format_signature(canonical(what))
 
 
 def without_strides(what: Signature) -> Kernel | None:
-    """What tables from before signatures had strides and images, and calls without tensors, say instead; None: the
-    same.
+    """The signature in tables from before signatures had strides and images, and calls without tensors; None if it is
+    unchanged.
     """
     if not isinstance(what, (Strided, Scaled)):
         return None
@@ -71,22 +71,21 @@ def without_strides(what: Signature) -> Kernel | None:
 
 
 def may_be_turned(what: Signature) -> bool:
-    """An element-wise kernel for operands of any layout, whose strides are not told: tables have some from before
-    signatures told them.
+    """Returns true for an element-wise kernel for operands of any layout, whose strides are not known: tables have some
+    from before signatures had strides.
     """
     return isinstance(what, Kernel) and read_name(what.name).base == "elementwise_kernel"
 
 
 def family_key(what: Signature) -> tuple[str, ...]:
-    """Equal for signatures that differ in sizes alone."""
+    """The family of a signature: equal for signatures that differ in sizes alone."""
     return family_of(canonical(what))
 
 
 def features(what: Signature, modelled_ns: float) -> tuple[float, ...]:
-    """Where a member of a family stands among the others: logarithms to the base 2. Those of a product and of a
-    convolution are its sizes, since tiles fit some sizes better than others, and which kernels its rows allow; of
-    attention its length and depth; of a kernel its grid and its rows' length, beside the modelled time; of all else
-    the modelled time.
+    """The place of a member in its family: logarithms to the base 2. Those of a product and of a convolution are its
+    sizes, since tiles fit some sizes better than others, and which kernels its rows allow; of attention its length and
+    depth; of a kernel its grid and its rows' length, beside the modelled time; of all else the modelled time.
     """
     if isinstance(what, Gemm):
         unaligned = UNALIGNED_ENGINES.get(engine_of_product(what)[0].name, 0.0)

@@ -1,5 +1,5 @@
-"""How an element-wise kernel of a trace walks over its operands, from the sizes and strides of its op's inputs, and how
-large images are that others scale: what the hook reads from the kernel's parameters (emu/hook/kernels/layout.c,
+"""Finds how an element-wise kernel of a trace walks over its operands, from the sizes and strides of its op's inputs,
+and the sizes of images that are scaled: what the hook reads from the kernel's parameters (emu/hook/kernels/layout.c,
 images.c).
 
 The rules are those of PyTorch's TensorIterator: an output that the op makes is laid out as its inputs are, dimensions
@@ -18,13 +18,13 @@ from profiles.models.kernels.elementwise import STRIDED_BASE, functor_of, functo
 from profiles.signature import Kernel, Scaled, Shape, Strided
 
 LARGEST_ITEM_NBYTES = 16
-"""A stride of another power of two up to it, or of 0, may be that of dense items."""
+"""The largest item in bytes: a stride of a power of two up to it, or of 0, may be that of dense items."""
 Strides = list[int]
-"""Of one operand, in bytes, the innermost dimension first."""
+"""The strides of one operand in bytes, the innermost dimension first."""
 
 
 def with_layout(what: Kernel, op: dict[str, Any] | None) -> Kernel:
-    """The signature that the hook makes of the kernel, with what its op tells."""
+    """The signature that the hook makes of the kernel, from what its op tells."""
     fields = (what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
     if layout := layout_of(what.name, op):
         return Strided(*fields, *layout)
@@ -34,7 +34,7 @@ def with_layout(what: Kernel, op: dict[str, Any] | None) -> Kernel:
 
 
 def layout_of(kernel: str, op: dict[str, Any] | None) -> tuple[Shape, str] | None:
-    """Extent and strides as a `strided` signature has them. None where all operands are dense or repeated along the
+    """The extent and strides as a `strided` signature has them; None where all operands are dense or repeated along the
     innermost dimension, and where the op does not tell.
     """
     name = read_name(kernel)
@@ -47,7 +47,7 @@ def layout_of(kernel: str, op: dict[str, Any] | None) -> tuple[Shape, str] | Non
 
 
 def images_of(kernel: str, op: dict[str, Any] | None) -> tuple[Shape, Shape] | None:
-    """Of the gradient of a bilinear upsampling: height and width before and after."""
+    """The height and width before and after, for the gradient of a bilinear upsampling; None for other kernels."""
     texts = op["args"].get("Concrete Inputs", []) if op is not None else []
     if "upsample_bilinear2d_backward_" not in kernel or len(texts) < 3:
         return None
@@ -96,7 +96,7 @@ def _operands(name: KernelName, op: dict[str, Any]) -> tuple[list[int], list[Str
 
 
 def _of_channels(tensor: tuple[list[int], Strides], images: list[int]) -> tuple[list[int], Strides]:
-    """An item for each channel, which the op spreads over the pixels of `images`."""
+    """The strides of an operand with an item for each channel, which the op spreads over the pixels of `images`."""
     shape, strides = tensor
     if len(shape) > 1 or len(images) < 2 or shape != images[1:2]:
         return tensor
@@ -104,7 +104,7 @@ def _of_channels(tensor: tuple[list[int], Strides], images: list[int]) -> tuple[
 
 
 def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
-    """The innermost dimension first."""
+    """The common shape of these shapes, the innermost dimension first."""
     longest = max(map(len, shapes))
     padded = [[*reversed(shape), *[1] * (longest - len(shape))] for shape in shapes]
     return [max(sizes) if min(sizes) else 0 for sizes in zip(*padded, strict=True)]
@@ -116,7 +116,7 @@ def _over(shape: Sequence[int], own: Sequence[int], strides: Sequence[int]) -> S
 
 
 def _order(shape: Sequence[int], operands: Sequence[Strides]) -> list[int]:
-    """Dimensions by their strides, the first operand's first: an insertion sort, since not all can be compared."""
+    """The dimensions by their strides, the first operand's first: an insertion sort, since not all can be compared."""
     order = list(range(len(shape)))
     for at in range(1, len(order)):
         for before in range(at - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Tables of measured times: text files, also compressed by gzip.
+"""Reads and writes tables of measured times: text files, also compressed by gzip.
 
 The first line is `phantora-kernel-times 2`. Then come origins, one a line: the word `origin`, and a JSON object of
 texts that says where and how times were measured. Then come times, one signature a line, with tabs between: number of
@@ -23,34 +23,34 @@ from profiles.timings.keys import key_of
 
 HEADER = "phantora-kernel-times 2"
 MOST_TABLE_NBYTES = 64 << 20
-"""280,000 signatures."""
+"""The largest table in bytes, some 280,000 signatures."""
 ORIGIN = "origin "
 Origin = Mapping[str, str]
-"""`gpu`, `driver`, `torch`, `cuda`, `date`, `command` ...: what is known."""
+"""The origin of times, as far as it is known: `gpu`, `driver`, `torch`, `cuda`, `date`, `command` ..."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     signature: str
-    """In a table: its canonical text."""
+    """The signature; in a table its canonical text."""
     solo_ns: int
-    """Alone on the GPU, at its full clock."""
+    """The ns alone on the GPU, at its full clock."""
     contended_ns: int | None
-    """Beside a resident NCCL kernel."""
+    """The ns beside a resident NCCL kernel; None: not measured."""
     executions: int
     origin: int
-    """Place in ``Table.origins``."""
+    """The number of the origin in ``Table.origins``."""
 
 
 @dataclass(slots=True)
 class Table:
     origins: list[Origin] = field(default_factory=list)
     times: dict[str, Measured] = field(default_factory=dict)
-    """By the signature's canonical text (``keys.key_of``)."""
+    """The times by the signature's canonical text (``keys.key_of``)."""
 
     def add(self, origin: Origin, times: Iterable[Measured]) -> None:
-        """Times of one origin, whatever they say of it; they take the place of earlier ones. Raises ProfileError for
-        what is no signature.
+        """Adds times of one origin, whatever origin they name; they replace earlier ones. Raises ProfileError for an
+        invalid signature.
         """
         number = len(self.origins)
         self.origins.append(origin)
@@ -60,7 +60,9 @@ class Table:
 
 
 def merged(tables: Iterable[Table]) -> Table:
-    """Of two times for the same work the later table's is taken. Origins without times are left out."""
+    """Joins tables into one: of two times for the same work the later table's is taken. Origins without times are left
+    out.
+    """
     times: dict[str, tuple[Origin, Measured]] = {}
     for table in tables:
         times |= {key: (table.origins[one.origin], one) for key, one in table.times.items()}
@@ -74,8 +76,8 @@ def merged(tables: Iterable[Table]) -> Table:
 
 
 def load_table(path: str | os.PathLike[str], trusted: bool = False) -> Table:
-    """Raises ProfileError naming file and line for anything malformed, cut short or given twice. `trusted`: a file that
-    is known to be right; its signatures are taken as they stand, which is thirty times as fast.
+    """Reads a table. Raises ProfileError naming file and line for anything malformed, cut short or given twice.
+    `trusted`: the file is known to be right; its signatures are not checked, which is thirty times as fast.
     """
     path = Path(path)
     lines = read_text(path, MOST_TABLE_NBYTES, ProfileError).splitlines(keepends=True)

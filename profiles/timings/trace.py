@@ -1,4 +1,4 @@
-"""torch.profiler traces turned into what the hook would have sent: signatures, with the duration that a real GPU took
+"""Turns torch.profiler traces into what the hook would have sent: signatures, with the duration that a real GPU took
 for each.
 """
 
@@ -21,20 +21,20 @@ from profiles.timings.layouts import channels_last, with_layout
 
 Event = dict[str, Any]
 Span = tuple[float, float]
-"""Start and end, in microseconds."""
+"""The start and end, in microseconds."""
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
 MATRIX_OPS = ("aten::mm", "aten::addmm", "aten::bmm")
 ADDING_OPS = ("aten::addmm",)
 RECURRENT_OPS = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward")
 TENSOR_CORES_F32 = "tf32|^nvjet_|s1688gemm"
-"""In the name of a product of 32-bit numbers that tensor cores compute."""
+"""Matches names of products of 32-bit numbers that tensor cores compute."""
 PRODUCTS_OF_PIXELS, PRODUCTS_BY_IMAGES = r"^nvjet_.*_NN[NT]$", r"^nvjet_.*_NT[NT]$|cutlass_\d+_.*_nt_align"
-"""Names of products that are data gradients of 1x1 convolutions: channels last, and channels first."""
+"""Match names of products that are data gradients of 1x1 convolutions: channels last, and channels first."""
 VECTORS_F32 = "ffma|winograd|fft2d|simt_sgemm|f32f32_f32f32_f32"
-"""In the name of a convolution of 32-bit numbers without tensor cores."""
+"""Matches names of convolutions of 32-bit numbers without tensor cores."""
 ROUNDED = "may be rounded"
-"""An argument that is added to backward convolutions."""
+"""The name of an argument that is added to backward convolutions."""
 TF32_ARGUMENTS = {"aten::cudnn_convolution": 8, "aten::cudnn_convolution_transpose": 9}
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
 
@@ -49,26 +49,28 @@ class TracedWork:
     at_us: float
     for_us: float
     overlap: float
-    """Share of its duration during which an NCCL kernel was running."""
+    """The share of its duration during which an NCCL kernel was running."""
     shared: float = 0.0
-    """Share of its duration during which other work of another stream was running, which is not NCCL's."""
+    """The share of its duration during which other work of another stream was running, which is not NCCL's."""
     kernels: int = 1
-    """How many kernels it consists of, one after the other."""
+    """The number of kernels that it consists of, one after the other."""
 
 
 def load(path: Path) -> list[Event]:
-    """Raises OSError, or what json, a missing key or another type raises, for what is no trace."""
+    """Reads the events of a trace. Raises OSError, or what json, a missing key or another type raises, for a file that
+    is no trace.
+    """
     events: list[Event] = json.loads(read_bytes(path, MOST_TRACE_NBYTES))["traceEvents"]
     return events
 
 
 def steps_in(events: list[Event]) -> int:
-    """Training steps that the profiler was told of; a trace without any counts as one step."""
+    """The number of training steps that the profiler was told of; a trace without any counts as one step."""
     return max(len({e["name"] for e in events if str(e.get("name", "")).startswith("ProfilerStep#")}), 1)
 
 
 def works(events: list[Event], without: str = "") -> list[TracedWork]:
-    """All device work but NCCL's, in order of time. `without`: a range; what was launched within it is left out."""
+    """All device work except NCCL's, in order of time. `without`: a range; what was launched within it is left out."""
     _tell_gradients(events)
     left_out = launched_within(events, without) if without else frozenset()
     chains = ops_of_launches(events)
@@ -99,7 +101,7 @@ def _by_other_streams(events: list[Event]) -> dict[Any, list[Span]]:
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Disjoint and in order."""
+    """The union of the spans: disjoint and in order."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -114,7 +116,7 @@ def _is_nccl(event: Event) -> bool:
 
 
 def ops_of_launches(events: list[Event]) -> dict[int, Event]:
-    """Correlation number -> innermost op around the launching call."""
+    """The innermost op around each launching call, by the correlation number of the launch."""
     ops: dict[int, list[Event]] = defaultdict(list)
     calls: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for event in events:
@@ -154,8 +156,8 @@ def launched_within(events: list[Event], name: str) -> frozenset[int]:
 
 
 def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
-    """Kernels of one library call share a key, since the emulated library makes one signature of them; None: the
-    program's own launch.
+    """Identifies the library call to which a kernel belongs: its kernels share a key, since the emulated library makes
+    one signature of them; None: the program's own launch.
     """
     if op is None:
         return None
@@ -172,10 +174,10 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
 
 
 def _conv_direction(op: Event, kernel: str) -> str:
-    """Both gradients run under one op. The data gradient's kernels say so, are products of two matrices that are not
-    transposed (of images channels first: of the first one transposed, column by column), or those of spectra; helpers
-    belong to the weights'. What a transposed convolution computes is what a convolution's data gradient does, and its
-    own data gradient is a convolution.
+    """The direction of a convolution. Both gradients run under one op. The data gradient's kernels say so, are products
+    of two matrices that are not transposed (for images channels first: of the first one transposed, column by column),
+    or those of spectra; helpers belong to the weights'. A transposed convolution computes what a convolution's data
+    gradient does, and its own data gradient is a convolution.
     """
     transposed = _is_transposed(op["name"], op["args"])
     if op["name"] != "aten::convolution_backward":
@@ -195,8 +197,8 @@ def _is_transposed(name: str, args: dict[str, Any]) -> bool:
 
 
 def _recurrent_direction(op: str, kernel: str) -> str:
-    """One op computes both gradients: those of the weights are products with a transposed right-hand side, and sums
-    over the steps for the biases.
+    """The direction of a recurrent layer. One op computes both gradients: those of the weights are products with a
+    transposed right-hand side, and sums over the steps for the biases.
     """
     if not op.endswith("backward"):
         return "fwd"
@@ -225,7 +227,7 @@ def _work(
 
 
 def _covered(members: list[Event]) -> float:
-    """Time in which at least one of them runs."""
+    """The time in which at least one of them runs."""
     found, until = 0.0, 0.0
     for begin, end in sorted((e["ts"], e["ts"] + e["dur"]) for e in members):
         found += max(0.0, end - max(begin, until))
@@ -239,7 +241,7 @@ def _overlap(start: float, end: float, spans: list[Span]) -> float:
 
 
 def signature_of(event: Event, op: Event | None) -> Signature:
-    """What the hook would have asked the cost of."""
+    """The signature whose cost the hook would have asked for."""
     kernel = str(event["name"])
     if event["cat"] == "gpu_memset":
         return Memset(event["args"].get("bytes", 0))
@@ -309,7 +311,7 @@ def _turned(dims: list[int], strides: list[int]) -> str:
 
 
 def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:
-    """Of a transposed convolution `x` is the output and `y` the input, as cuDNN is told."""
+    """The signature of a convolution. For a transposed one `x` is the output and `y` the input, as cuDNN is told."""
     name, args = op["name"], op["args"]
     dims, concrete = args["Input Dims"], args["Concrete Inputs"]
     transposed = _is_transposed(name, args)
@@ -352,8 +354,8 @@ def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:
 
 
 def _tell_gradients(events: list[Event]) -> None:
-    """Whether 32-bit operands may be rounded is an argument of forward convolutions, but not of backward ones: told to
-    them where all forward ones of a trace agree.
+    """Adds to backward convolutions whether 32-bit operands may be rounded, which is an argument of forward ones only,
+    if all forward ones of a trace agree.
     """
     convolutions = [e for e in events if e.get("cat") == "cpu_op" and e["name"] in CONVOLUTIONS]
     allowed = {found for e in convolutions if (found := _may_be_rounded(e["name"], e["args"]))}
@@ -363,26 +365,26 @@ def _tell_gradients(events: list[Event]) -> None:
 
 
 def _may_be_rounded(name: str, args: dict[str, Any]) -> str:
-    """`True` or `False`; empty: the op does not say."""
+    """The argument: `True` or `False`; empty: the op does not say."""
     at, concrete = TF32_ARGUMENTS.get(name), args.get("Concrete Inputs") or []
     return str(concrete[at]) if at is not None and at < len(concrete) else str(args.get(ROUNDED, ""))
 
 
 def _conv_dtype(name: str, args: dict[str, Any], kernel: str) -> str:
-    """Where nothing says whether 32-bit operands may be rounded, what kernels are for does."""
+    """The dtype of a convolution. If nothing says whether 32-bit operands may be rounded, the kind of kernels does."""
     dtype, allowed = _math_dtype(args), _may_be_rounded(name, args)
     exact = allowed == "False" if allowed else re.search(VECTORS_F32, kernel)
     return "f32" if dtype == "tf32" and exact else dtype
 
 
 def _math_dtype(args: dict[str, Any]) -> str:
-    """Unless it is told otherwise, PyTorch lets cuDNN round 32-bit operands to tf32."""
+    """The dtype in which cuDNN computes: unless it is told otherwise, PyTorch lets it round 32-bit operands to tf32."""
     dtype = DTYPES[args["Input type"][0]]
     return "tf32" if dtype == "f32" else dtype
 
 
 def _layout(args: dict[str, Any], w: list[int], name: str) -> str:
-    """PyTorch has cuDNN work on channels-last data if the input or the weights are."""
+    """The layout: PyTorch has cuDNN work on channels-last data if the input or the weights are."""
     strides = args.get("Input Strides") or []
     first = 1 if name == "aten::convolution_backward" else 0
     if len(strides) <= first + 1:
@@ -392,7 +394,7 @@ def _layout(args: dict[str, Any], w: list[int], name: str) -> str:
 
 
 def category_of(what: Signature) -> str:
-    """A row of the error tables: the kind of a library's work, what a kernel computes."""
+    """The row of the error tables: the kind of a library's work, or what a kernel computes."""
     if not isinstance(what, Kernel):
         return type(what).__name__.lower()
     for pattern, category in (

@@ -1,4 +1,4 @@
-"""The models with other figures: each number that was fitted can be scaled, without a change of their source.
+"""Runs the models with other figures: each number that was fitted can be scaled, without a change of their source.
 
 A figure is a float in the source of `profiles.models`, but not one that states a structure: whole numbers up to 16 and
 powers of ten within functions (bytes of an item, passes, units), and the few of `machine.py`, which all models share.
@@ -26,7 +26,7 @@ from profiles.signature import Signature
 PACKAGE = "profiles.models"
 FOLDER = Path(profiles.models.__file__).parent
 SHARED = frozenset(("machine.py", "errors.py", "limits.py", "bound.py", "power.py"))
-"""Files without figures of one model's."""
+"""The files without figures of one model's."""
 _NAME = "__figures__"
 _STRUCTURE = 16.0
 
@@ -36,7 +36,7 @@ EstimateOf = Callable[[Gpu, Signature], Estimate]
 @dataclass(frozen=True, slots=True)
 class Figure:
     file: str
-    """Of the source, below profiles/models."""
+    """The path of the source below profiles/models."""
     line: int
     value: float
 
@@ -91,7 +91,7 @@ class Models:
             self._code[name] = path, compile(tree, str(path), "exec")
 
     def build(self, scales: Mapping[int, float]) -> EstimateOf:
-        """`scales`: what figures are multiplied by, by their place in `figures`."""
+        """Builds the models. `scales`: the factors on figures, by their place in `figures`."""
         values = [figure.value * scales.get(place, 1.0) for place, figure in enumerate(self.figures)]
         with _other_modules():
             finder = _Finder(self._code, values)
@@ -105,7 +105,7 @@ class Models:
 
 @contextmanager
 def _other_modules() -> Iterator[None]:
-    """Within it the models may be imported anew; after it all is as before."""
+    """A context within which the models may be imported anew; after it all is as before."""
     kept = {name: module for name, module in sys.modules.items() if (name + ".").startswith(PACKAGE + ".")}
     for name in kept:
         del sys.modules[name]

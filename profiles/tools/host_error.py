@@ -46,16 +46,16 @@ STUDENT = {
     21: 1.721,
     22: 1.717,
 }
-"""95 % quantiles of Student's distribution, by degrees of freedom."""
+"""The 95 % quantiles of Student's distribution, by degrees of freedom."""
 
 
 def host_ns(host: HostModel, counts: Mapping[str, float]) -> float:
-    """What the description says a step takes of the host."""
+    """The host time of a step in ns that the description predicts."""
     return sum(host.cost_ns.get(kind, 0.0) * n for kind, n in counts.items())
 
 
 def table(lines: list[str]) -> str:
-    """Markdown."""
+    """The table of jobs in Markdown."""
     rows = ["| host | job | run | model ms | measured ms (fastest to slowest step) | error |"]
     rows += ["| --- | --- | --- | ---: | --- | ---: |"]
     errors: list[float] = []
@@ -71,7 +71,7 @@ def table(lines: list[str]) -> str:
 
 
 def expected(medians: Sequence[float]) -> tuple[float, float]:
-    """Where the median of another machine lies with a probability of 90 %, if logarithms are normal."""
+    """The range in which the median of another machine lies with a probability of 90 %, if logarithms are normal."""
     logarithms = [log(one) for one in medians]
     n = len(logarithms)
     half = STUDENT[n - 1] * stdev(logarithms) * sqrt(1 + 1 / n)
@@ -79,7 +79,7 @@ def expected(medians: Sequence[float]) -> tuple[float, float]:
 
 
 def machines(lines: Sequence[str]) -> str:
-    """Markdown."""
+    """The table of machines in Markdown."""
     found = {one["machine"]: float(one["median"]) for one in map(json.loads, lines)}
     rows = ["| machine | median | expected from the others |", "| --- | ---: | ---: |"]
     held = 0
@@ -92,7 +92,7 @@ def machines(lines: Sequence[str]) -> str:
 
 
 def rank_spread(lines: Sequence[str]) -> float:
-    """Standard deviation of what one rank takes: that of the ratio of two at once, over the root of two."""
+    """The standard deviation of one rank's times: that of the ratio of two at once, over the root of two."""
     runs = [one for one in map(json.loads, lines) if one["part"] == "detached"]
     squares: list[float] = []
     for first, second in zip(runs[::2], runs[1::2], strict=True):

@@ -37,16 +37,18 @@ from profiles.triton import interpreter
 
 FOLDS = 5
 PRIOR = UNMEASURED
-"""Of a figure, before any kernel is measured: standard deviation of its logarithm."""
+"""The standard deviation of a figure's logarithm before any kernel is measured."""
 SIZES_APART = 8.0
 LEAST_ERROR = 0.03
-"""Errors below it do not count for more: repeats of a measurement differ by so much."""
+"""The smallest error that counts: repeats of a measurement differ by so much."""
 STEP = 0.02
-"""By which a figure's logarithm is changed to see what depends on it."""
+"""The change of a figure's logarithm with which its effect is measured."""
 OF_OTHERS = 0.05
-"""A figure of which a model's kernels have less of what is known is another model's: it is not fitted."""
+"""The share of the known information on a figure that a model's kernels must have; with less it is another model's
+figure, and not fitted.
+"""
 ROUNDS, PARTS = 5, (1.0, 0.5, 0.2)
-"""Of a fit, and of a step that does not help as a whole."""
+"""The rounds of a fit, and the parts of a step that are tried when it does not help as a whole."""
 USERS_OF_ENGINES = frozenset(("products/engines.py", "products/convolution.py", "triton.py", "products/recurrent.py"))
 Floats = NDArray[np.float64]
 Choice = NDArray[np.bool_]
@@ -58,15 +60,15 @@ class LeftOut:
     groups: int
     figures: int
     fitted: float
-    """Mean error of the models as they are. Long kernels count more: with the root of their time."""
+    """The mean error of the models as they are. Long kernels count more: with the root of their time."""
     refitted: float
-    """... with the figures fitted anew to all kernels."""
+    """The mean error with the figures fitted anew to all kernels."""
     error: float
-    """... of kernels that were left out, with what is not known of the figures without them."""
+    """The mean error of kernels that were left out, with what is not known of the figures without them."""
 
 
 class Work:
-    """Measured kernels, and what models with other figures say of them."""
+    """The measured kernels, and their times by models with other figures."""
 
     def __init__(self, gpu: Gpu, measured: Sequence[Measured]) -> None:
         self._gpu = gpu
@@ -80,7 +82,7 @@ class Work:
         self.errors = self._log_modelled - np.log([1e3 * one.us for one in measured])
         self.weight = np.sqrt([one.us for one in measured])
         self.slopes = np.zeros((len(measured), len(self._models.figures)))
-        """Of ln(time), by the logarithm of each figure."""
+        """The slopes of ln(time), by the logarithm of each figure."""
         for place, figure in enumerate(self._models.figures):
             kernels = [kernel for kernel, files in enumerate(self._files) if figure.file in files]
             if kernels:
@@ -91,7 +93,7 @@ class Work:
         return *family_key(self._what[kernel]), size
 
     def changes(self, kernels: Sequence[int], logarithms: Mapping[int, float]) -> Floats:
-        """By how much ln(time) changes with these changes of the figures' logarithms."""
+        """The changes of ln(time) with these changes of the figures' logarithms."""
         estimate = self._models.build({place: exp(by) for place, by in logarithms.items()})
         times = [estimate(self._gpu, self._what[kernel]).solo_ns for kernel in kernels]
         return np.log(times) - self._log_modelled[list(kernels)]
@@ -114,7 +116,7 @@ class Fitting:
         self.slopes = work.slopes[self.kernels][:, self.figures]
 
     def errors(self, logarithms: Floats) -> Floats:
-        """ln(modelled / measured) of each kernel, with these changes of the figures' logarithms."""
+        """The ln(modelled / measured) of each kernel, with these changes of the figures' logarithms."""
         errors: Floats = self._work.errors[self.kernels]
         if np.any(logarithms):
             changes = dict(zip(map(int, self.figures), map(float, logarithms), strict=True))
@@ -122,7 +124,7 @@ class Fitting:
         return errors
 
     def first_order(self, logarithms: Floats) -> Floats:
-        """What `errors` would be if slopes did not change: for fits, which ask often."""
+        """The values of `errors` if slopes did not change: for fits, which ask often."""
         errors: Floats = self._work.errors[self.kernels] + self.slopes @ logarithms
         return errors
 
@@ -130,8 +132,8 @@ class Fitting:
         return float(np.average(np.abs(errors[of]), weights=self.weight[of]))
 
     def fit(self, among: Choice, start: Floats) -> tuple[Floats, Floats]:
-        """Least absolute errors of these kernels to first order, by reweighted least squares; and what is found's
-        covariance.
+        """Finds the least absolute errors of these kernels to first order, by reweighted least squares; and the
+        covariance of the result.
         """
         found, errors = start, self.first_order(start)
         scale = max(self.mean(errors, among), LEAST_ERROR)
@@ -206,7 +208,9 @@ def left_out(work: Work, model: str) -> LeftOut:
 
 @contextmanager
 def remembered_programs() -> Iterator[None]:
-    """What Triton's programs do does not depend on figures, and takes long to find out."""
+    """A context in which the work of Triton's programs is remembered: it does not depend on figures, and takes long to
+    find out.
+    """
     known: dict[tuple[object, ...], Any] = {}
     find = interpreter.launch_work
 

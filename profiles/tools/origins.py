@@ -1,4 +1,5 @@
-"""Where the constants of the models come from: `python -m profiles.tools.origins` prints how many come from what.
+"""Checks where the constants of the models come from: `python -m profiles.tools.origins` prints how many come from
+what.
 
 profiles/models/origins.toml lists them by file and name: which measurement (a file of the repository) or which
 published text each rests on, and how. A constant is a name of a module of profiles/models that is given numbers, or a
@@ -29,13 +30,15 @@ HOW = {
 class Origin:
     how: str
     source: str
-    """A file of the repository, or what is published where."""
+    """A file of the repository, or the place of a publication."""
     what: str
-    """What was fitted or measured."""
+    """Says what was fitted or measured."""
 
 
 def constants(folder: Path = FOLDER) -> set[str]:
-    """`kernels/elementwise.py:CAST`; figures within a function by the function's name."""
+    """The names of constants, such as `kernels/elementwise.py:CAST`; figures within a function have the function's
+    name.
+    """
     found: set[str] = set()
     figures = {(figure.file, figure.line) for figure in Models().figures} if folder == FOLDER else set()
     for path in sorted(folder.rglob("*.py")):
@@ -62,7 +65,9 @@ def _names(statement: ast.stmt, has_figures: bool) -> list[str]:
 
 
 def origins(path: Path = LIST) -> dict[str, Origin]:
-    """By constant. Raises ValueError for a constant that is listed twice, or an origin that says nothing."""
+    """The origins by constant. Raises ValueError for a constant that is listed twice, or an origin that says
+    nothing.
+    """
     found: dict[str, Origin] = {}
     _, values = read_toml(path, ValueError)
     for number, entry in enumerate(values["origin"], start=1):

@@ -22,7 +22,7 @@ MEASURED = Path(__file__).parent.parent / "measured" / "public-gemms.csv.gz"
 
 
 def measured() -> dict[str, list[tuple[Gemm, float]]]:
-    """By GPU: products, and their times in ns."""
+    """The products of each GPU, with their times in ns."""
     found: dict[str, list[tuple[Gemm, float]]] = defaultdict(list)
     with gzip.open(MEASURED, "rt") as file:
         for row in csv.DictReader(line for line in file if not line.startswith("#")):
@@ -31,17 +31,17 @@ def measured() -> dict[str, list[tuple[Gemm, float]]]:
 
 
 def _product(m: int, n: int, k: int) -> Gemm:
-    """As cuBLAS sees it: by columns, the weights turned."""
+    """The product as cuBLAS sees it: by columns, the weights turned."""
     return Gemm("cublasGemmEx", "t", "n", n, m, k, 1, "bf16", "bf16", "bf16", "f32", "default", "", ())
 
 
 def ratios(gpu: Gpu, products: list[tuple[Gemm, float]]) -> list[float]:
-    """Simulated over measured time."""
+    """The simulated times over the measured ones."""
     return [estimate(gpu, product).solo_ns / ns for product, ns in products]
 
 
 def errors(found: list[float]) -> tuple[float, float, float]:
-    """Median with its sign, median without, 90th percentile without."""
+    """The median with its sign, the median without, and the 90th percentile without."""
     far = sorted(abs(ratio - 1) for ratio in found)
     return median(found) - 1, median(far), far[int(0.9 * len(far))]
 

@@ -31,7 +31,7 @@ class LeftOut:
     category: str
     modelled_ns: float
     corrected_ns: float | None
-    """None if no member of its family is near."""
+    """The time corrected by the family; None if no member of it is near."""
 
     @property
     def model_error(self) -> float:
@@ -39,7 +39,7 @@ class LeftOut:
 
     @property
     def error(self) -> float:
-        """Of what the cost model answers: the corrected time, or else the model's."""
+        """The error of the cost model's answer: the corrected time, or else the model's."""
         return abs((self.corrected_ns or self.modelled_ns) / self.measured.solo_ns - 1)
 
 

@@ -22,9 +22,9 @@ from profiles.signature import parse
 from profiles.timings.trace import TracedWork, load, steps_in, works
 
 FAR_OFF = 0.15
-"""A family's total time is far off from here on ..."""
+"""The relative error from which on a family's total time is far off."""
 MATTERS = 0.02
-"""... and matters if its error, or all of its time where it has no counterpart, is such a share of the real time."""
+"""The share of the real time from which on its error (or all of its time, where it has no counterpart) matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class Family:
     real_ms: float
     simulated_ms: float
     beside_ms: float
-    """Of `real_ms`: with an NCCL kernel or a kernel of another stream on the GPU."""
+    """The part of `real_ms` with an NCCL kernel or a kernel of another stream on the GPU."""
 
     @property
     def error(self) -> float | None:
-        """Relative; None: it was not seen on the GPU."""
+        """The relative error; None: the family was not seen on the GPU."""
         return self.simulated_ms / self.real_ms - 1 if self.real_ms else None
 
     def is_far_off(self, step_ms: float) -> bool:
-        """Is its error large, for itself and for a step with so much kernel time?"""
+        """Returns true if its error is large, for itself and for a step with so much kernel time."""
         missed = abs(self.simulated_ms - self.real_ms)
         return missed > FAR_OFF * self.real_ms and missed > MATTERS * step_ms
 
@@ -60,7 +60,9 @@ class _Sum:
 def families(
     gpu: Gpu, real: Sequence[TracedWork], real_steps: int, report: Mapping[str, Any], rank: int = 0
 ) -> list[Family]:
-    """The longest first. Raises KeyError if the report has no kernels section, ValueError if it has not the rank."""
+    """The families, the longest first. Raises KeyError if the report has no kernels section, ValueError if it has not
+    the rank.
+    """
     measured = _measured(gpu, real, real_steps)
     simulated = _simulated(report, rank)
     found = []
@@ -96,13 +98,13 @@ def _simulated(report: Mapping[str, Any], rank: int) -> dict[str, _Sum]:
 
 
 def _whole_run(document: Mapping[str, Any], rank: int) -> int:
-    """Steps of a run whose launches were not counted step by step."""
+    """The number of steps of a run whose launches were not counted step by step."""
     steps: int = next(one["steps"] for one in document["ranks"] if one["rank"] == rank)
     return max(steps, 1)
 
 
 def table(found: Iterable[Family]) -> str:
-    """Markdown; families that are far off are marked with an asterisk."""
+    """The table in Markdown; families that are far off are marked with an asterisk."""
     found = list(found)
     step_ms = sum(family.real_ms for family in found)
     rows = ["| family | calls real | calls simulated | real ms | beside ms | simulated ms | error |"]

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = {"H100": ("convolutions-h100", "workspaces-h100"), "H200": ("workspaces-h200",)}
 DATA = {gpu: tuple(ROOT / "laboratory" / "rows" / f"{name}.jsonl.gz" for name in names) for gpu, names in FILES.items()}
 ANY = "ANY"
-"""Of a call: what it needs was measured on one GPU only, or is the same on all."""
+"""The GPU of a call whose workspace was measured on one GPU only, or is the same on all."""
 LIST = ROOT / "emu" / "hook" / "cudnn" / "workspaces.csv.gz"
 COLUMNS = (
     # Of which GPU (ANY: of one or both), what was asked for,
@@ -47,20 +47,23 @@ METRICS = {
     direction: (int(nearest), float(half_at), tuple(map(float, weights)))
     for _, (direction, nearest, half_at, *weights) in read_list(LIST.with_name("metrics.def"), "METRIC")
 }
-"""By direction: how many nearest calls count, the squared distance at which one counts half, and what features count
-for. f16 and bf16 differ for few calls."""
+"""The metric by direction: the number of nearest calls that count, the squared distance at which one counts half, and
+the weights of the features. f16 and bf16 differ for few calls.
+"""
 COPIES = range(4)
-"""None, as it is, padded, with the channels of each group padded to a power of two."""
+"""The copies of an operand: none, as it is, padded, with the channels of each group padded to a power of two."""
 MOST_SUMS, MOST_OUTPUTS, MOST_TILES = 150, 20, 300
 TILE = 128 * 128 * 4
 MOST_OPEN_TILES = 1200
-"""What needs more is of no form that is known: it tells nothing about calls of other sizes."""
+"""The most tiles of a form that says something about calls of other sizes; a call that needs more has no known form."""
 OPEN = 2000
-"""Bytes that a form may leave open."""
+"""The bytes that a form may leave open."""
 GROUPS_AT_ONCE = 8
 ONCE = ("IMAGES", "WINOGRAD", "SPECTRA", "WHOLE_SPECTRA", "TILED_SPECTRA")
 KIND_COSTS = {"NOTHING": 0.0, "SUMS": 2.0, "OUTPUTS": 2.5, "TILES": 4.0} | dict.fromkeys(("GROUPS", *ONCE), 1.0)
-"""Of forms that come to the same, the simplest is taken, and the one that others need."""
+"""The complexity of each kind of form. Of forms that give the same bytes, the simplest is taken, and the one that
+others need.
+"""
 Floats = NDArray[np.float64]
 
 
@@ -79,7 +82,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Convolution:
-    """What cuDNN was asked for; of one dimension as PyTorch asks, with a first one of a single point."""
+    """A convolution that cuDNN was asked for. One of one dimension is written as PyTorch asks for it, with a first
+    dimension of a single point.
+    """
 
     of: str
     kind: str
@@ -150,7 +155,7 @@ class Convolution:
 
     @cached_property
     def operands(self) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-        """Bytes of x, y and w, by COPIES."""
+        """The bytes of x, y and w, by COPIES."""
         item, least = (2, 8) if TYPES[self.kind] == "HALF" else (4, 4)
         c, k, inner, taps = self.x[1], self.w[0], self.x[1] // self.groups, prod(self.w[2:])
         x, y = item * self.x[0] * prod(self.x[2:]), item * self.y[0] * prod(self.y[2:])
@@ -164,7 +169,7 @@ class Convolution:
 
     @cached_property
     def of_forms(self) -> dict[str, float]:
-        """Bytes of each kind, once."""
+        """The bytes of each kind of form, once."""
         n, c, k, taps = self.x[0], self.x[1], self.w[0], prod(self.w[2:])
         sums = 4.0 * k * (c // self.groups) * taps
         output = n * (c * prod(self.x[2:]) if self.direction == "dgrad" else k * prod(self.y[2:]))
@@ -201,7 +206,7 @@ class Convolution:
         return x[form.x] + y[form.y] + w[form.w] + form.amount * self.of_forms.get(form.kind, 0.0)
 
     def forms(self) -> Iterator[Form]:
-        """Those that come to what was measured."""
+        """Yields the forms that give the measured bytes."""
         x, y, w = self.operands
         close = max(OPEN, 0.0005 * self.nbytes)
         amounts = {"SUMS": MOST_SUMS, "OUTPUTS": MOST_OUTPUTS, "TILES": MOST_TILES}
@@ -215,7 +220,7 @@ class Convolution:
                     yield Form(of_x, of_y, of_w, kind, amount)
 
     def tiles(self) -> Form:
-        """A form that is close to it, whatever it is."""
+        """A form that is close to the measured bytes, whatever it means."""
         x, y, w = self.operands
         copies = [one for one in product(range(len(x)), repeat=3) if x[one[0]] + y[one[1]] + w[one[2]] <= self.nbytes]
         best = max(copies, key=lambda one: x[one[0]] + y[one[1]] + w[one[2]])
@@ -241,7 +246,7 @@ def spectrum(side: int) -> float:
 
 # ---- what was measured ----
 def read(data: Mapping[str, Iterable[Path]] = DATA) -> dict[tuple[str, str, str], list[Convolution]]:
-    """By type, layout and direction: each call once, or once for each GPU where they differ."""
+    """Reads the calls by type, layout and direction: each call once, or once for each GPU where they differ."""
     found: dict[tuple[str, str, str], dict[Any, list[Convolution]]] = defaultdict(lambda: defaultdict(list))
     for gpu, paths in data.items():
         for path in paths:
@@ -311,7 +316,9 @@ def _output(line: dict[str, Any]) -> list[int]:
 
 
 def forms_of(calls: Sequence[Convolution]) -> list[Form]:
-    """Of the forms that come to what a call needed, the one that most calls share, unless it is less simple."""
+    """The form of each call. Among the forms that give the measured bytes, it is the one that most calls share, unless
+    it is less simple.
+    """
     possible = [list(call.forms()) for call in calls]
     shared: dict[Form, float] = defaultdict(float)
     for forms in possible:
@@ -342,7 +349,7 @@ def write(path: Path = LIST) -> None:
 
 # ---- errors ----
 def left_out(calls: Sequence[Convolution], direction: str) -> Floats:
-    """What each call would be taken to need if no call of its shape, at any batch, were in the list."""
+    """The bytes that each call would be predicted to need if no call of its shape, at any batch, were in the list."""
     nearest, half_at, weights = METRICS[direction]
     forms = forms_of(calls)
     features = np.array([call.features for call in calls], float) * np.array(weights)

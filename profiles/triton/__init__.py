@@ -1,4 +1,4 @@
-"""What a Triton kernel does, read from its intermediate representation (TTIR).
+"""Finds what a Triton kernel does from its intermediate representation (TTIR).
 
 Lives here: what the text of an operation says (`text`), and an interpreter that follows the addresses of a few
 instances of a program (`interpreter`, `values`) and adds up what they load, store and compute (`work`).

@@ -1,4 +1,4 @@
-"""What the text of a Triton operation says of shapes, types and constants."""
+"""Reads shapes, types and constants from the text of a Triton operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from profiles.triton.values import Loaded, Pointer, Share, Value
 
 
 def tensors_of(text: str) -> list[tuple[tuple[int, ...], str]]:
-    """Shapes and element types of the tensors that a text names."""
+    """The shapes and element types of the tensors that a text names."""
     found = re.findall(r"tensor<((?:\d+x)+)(!tt\.ptr<[^>]+>|[\w]+)", text)
     return [(tuple(int(one) for one in dims.split("x") if one), kind) for dims, kind in found]
 
@@ -23,13 +23,13 @@ def elements(shape: tuple[int, ...]) -> int:
 
 
 def result_of(one: Operation) -> tuple[int, str]:
-    """Elements and type of the result."""
+    """The elements and type of the result."""
     types = tensors_of(one.text)
     return (elements(types[-1][0]), types[-1][1]) if types else (1, "")
 
 
 def pointed(text: str) -> tuple[tuple[int, ...], str]:
-    """Shape and item type of the addresses of a load or a store."""
+    """The shape and item type of the addresses of a load or a store."""
     found = re.search(r"tensor<((?:\d+x)+)!tt\.ptr<(\w+)", text)
     if found:
         return tuple(int(one) for one in found[1].split("x") if one), found[2]

@@ -1,4 +1,6 @@
-"""Values of a Triton program as far as they are known: integers, addresses, and what stands for numbers in memory."""
+"""The values of a Triton program as far as they are known: integers, addresses, and substitutes for numbers in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import Any
 import numpy as np
 
 FULL_SHARE = 0.5
-"""Of FlexAttention's blocks that a mask leaves whole, where nothing is known of the mask: half, as in a causal one."""
+"""The share of FlexAttention's blocks that a mask leaves whole, where nothing is known of the mask: half, as in a
+causal one.
+"""
 RANDOM_INDICES = 1 << 20
 
 
@@ -17,7 +21,7 @@ RANDOM_INDICES = 1 << 20
 class Pointer:
     base: str
     offset: Any
-    """In items, an integer or an array; None: unknown."""
+    """The offset in items, an integer or an array; None: unknown."""
     random: bool = False
 
 
@@ -104,7 +108,7 @@ def combined(operator: _Binary | None, a: Value, b: Value) -> Value:
 
 
 def difference(before: Value, after: Value) -> Value:
-    """What one iteration adds; None: unknown."""
+    """The change in one iteration; None: unknown."""
     if isinstance(before, Pointer) and isinstance(after, Pointer) and before.base == after.base:
         return difference(before.offset, after.offset)
     known = (int, np.integer, np.ndarray)
@@ -122,8 +126,8 @@ def moved(value: Value, change: Value, times: int) -> Value:
 
 
 def value_loaded(pointer: Value, shape: tuple[int, ...], item: str, counts: tuple[int, ...] | None = None) -> Value:
-    """What a load gives: nothing known of floating-point numbers, a random number for each address of integers.
-    `counts`: integers that lie there.
+    """The value that a load gives: nothing known for floating-point numbers, a random number for each address of
+    integers. `counts`: the integers that lie there, if known.
     """
     if not item.startswith("i") or item == "i1" or not isinstance(pointer, Pointer):
         return None
@@ -137,7 +141,7 @@ def value_loaded(pointer: Value, shape: tuple[int, ...], item: str, counts: tupl
 
 
 def _known_count(offset: Any, counts: tuple[int, ...]) -> int | None:
-    """The one at the address; their mean where the address is not known."""
+    """The count at the address; their mean if the address is not known."""
     if offset is None:
         return round(sum(counts) / len(counts))
     return counts[int(offset)] if 0 <= int(offset) < len(counts) else None
@@ -152,7 +156,7 @@ def _loaded_count(base: str) -> Value:
 
 
 def selected(condition: Value, yes: Value, no: Value) -> Value:
-    """`arith.select`; an unknown condition or number selects the value that is known."""
+    """The result of `arith.select`; if the condition or a number is unknown, the value that is known."""
     if isinstance(condition, Loaded):
         condition = condition.value
     if condition is None or yes is None or no is None or isinstance(yes, Pointer) or isinstance(no, Pointer):
@@ -166,7 +170,7 @@ def selected(condition: Value, yes: Value, no: Value) -> Value:
 
 
 def addressed(pointer: Value, offset: Value) -> Value:
-    """`tt.addptr`"""
+    """The result of `tt.addptr`."""
     if not isinstance(pointer, Pointer):
         return None
     random = pointer.random or isinstance(offset, Loaded)

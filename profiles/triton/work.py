@@ -1,4 +1,4 @@
-"""What a launch of a Triton kernel does in all."""
+"""The work of a whole launch of a Triton kernel."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Traffic:
     """Accesses through one pointer argument."""
 
     sector_nbytes: float = 0.0
-    """Bytes of the sectors that each access touches, added up: what the L2 cache delivers."""
+    """The bytes of the sectors that each access touches, added up: the bytes that the L2 cache delivers."""
     asked_nbytes: float = 0.0
-    """Bytes that the program asked for."""
+    """The bytes that the program asked for."""
     first: int | None = None
     last: int | None = None
-    """Bounds of the addresses seen, in bytes from the pointer. None: no address was known."""
+    """The bounds of the addresses seen, in bytes from the pointer. None: no address was known."""
     scattered: bool = False
-    """Whether an address depends on data: the bounds say nothing then."""
+    """True if an address depends on data: then the bounds say nothing."""
 
     def add(self, sector_nbytes: float, asked_nbytes: float, bounds: tuple[int, int] | None) -> None:
         self.sector_nbytes += sector_nbytes
@@ -33,7 +33,7 @@ class Traffic:
 
     @property
     def memory_nbytes(self) -> float:
-        """What must come from memory at least once: not more than the addresses span."""
+        """The bytes that must come from memory at least once: not more than the addresses span."""
         if self.scattered or self.first is None or self.last is None:
             return self.sector_nbytes
         return min(self.sector_nbytes, float(self.last - self.first))
@@ -41,31 +41,31 @@ class Traffic:
 
 @dataclass(slots=True)
 class LaunchWork:
-    """What all threads of a launch do together."""
+    """The work of all threads of a launch together."""
 
     reads: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
     writes: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
-    """By pointer argument."""
+    """The traffic by pointer argument."""
     product_flops: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By dtype of the operands."""
+    """The floating-point operations of products by dtype of the operands."""
     instructions: float = 0.0
-    """Per-thread instructions."""
+    """The number of per-thread instructions."""
     rounds: float = 0.0
-    """Rounds of dependent loads of the longest instance seen."""
+    """The rounds of dependent loads of the longest instance seen."""
     reductions: float = 0.0
-    """Reductions across its threads, one after another."""
+    """The reductions across its threads, one after another."""
     atomics: float = 0.0
-    """Items that are added to memory."""
+    """The number of items that are added to memory."""
     loops: float = 0.0
-    """Loops of several products that begin."""
+    """The number of loops of several products that begin."""
     gathers: float = 0.0
-    """Loads of integers in loops of products, whose turns wait for them."""
+    """The loads of integers in loops of products, whose turns wait for them."""
     smallest_tile: tuple[int, int] | None = None
-    """Of the products: the least rows and columns."""
+    """The smallest tile of the products: the least rows and columns."""
     longest: float = 1.0
-    """Products of the instance that has most, next to the mean."""
+    """The products of the instance that has most, over the mean."""
     guesses: int = 0
-    """Loops and branches that depend on data: their length was assumed."""
+    """The number of loops and branches that depend on data: their length was assumed."""
 
     @property
     def memory_nbytes(self) -> float:

@@ -1,4 +1,5 @@
-"""Kernels of few threads that do one thing after another: CTC's loss, weight norm, what detectors leave of their boxes.
+"""Models kernels of few threads that do one thing after another: CTC's loss, weight norm, the selection of detectors'
+boxes.
 
 Each takes as long as its longest chain of dependent steps, times the rounds in which its blocks find a place.
 """
@@ -29,7 +30,7 @@ BLOCKS_OF_SM = 8
 
 
 def _frames(what: Kernel) -> int:
-    """Of the logarithms of probabilities: frames, batch, letters."""
+    """The number of frames: the first size of the logarithms of probabilities (frames, batch, letters)."""
     return next((shape[0] for shape in what.sizes if len(shape) == 3), 1)
 
 
@@ -38,25 +39,27 @@ def ctc(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def collected(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Each letter of a target adds up its frames."""
+    """The time of a kernel in which each letter of a target adds up its frames."""
     return CTC_START_NS + COLLECTED_STEP_NS * _frames(what)
 
 
 def overlaps(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """A block compares 64 boxes with 64 others; those below the diagonal have nothing to do."""
+    """The time of a kernel whose blocks each compare 64 boxes with 64 others; those below the diagonal have nothing to
+    do.
+    """
     return OVERLAPS_START_NS + OVERLAPS_NS * (prod(what.grid) + what.grid[0]) / 2 / machine.sms
 
 
 def kept(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """One block goes through all boxes, the best first. Which are kept is not known here, whatever policy decides on
-    the size of the result.
+    """The time of one block that goes through all boxes, the best first. The number of boxes that are kept is not known
+    here, whatever policy decides on the size of the result.
     """
     boxes = what.sizes[0][0] if what.sizes and what.sizes[0] else BOXES_OF_BLOCK
     return KEPT_SHARE * boxes * (KEPT_NS + KEPT_ROUND_NS * ceil(boxes / BOXES_OF_BLOCK**2))
 
 
 def aligned(instructions: float) -> Model:
-    """RoIAlign: outputs of 2 x 2 samples with four neighbours each."""
+    """The model of RoIAlign: outputs of 2 x 2 samples with four neighbours each."""
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         outputs, shapes = covered(what, 1), [shape for shape in what.sizes if shape]
@@ -70,7 +73,7 @@ def aligned(instructions: float) -> Model:
 
 
 def normed(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Weight norm: a block a row, or rows that are dealt out to the threads of a few columns."""
+    """The time of weight norm: a block a row, or rows that are dealt out to the threads of a few columns."""
     weights: Shape = max(what.sizes, key=elements, default=())
     items = elements(weights) / max(prod(what.grid) * prod(what.block), 1)
     rounds = ceil(prod(what.grid) / (machine.sms * BLOCKS_OF_SM))

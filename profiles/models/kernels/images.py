@@ -1,4 +1,4 @@
-"""PyTorch's own kernels on images: resampling, pooling, depthwise convolutions."""
+"""Models PyTorch's own kernels on images: resampling, pooling, depthwise convolutions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VOLUME_PIXEL, VOLUME_START = 92.0, 1.85e6
 
 
 def per_thread(instructions: float, half: float | None = None) -> Model:
-    """One output per thread. `half`: instructions for 16-bit items, if these need more."""
+    """The model of kernels with one output per thread. `half`: instructions for 16-bit items, if these need more."""
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         threads, item = covered(what, 1), item_of(name)
@@ -40,8 +40,8 @@ def per_thread(instructions: float, half: float | None = None) -> Model:
 
 
 def planes(whole: float, half: float) -> Model:
-    """Interpolation, channels first: a thread goes through all images and channels, one after another. Nanoseconds of
-    one of them, of items of 32 and of 16 bits, for a block that has an SM for itself.
+    """The model of interpolation, channels first: a thread goes through all images and channels, one after another.
+    `whole`, `half`: nanoseconds of one of them, of items of 32 and of 16 bits, for a block that has an SM for itself.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -52,13 +52,13 @@ def planes(whole: float, half: float) -> Model:
 
 
 def gathered(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """The gradient of nearest neighbours: each pixel adds up its own of the larger image."""
+    """The time of the gradient of nearest neighbours: each pixel adds up its own pixels of the larger image."""
     count = elements(what.sizes[0]) if what.sizes and what.sizes[0] else covered(what, 1)
     return machine.memory_ns(count * item_of(name))
 
 
 def spread_wide(whole: float, half: float) -> Model:
-    """Gradients that add to 8 or 16 neighbours: instructions for each pixel of the larger image."""
+    """The model of gradients that add to 8 or 16 neighbours: instructions for each pixel of the larger image."""
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = elements(what.sizes[0]) if what.sizes and what.sizes[0] else covered(what, 1)
@@ -68,8 +68,8 @@ def spread_wide(whole: float, half: float) -> Model:
 
 
 def spread(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """The gradient of a bilinear interpolation: four atomic additions for each pixel of the larger image. All that a
-    pixel of the smaller one gets wait for each other.
+    """The time of the gradient of a bilinear interpolation: four atomic additions for each pixel of the larger image.
+    All additions to one pixel of the smaller one wait for each other.
     """
     count = elements(what.sizes[0]) if what.sizes and what.sizes[0] else covered(what, 1)
     meet = prod(what.after) / prod(what.before) if isinstance(what, Scaled) else 4.0
@@ -89,7 +89,7 @@ def _taps(what: Kernel) -> int:
 
 
 def depthwise(output: float, tap: float) -> Model:
-    """PyTorch's own depthwise convolutions: an output, or a pixel's gradient, per thread."""
+    """The model of PyTorch's own depthwise convolutions: an output, or a pixel's gradient, per thread."""
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         return machine.issue_ns(covered(what, 1) * (output + tap * _taps(what)))
@@ -98,7 +98,9 @@ def depthwise(output: float, tap: float) -> Model:
 
 
 def depthwise_gradient(output: float, tap: float) -> Model:
-    """Of the data, where threads go through more than one pixel each: the second operand is what was convolved."""
+    """The model of the data's gradient where threads go through more than one pixel each: the second operand is the
+    input of the convolution.
+    """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = elements(what.sizes[1]) if len(what.sizes) > 1 and what.sizes[1] else covered(what, 1)
@@ -108,7 +110,9 @@ def depthwise_gradient(output: float, tap: float) -> Model:
 
 
 def depthwise_back(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """A thread for each pixel of the gradient; where the kernel does not know the stride, each tap divides by it."""
+    """The time of a kernel with a thread for each pixel of the gradient; where it does not know the stride, each tap
+    divides by it.
+    """
     side, stride = (*(int(one) for one in name.arguments if one.isdigit()), 0, 0)[:2]
     output, tap = (DEPTHWISE_FIXED if side and stride in DEPTHWISE_FIXED else DEPTHWISE_BACK).get(
         stride, DEPTHWISE_BACK[0]
@@ -117,7 +121,9 @@ def depthwise_back(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def depthwise_weights(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """A block for each weight, whose warps take an image each, 32 pixels at a time. Few blocks wait for their loads."""
+    """The time of a kernel with a block for each weight, whose warps take an image each, 32 pixels at a time. Few
+    blocks wait for their loads.
+    """
     gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) > 2 else (1, 1, 32, 32)
     blocks, threads = prod(what.grid), prod(what.block)
     images = ceil(gradient[0] / max(threads // WARP, 1))
@@ -129,15 +135,17 @@ def depthwise_weights(machine: Machine, what: Kernel, name: KernelName) -> float
 
 
 def volume_weights(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """A block for each weight sums over all pixels of the gradient, of three dimensions."""
+    """The time of a kernel with a block for each weight, which sums over all pixels of the gradient, of three
+    dimensions.
+    """
     gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) > 3 else (1, 1, 32, 32)
     pixels = gradient[0] * prod(gradient[2:])
     return machine.issue_ns(prod(what.grid) * (VOLUME_PIXEL * pixels + VOLUME_START))
 
 
 def sampled(instructions: float, channel_ns: float, half_ns: float) -> Model:
-    """grid_sample: a thread for each place goes through the channels, one after another. `instructions`: for each of
-    its items; `channel_ns`, `half_ns`: of a channel, for blocks that have an SM for themselves.
+    """The model of grid_sample: a thread for each place goes through the channels, one after another. `instructions`:
+    for each of its items; `channel_ns`, `half_ns`: of a channel, for blocks that have an SM for themselves.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -150,14 +158,14 @@ def sampled(instructions: float, channel_ns: float, half_ns: float) -> Model:
 
 
 def folded(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """col2im: a thread for each pixel adds the columns that have it."""
+    """The time of col2im: a thread for each pixel adds the columns that have it."""
     threads, columns = covered(what, 1), said(what)
     memory = machine.memory_ns((threads + columns) * item_of(name))
     return overlapped(memory, machine.issue_ns(FOLDED * threads + FOLDED_COLUMN * columns))
 
 
 def unfolded(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """im2col: a thread for each place of a filter of 3x3, which the sizes do not tell."""
+    """The time of im2col: a thread for each place of a filter of 3x3, which the sizes do not tell."""
     threads = covered(what, 1)
     memory = machine.memory_ns(threads * USUAL_TAPS * item_of(name))
     return UNFOLDED_START_NS + overlapped(memory, machine.issue_ns(UNFOLDED * threads))

@@ -1,5 +1,5 @@
-"""Kernels that move data by index: concatenation, gathers, embeddings, random numbers. Bytes over streaming rate x
-efficiency, instructions, or rounds of dependent loads.
+"""Models kernels that move data by index: concatenation, gathers, embeddings, random numbers. Their time follows from
+bytes at a share of the streaming rate, from instructions, or from rounds of dependent loads.
 
 RULES lists them, and those of `sorting` and `images`: the first pattern that a kernel's name has decides.
 """
@@ -156,7 +156,7 @@ def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _longest(what: Kernel) -> float:
-    """Values that are added to the row that most of them are added to, at random."""
+    """The number of values that are added to the row with most of them, when rows are chosen at random."""
     rows = [shape for shape in what.sizes if len(shape) >= 2]
     if len(rows) < 2 or not rows[0][0]:
         return 1.0
@@ -165,8 +165,8 @@ def _longest(what: Kernel) -> float:
 
 
 def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """The time of writing single items or short rows by index, that of their launch: a block has four warps, each for
-    one index. Of short rows the chains wait, too.
+    """The time of writing single items or short rows by index: that of their launch. A block has four warps, each for
+    one index. For short rows the chains count, too.
     """
     dealt = 1_000.0 + prod(what.grid) * BLOCK_OF_ITEMS_NS * machine.gpu.sm_count / machine.sms
     return max(dealt, _longest(what) * REPEATED_SHORT_NS) if "small_stride" in name.base else dealt
@@ -222,8 +222,8 @@ def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> flo
 
 
 def _parts(what: Kernel, segments: int) -> float:
-    """Of each of so many segments, if the indices are spread over all of them. No more than 1: there are more segments
-    than indices, of which nobody knows how many are used.
+    """The mean number of further parts of each segment, if the indices are spread over all of them. It is 0 if there
+    are no more indices than segments: nobody knows how many segments are used.
     """
     indices = elements(what.sizes[1]) if len(what.sizes) > 1 else 0
     return indices / segments / SEGMENT_ROWS + 1 / 2 if indices > segments else 0.0

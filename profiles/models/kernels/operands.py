@@ -1,9 +1,9 @@
-"""How many bytes a kernel's operands have, where its launch tells it: what lies behind its pointers.
+"""Estimates how many bytes a kernel's operands have, where its launch tells what lies behind its pointers.
 
-A block may be larger than the tensor in it. What counts less: a view, which begins inside a block and whose end is not
-known, and a pool, a block many times as large as all other operands together (a cache of keys and values, of which an
-attention reads what its tables name). Either counts as much as the largest other operand. The time is then a lower
-bound, and says so.
+A block may be larger than the tensor in it. Two kinds of blocks count less: a view, which begins inside a block and
+whose end is not known, and a pool, a block many times as large as all other operands together (a cache of keys and
+values, of which an attention reads what its tables name). Either counts as much as the largest other operand. The time
+is then a lower bound, and says so.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from functools import lru_cache
 from profiles.signature import Sized
 
 POOL = 64.0
-"""Times the other operands together, from which on a block is a pool."""
+"""The factor on the other operands together from which on a block is a pool."""
 LEAST_OF_POOL = 65536.0
-"""A block is a pool only beside operands of so many bytes: beside a few numbers, or a row of weights, it is what the
-kernel goes through.
+"""The bytes of operands beside which a block can be a pool: beside a few numbers, or a row of weights, it is the data
+that the kernel goes through.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
     nbytes: tuple[float, ...]
-    """Of each operand, as it counts."""
+    """The bytes that count for each operand."""
     at_least: bool
-    """Are some of them larger than they count?"""
+    """True if some operands are larger than they count."""
 
     @property
     def total(self) -> float:

@@ -1,4 +1,5 @@
-"""Element-wise kernels with an operand that is not dense along the innermost dimension: a transposed one, a slice.
+"""Models element-wise kernels with an operand that is not dense along the innermost dimension: a transposed one, a
+slice.
 
 A warp then asks for up to 32 sectors where it would ask for a few. The SMs take in so many a cycle, more where a block
 finds a sector again that one of its threads asked for before, and the L2 cache has its bandwidth. What does not fit
@@ -14,7 +15,7 @@ from profiles.models.machine import Machine, overlapped
 from profiles.signature import Shape, Strided
 
 SECTOR_NBYTES, FETCHED_NBYTES, LINE_NBYTES = 32, 64, 128
-"""What an SM asks for, what comes from memory at least, and what has a place in the L2 cache."""
+"""The bytes that an SM asks for at a time, that come from memory at a time, and that have a place in the L2 cache."""
 WARP = 32
 SECTORS_PER_CYCLE = 0.61  # of one SM, where each thread asks for a sector of its own
 OF_WARP, OF_BLOCK = 1.95, 0.238  # exponents of the share of a warp's, and of a block's, sectors that differ
@@ -33,7 +34,7 @@ class Operand:
         return prod(size for size, stride in zip(extent, self.strides, strict=True) if stride)
 
     def fetched_nbytes(self, extent: Shape, l2_nbytes: int) -> float:
-        """From memory."""
+        """The bytes that come from memory."""
         least = min(
             (stride for size, stride in zip(extent, self.strides, strict=True) if stride and size > 1), default=0
         )
@@ -46,7 +47,9 @@ class Operand:
         return own if kept <= l2_nbytes else prod(extent) * min(self.strides[0], FETCHED_NBYTES)
 
     def sectors(self, extent: Shape, block: int) -> float:
-        """Per element, as many as take so long as those of threads that each ask for one of their own."""
+        """The sectors per element, counted as sectors of threads that each ask for one of their own and take equally
+        long.
+        """
         at = [self._sector(extent, element) for element in range(min(block, prod(extent)))]
         warps = [at[first : first + WARP] for first in range(0, len(at), WARP)]
         of_warp = sum(len(set(warp)) for warp in warps) / (len(warps) * WARP)
@@ -61,7 +64,9 @@ class Operand:
 
 
 def operands(what: Strided, items: tuple[float, ...]) -> list[Operand]:
-    """`items`: bytes of an item as the arithmetic takes it. Casts read others: no larger than the shortest stride."""
+    """The operands. `items`: the bytes of an item as the arithmetic takes it. Casts read other items: no larger than
+    the shortest stride.
+    """
     found = []
     for text, item in zip(what.strides.split(","), items, strict=False):
         strides = tuple(map(int, text.split("x")))
@@ -70,7 +75,7 @@ def operands(what: Strided, items: tuple[float, ...]) -> list[Operand]:
 
 
 def ns(machine: Machine, what: Strided, items: tuple[float, ...], block: int, dense_ns: float) -> float:
-    """`dense_ns`: what the kernel takes if no operand jumps; `block`: the elements of a block."""
+    """The time of the kernel. `dense_ns`: its time if no operand jumps; `block`: the elements of a block."""
     found = operands(what, items)
     memory = machine.memory_ns(sum(one.fetched_nbytes(what.extent, machine.gpu.memory.l2_nbytes) for one in found))
     sectors = prod(what.extent) * sum(one.sectors(what.extent, block) for one in found if one.jumps())

@@ -1,4 +1,4 @@
-"""reduce_kernel of PyTorch: sums, means, norms, extremes, moments over any dimensions of a tensor.
+"""Models reduce_kernel of PyTorch: sums, means, norms, extremes, moments over any dimensions of a tensor.
 
 What a thread does follows from the launch (setReduceConfig in aten/src/ATen/native/cuda/Reduce.cuh): where the
 innermost dimension is reduced, a warp goes along it and, if it is long, the block's warps share it; else each lane has
@@ -36,17 +36,19 @@ SHARED_NS, SHARED_ROUND_NS, SHARED_PART_NS, SHARED_MOMENTS_NS = 3_310.0, 235.0, 
 class Way(Enum):
     ALONG = auto()
     SCATTERED = auto()
-    """Along the inner dimension and others that are not next to it: no vectors are loaded, each place is computed."""
+    """The reduction goes along the inner dimension and others that are not next to it: no vectors are loaded, each
+    place is computed.
+    """
     ACROSS = auto()
 
 
 class Division(NamedTuple):
     results: int
     threads: int
-    """That share a result."""
+    """The number of threads that share a result."""
     way: Way
     is_full: bool = True
-    """The last block has as many results as the others."""
+    """True if the last block has as many results as the others."""
 
 
 def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -82,8 +84,9 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 @lru_cache(maxsize=4096)
 def _division(shape: Shape, grid: tuple[int, ...], block: tuple[int, ...], vector: int, op: str = "") -> Division:
-    """Which dimensions are reduced is not told, but how many results blocks of this grid have is. Where that leaves a
-    choice, outer dimensions are kept, but in sums of pictures the channels, as in gradients of biases.
+    """Divides a reduction among threads. The launch does not say which dimensions are reduced, but how many results
+    blocks of this grid have. Where that leaves a choice, outer dimensions are kept, but in sums of pictures the
+    channels, as in gradients of biases.
     """
     count = max(elements(shape), 1)
     sizes = tuple(size for size in shape if size > 1)

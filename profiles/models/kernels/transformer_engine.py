@@ -1,7 +1,7 @@
-"""Transformer Engine's own kernels, by the bytes of their operands.
+"""Models Transformer Engine's own kernels by the bytes of their operands.
 
-They are persistent, or their grids depend on occupancy: the same for operands of any size. What decides is told by the
-launch (`sized`): rows and columns among its numbers, and the blocks that its pointers lie in. A view of a larger block
+They are persistent, or their grids depend on occupancy: the same for operands of any size. The launch provides what
+decides (`sized`): rows and columns among its numbers, and the blocks that its pointers lie in. A view of a larger block
 (a weight in a buffer of all parameters) counts as much as rows and columns allow.
 """
 
@@ -23,12 +23,12 @@ Time = Callable[[Machine, Sized, KernelName], float]
 WIDEST_ITEM, NARROW = 4.0, 2.0
 NORM_START_NS, NORM_GENERAL_START_NS = 1_300.0, 2_000.0
 NORM_FORWARD, NORM_BACKWARD = 1.10, 1.20
-"""Times the time that the bytes take: kernels that are tuned to a row's length."""
+"""The factors on the time of the bytes, for kernels that are tuned to a row's length."""
 GENERAL_FORWARD, GENERAL_BACKWARD = 3.2, 2.5
-"""... and those that are not."""
+"""The same factors for kernels that are not tuned."""
 FINALIZE_NS, FINALIZE_ROW_NS = 1_500.0, 48.0
 FINALIZE_ROWS = (660.0, 396.0)
-"""Blocks of the gradient before, each of which leaves a row: of rows up to SHORT, and of longer ones."""
+"""The blocks of the gradient before, each of which leaves a row: for rows up to SHORT, and for longer ones."""
 SHORT = 2048
 CAST_START_NS, CAST = 1_600.0, 1.16
 GENERAL_CAST_START_NS, GENERAL_CAST = 6_500.0, 1.95
@@ -43,17 +43,19 @@ DBIAS_START_NS, DBIAS_ROW_NS = 100.0, 112.0
 MANY_START_NS, MANY = 10_000.0, 2.1
 SCALES_START_NS, SCALE_NS = 3_000.0, 40.0
 LINE_NBYTES, PUSHED_GB_PER_S = 16, 42.0
-"""Of a block that stores over NVLink 4: what one of NCCL's moves in a send (first_gbs in netsim's hopper.toml)."""
+"""The bytes of a line that a block stores, and the GB/s of a block that stores over NVLink 4: as fast as one of NCCL's
+blocks in a send (first_gbs in netsim's hopper.toml).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     pattern: str
-    """Of the function's name."""
+    """The pattern of the function's name."""
     model: str
     nbytes: Bytes
     ns: Time
-    """Beside the floor of a launch."""
+    """The time without the floor of a launch."""
 
 
 def _moved(nbytes: Bytes, start_ns: float, slowdown: float) -> Time:
@@ -61,7 +63,7 @@ def _moved(nbytes: Bytes, start_ns: float, slowdown: float) -> Time:
 
 
 def _of_operands(what: Sized, name: KernelName) -> float:
-    """Every operand once."""
+    """The bytes of all operands, each counted once."""
     given = numbers(what)[:2]
     most = WIDEST_ITEM * prod(given) if given else float("inf")
     blocks = what.buffers.split(",")
@@ -69,15 +71,15 @@ def _of_operands(what: Sized, name: KernelName) -> float:
 
 
 def _items(name: KernelName) -> tuple[float, float]:
-    """Bytes of an input's and an output's item of a norm: Kernel_traits<weight, input, output, ...>."""
+    """The bytes of an input's and an output's item of a norm: Kernel_traits<weight, input, output, ...>."""
     inner = name.arguments[0] if name.arguments else ""
     types = split_arguments(inner[inner.index("<") :]) if "<" in inner else ()
     return (item_nbytes(types[1]), item_nbytes(types[2])) if len(types) > 2 else (NARROW, NARROW)
 
 
 def _norm_nbytes(what: Sized, name: KernelName) -> float:
-    """Forward, the input is read and the output written. Backward, the gradient and the input are read, the input's
-    gradient is written; sums of the weights' stay in the cache.
+    """The bytes of a norm. Forward, the input is read and the output written. Backward, the gradient and the input are
+    read, the input's gradient is written; sums of the weights' gradients stay in the cache.
     """
     given = numbers(what)
     if len(given) < 4:
@@ -87,7 +89,7 @@ def _norm_nbytes(what: Sized, name: KernelName) -> float:
 
 
 def _general_norm(start_ns: float, slowdown: float) -> Time:
-    """Kernels that fit rows of any length take their time by elements, whatever their type: no wider loads help."""
+    """The time of kernels that fit rows of any length: by elements, whatever their type, since no wider loads help."""
 
     def model(machine: Machine, what: Sized, name: KernelName) -> float:
         given, nbytes = numbers(what), _norm_nbytes(what, name)
@@ -105,7 +107,9 @@ def _nothing(what: Sized, name: KernelName) -> float:
 
 
 def _finalize(machine: Machine, what: Sized, name: KernelName) -> float:
-    """Threads go through what the blocks of the gradient have left of a column, one row after another."""
+    """The time of threads that go through the rows that the blocks of the gradient have left of a column, one after
+    another.
+    """
     given = numbers(what)
     if len(given) < 4 or "tuned" in name.base:
         return FINALIZE_NS
@@ -114,13 +118,13 @@ def _finalize(machine: Machine, what: Sized, name: KernelName) -> float:
 
 
 def _rope(machine: Machine, what: Sized, name: KernelName) -> float:
-    """A block a token."""
+    """The time of a kernel with a block a token."""
     moved = ROPE * machine.memory_ns(_of_operands(what, name))
     return ROPE_START_NS + ROPE_TOKEN_NS * prod(what.grid) * machine.gpu.sm_count / machine.sms + moved
 
 
 def _routed(machine: Machine, what: Sized, name: KernelName) -> float:
-    """A warp a token, which goes through the experts once for each that it chooses."""
+    """The time of a kernel with a warp a token, which goes through the experts once for each that it chooses."""
     tokens, experts = (*numbers(what), 1, 1)[:2]
     part = machine.gpu.sm_count / machine.sms
     if "backward" in name.base:
@@ -130,31 +134,35 @@ def _routed(machine: Machine, what: Sized, name: KernelName) -> float:
 
 
 def _dbias(machine: Machine, what: Sized, name: KernelName) -> float:
-    """A thread a column, which adds up what blocks of rows have left."""
+    """The time of a kernel with a thread a column, which adds up what blocks of rows have left."""
     rows = numbers(what)[1] if len(numbers(what)) > 1 else 1
     return DBIAS_START_NS + DBIAS_ROW_NS * rows
 
 
 def _scales(machine: Machine, what: Sized, name: KernelName) -> float:
-    """A block a tensor: the largest of its history."""
+    """The time of a kernel with a block a tensor, which finds the largest value of its history."""
     return SCALES_START_NS + SCALE_NS * what.grid[0]
 
 
 def _pushed(machine: Machine, what: Sized, name: KernelName) -> float:
-    """Blocks that store lines of 16 bytes into another GPU's memory. Without lines a thread sets a flag there."""
+    """The time of blocks that store lines of 16 bytes into another GPU's memory. Without lines a thread only sets a
+    flag.
+    """
     lines = (*numbers(what), 0)[0]
     rate = min(machine.gpu.peer_gb_per_s or machine.gpu.pcie.pinned_gb_per_s, PUSHED_GB_PER_S * prod(what.grid))
     return lines * LINE_NBYTES / rate
 
 
 def _reduced_nbytes(what: Sized, name: KernelName) -> float:
-    """Parts of all members are read, of which each has as many items as the sum that is written."""
+    """The bytes of a kernel that reads the parts of all members, each of which has as many items as the sum that is
+    written.
+    """
     parts, items = (*numbers(what), 0, 0)[:2]
     return items * ((1.0 if "fp8" in name.base else NARROW) * parts + NARROW)
 
 
 def _number(machine: Machine, what: Sized, name: KernelName) -> float:
-    """A thread that writes a number."""
+    """The time of a thread that writes a number: no more than the floor of a launch."""
     return 0.0
 
 
@@ -208,7 +216,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def estimate(gpu: Gpu, what: Sized, name: KernelName) -> Estimate | None:
-    """None: it is none of these kernels."""
+    """The estimate; None if it is none of these kernels."""
     rule = next((one for one in RULES if re.search(one.pattern, name.base)), None)
     if rule is None:
         return None
@@ -217,4 +225,4 @@ def estimate(gpu: Gpu, what: Sized, name: KernelName) -> Estimate | None:
 
 
 REALLY_MOVED = 0.5
-"""Of the bytes behind the pointers: the share that a kernel moves at least, since blocks are larger than tensors."""
+"""The least share of the bytes behind the pointers that a kernel moves, since blocks are larger than tensors."""

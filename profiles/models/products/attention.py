@@ -1,4 +1,4 @@
-"""Fused attention: blocks of queries pass over blocks of keys.
+"""Models fused attention: blocks of queries pass over blocks of keys.
 
     time = pairs x cycles of a pair / SMs + blocks / SMs x time of a block + imbalance
 
@@ -29,24 +29,26 @@ TENSOR_CYCLES = 4096.0  # floating-point operations of an H200's SM per cycle, f
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """SM cycles per pair of a query and a key, and nanoseconds of a block, on an H200."""
+    """The figures of a kind of kernel: SM cycles per pair of a query and a key, and nanoseconds of a block, on an
+    H200.
+    """
 
     softmax: float
     per_depth: float
-    """Cycles of the products per unit of depth."""
+    """The cycles of the products per unit of depth."""
     block_ns: float
     imbalance: float
-    """Share of the longest block's time that is waited for at the end, with a causal mask."""
+    """The share of the longest block's time that is waited for at the end, with a causal mask."""
     dropout: float
     mask: float
     deep: float
-    """Factor for depths above DEEPEST; of cudnn DEEP and LATENT have it."""
+    """The factor for depths above DEEPEST; for cudnn DEEP and LATENT have it."""
     masked: float = 0.0
-    """More cycles of a pair in a tile that is masked, over the depth: with a causal mask one tile in each row, with a
-    window all.
+    """The additional cycles of a pair in a tile that is masked, per unit of depth: with a causal mask one tile in each
+    row, with a window all.
     """
     window_ns: float = 0.0
-    """More time of a block with a window."""
+    """The additional time of a block with a window."""
 
 
 FIGURES = {
@@ -82,21 +84,21 @@ CONVERT = 0.8  # the one that converts dQ after it
 
 
 class Extent(NamedTuple):
-    """What one head of all sequences computes, as in a `sequences` signature."""
+    """The work of one head for all sequences, as in a `sequences` signature."""
 
     sequences: int
     queries: int
     keys: int
     rows: int
-    """Tiles of queries: each sequence has its own."""
+    """The number of tiles of queries: each sequence has its own."""
     columns: int
-    """Tiles of keys."""
+    """The number of tiles of keys."""
     tiles: float
-    """Tiles of pairs of which one query sees one key at least."""
+    """The number of tiles of pairs in which a query sees a key."""
     longest: float
-    """The most of these in one row."""
+    """The most of these tiles in one row."""
     pairs: float
-    """Of a query and a key that it sees."""
+    """The number of pairs of a query and a key that it sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Problem:
 
 
 def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
-    """cuDNN's call with all its helper kernels (row sums, conversion of dQ)."""
+    """The estimate of cuDNN's call with all its helper kernels (row sums, conversion of dQ)."""
     batch, heads, queries, depth = what.q[-4:]
     extent = equal(batch, queries, what.k[-2], what.causal, from_start=True)
     mask = _masked(what.direction, what.sizes)
@@ -145,8 +147,9 @@ def peak_of(dtype: str) -> str:
 
 
 def named(what: Kernel, name: KernelName) -> Problem | None:
-    """PyTorch's own kernels: q, k, v lead the op's sizes, a causal mask is in FlashAttention's template. The
-    memory-efficient kernels do not say whether the mask is causal; it is taken not to be, unless pairs are counted.
+    """The problem of PyTorch's own kernels: q, k, v lead the op's sizes, a causal mask is in FlashAttention's template.
+    The memory-efficient kernels do not say whether the mask is causal; it is assumed not to be, unless pairs are
+    counted.
     """
     if name.base == COMBINE:
         return None
@@ -187,7 +190,7 @@ def named(what: Kernel, name: KernelName) -> Problem | None:
 
 
 def equal(batch: int, queries: int, keys: int, causal: bool, *, from_start: bool = False) -> Extent:
-    """Sequences that are equally long. A causal mask aligns the ends of both sides, or their starts."""
+    """The extent of sequences that are equally long. A causal mask aligns the ends of both sides, or their starts."""
     if causal and from_start and queries > 1:
         keys = min(keys, queries)  # no query sees later ones
     rows, columns = ceil(queries / TILE), ceil(keys / TILE)
@@ -204,7 +207,7 @@ def equal(batch: int, queries: int, keys: int, causal: bool, *, from_start: bool
 
 
 def combined_ns(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Of parts of the keys that blocks of their own have computed: results in f32 become one."""
+    """The time of joining the results in f32 of parts of the keys that blocks of their own have computed."""
     numbers = [int(one) for one in name.arguments[1:] if one.isdigit()]
     parts = 2 ** min(numbers[1], MOST_PARTS) if len(numbers) > 1 else 2
     rows = max((prod(shape) for shape in what.sizes if len(shape) in (3, 4)), default=0)
@@ -212,15 +215,17 @@ def combined_ns(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def helper_ns(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """FlashAttention's kernels before and after the backward pass: two inputs, or one of f32 and one output."""
+    """The time of FlashAttention's kernels before and after the backward pass: two inputs, or one of f32 and one
+    output.
+    """
     rows = max((prod(shape) for shape in what.sizes if len(shape) in (3, 4)), default=0)
     nbytes = 4.0 * rows if "dot_do_o" in name.base else 6.0 * rows
     return machine.memory_ns(nbytes) / (HALF if "dot_do_o" in name.base else CONVERT)
 
 
 def flops(what: Problem) -> float:
-    """Useful operations: half of the square if causal, the backward's recomputation of the scores not counted for
-    MFU's sake.
+    """The useful operations: half of the square if causal; the backward pass's recomputation of the scores does not
+    count, because it does not in MFU.
     """
     products = {"fwd": 2, "bwd": 4}[what.direction]
     return products * (what.depth + what.value_depth) * what.heads * what.extent.pairs
@@ -279,7 +284,9 @@ def attention_ns(machine: Machine, what: Problem) -> float:
 
 
 def _around_ns(machine: Machine, what: Problem) -> float:
-    """Row sums of dO x O before, dQ gathered in f32 and converted after: two kernels far from streaming speed."""
+    """The time of the kernels around the backward pass: row sums of dO x O before, dQ gathered in f32 and converted
+    after: two kernels far from streaming speed.
+    """
     item = dtype_nbytes(what.dtype)
     rows = what.heads * what.extent.queries * what.depth
     sums, converted = machine.memory_ns(rows * 2 * item) / HALF, machine.memory_ns(rows * (4 + item)) / CONVERT
@@ -287,12 +294,14 @@ def _around_ns(machine: Machine, what: Problem) -> float:
 
 
 def _masked(direction: str, sizes: tuple[Shape, ...]) -> bool:
-    """A bias comes after q, k and v, in the backward pass after the outputs and the seeds."""
+    """Returns true if there is a bias: it comes after q, k and v, in the backward pass after the outputs and the
+    seeds.
+    """
     return any(len(shape) == 4 for shape in (sizes[3:] if direction == "fwd" else sizes[6:]))
 
 
 def _tensor_scale(machine: Machine, backend: str) -> float:
-    """Time of the products on this GPU over that on an H200, per cycle and SM."""
+    """The time of the products on this GPU over that on an H200, per cycle and SM."""
     per_cycle = machine.gpu.peak_flops("bf16") / machine.gpu.sm_count / (machine.gpu.sm_clock_khz * 1e3)
     reference = TENSOR_CYCLES * 0.924  # the datasheet's peak is for a lower clock
     if backend != "cudnn" and machine.gpu.products_by_warp_groups:

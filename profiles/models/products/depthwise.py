@@ -1,4 +1,4 @@
-"""cuDNN's depthwise convolutions: one filter per channel, without tensor cores."""
+"""Models cuDNN's depthwise convolutions: one filter per channel, without tensor cores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ MOST_TAPS, DIRECT_TAP, DIRECT_TAP_HALF, DIRECT_DATA_TAP, PADDED_OUTPUT = 49, 148
 
 
 def depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """One filter per channel. The gradient of the data visits the taps of every input pixel, with a stride in vain."""
+    """The estimate of a convolution with one filter per channel. The gradient of the data visits the taps of every
+    input pixel, with a stride in vain.
+    """
     taps = prod(what.w[2:])
     outputs = prod(what.x) if what.direction == "dgrad" else prod(what.y)
     item = dtype_nbytes(what.dtype)
@@ -48,8 +50,8 @@ def depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
 
 def _direct(what: Conv, outputs: int) -> float:
-    """Instructions without cuDNN's kernels for filters of up to 7x7. Taps outside of the image are left out. Gradients
-    of weights of 16 bits are padded and multiplied, whatever the taps; 0: not one of these.
+    """The number of instructions without cuDNN's kernels for filters of up to 7x7; 0: not one of these. Taps outside of
+    the image are left out. Gradients of weights of 16 bits are padded and multiplied, whatever the taps.
     """
     if what.direction == "wgrad":
         return outputs * PADDED_OUTPUT if what.dtype in ("f16", "bf16") else 0.0
@@ -61,7 +63,7 @@ def _direct(what: Conv, outputs: int) -> float:
 
 
 def _inside(pixels: int, taps: int, outputs: int, padding: int, stride: int, dilation: int) -> float:
-    """Of a line's taps, those that are in the image, in the mean of its outputs."""
+    """The mean number of a line's taps that are in the image, over its outputs."""
     found = 0
     for output in range(outputs):
         first = output * stride - padding

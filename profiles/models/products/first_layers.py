@@ -1,4 +1,4 @@
-"""First convolutions of networks: images of three channels, channels last or not, in 16 bits."""
+"""Models first convolutions of networks: images of three channels, channels last or not, in 16 bits."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def is_first_layer(what: Conv) -> bool:
 
 
 def is_short(what: Conv) -> bool:
-    """In bf16, channels last, with a stride."""
+    """Returns true for first layers with short filters in bf16, channels last, with a stride."""
     short = len(what.w) == 4 and SHORT_TAPS[0] <= prod(what.w[2:]) <= SHORT_TAPS[1] and min(what.stride) > 1
     few = 2 < what.w[1] <= FIRST_PADDED and what.groups == 1
     return short and few and what.dtype == "bf16" and what.layout == "nhwc"
 
 
 def is_spread(what: Conv) -> bool:
-    """Patches, and three by three."""
+    """Returns true for patches and for filters of three by three."""
     return (
         what.direction == "fwd" and is_short(what) and (prod(what.w[2:]) == SHORT_TAPS[0] or what.stride == what.w[2:])
     )
 
 
 def spread(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """Forward, by the vector units."""
+    """The estimate of a forward convolution by the vector units."""
     outputs = what.y[0] * prod(what.y[2:]) * ceil(what.w[0] / SPREAD_CHANNELS) * SPREAD_CHANNELS
     instructions = outputs * (SPREAD_OUTPUT + SPREAD_PRODUCT * prod(what.w[1:]))
     nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.y))
@@ -50,7 +50,7 @@ def spread(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
 
 def first_layer(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """Images of three channels and f16 (not bf16): channels are padded to four."""
+    """The estimate for images of three channels and f16 (not bf16): channels are padded to four."""
     item = dtype_nbytes(what.dtype)
     wider = (what.x[0], FIRST_PADDED, *what.x[2:])
 

@@ -1,5 +1,5 @@
-"""Which way cuDNN convolves channels in groups. One kernel takes all groups as they are, where it fits; else their
-channels are padded to a power of two, so that it does; or the groups are convolved one by one.
+"""Finds the way in which cuDNN convolves channels in groups. One kernel takes all groups as they are, where it fits;
+else their channels are padded to a power of two, so that it does; or the groups are convolved one by one.
 
 When it does what is not documented: the rules were read off 1,600 calls on an H100 (laboratory/notes/kernel-models.md
 says how many they tell). `launches_of_groups` in emu/hook/cudnn/work.c has the same ones.
@@ -15,10 +15,10 @@ FEWEST_CHANNELS = 8
 THREE_BY_THREE = 9  # taps
 LONG_TAPS, LONGEST_TAPS = 64, 128  # filters so long have kernels of their own
 FEWEST_OF_GROUP, MOST_OF_GROUP = 4, 128
-"""Channels of a group for which cuDNN has kernels that take all groups at once."""
+"""The least and most channels of a group for which cuDNN has kernels that take all groups at once."""
 HALF = ("f16", "bf16")
 TOGETHER, SHORT_TAPS = {"tf32": 48}, 25
-"""Channels of a group up to which groups are convolved together, by dtype, where a filter is longer or has three
+"""The channels of a group up to which groups are convolved together, by dtype, where a filter is longer or has three
 dimensions, or images are few.
 """
 # 16 bits: channels of a group that are padded, and that are not though more are.
@@ -42,7 +42,7 @@ BETWEEN, WIDE_SIDE, MANY_GROUPS = (44, 64), 28, 16  # channels, side and groups 
 
 
 def unfit(what: Conv) -> bool:
-    """In groups that no kernel takes as they are, by tensor cores."""
+    """Returns true for convolutions by tensor cores in groups that no kernel takes as they are."""
     groups = max(what.groups, 1)
     inner, taps = what.w[1], prod(what.w[2:])
     if groups == 1 or inner == 1 or len(what.w) != 4 or taps >= LONG_TAPS:
@@ -57,7 +57,7 @@ def unfit(what: Conv) -> bool:
 
 
 def one_by_one(what: Conv) -> bool:
-    """Are the groups convolved one after the other?"""
+    """Returns true if the groups are convolved one after the other."""
     if what.groups == 1 or what.w[1] == 1:
         return False
     if prod(what.w[2:]) >= LONG_TAPS:
@@ -82,8 +82,8 @@ def one_by_one(what: Conv) -> bool:
 
 
 def launches_of_group(what: Conv) -> int:
-    """Kernels and fills that the host starts for each group, where these are convolved one after the other: operands
-    are cut out or turned round, a result is put in, a sum begins with a fill.
+    """The number of kernels and fills that the host starts for each group, where these are convolved one after the
+    other: operands are cut out or turned round, a result is put in, a sum begins with a fill.
     """
     if what.dtype == "f32":
         return 1 if what.direction == "fwd" else 2
@@ -91,7 +91,9 @@ def launches_of_group(what: Conv) -> int:
 
 
 def turned(what: Conv) -> bool:
-    """tf32 by a kernel without tensor cores, whose operands slow kernels turn round before and after."""
+    """Returns true for tf32 by a kernel without tensor cores, whose operands slow kernels turn round before and
+    after.
+    """
     inner = what.w[1]
     if what.dtype != "tf32" or what.layout != "nchw" or what.groups == 1 or not _goes_by_ways(what):
         return False
@@ -111,12 +113,12 @@ def padded_channels(channels: int) -> int:
 
 
 def _goes_by_ways(what: Conv) -> bool:
-    """tf32: not of few images (StyleGAN), and not of long filters."""
+    """Returns true if these rules hold for tf32: not for few images (StyleGAN), and not for long filters."""
     return len(what.w) == 4 and prod(what.w[2:]) <= SHORT_TAPS and what.x[0] > FEW_IMAGES
 
 
 def _apart(what: Conv) -> bool:
-    """16 bits: one by one though a kernel takes all groups as they are."""
+    """Returns true if groups of 16 bits are convolved one by one though a kernel takes all groups as they are."""
     inner, images = what.w[1], what.x[0]
     if inner < WIDE_GROUP:
         return False
@@ -143,7 +145,9 @@ def _fits(what: Conv) -> bool:
 
 
 def _few_images_one_by_one(what: Conv, channels: int) -> bool:
-    """Of a generator whose images each have weights of their own."""
+    """Returns true if the groups of a generator, whose images each have weights of their own, are convolved one by
+    one.
+    """
     outer, inner, rows = what.w[0] // what.groups, what.w[1], what.layout == "nhwc"
     if rows and what.direction != "dgrad" and outer != inner and channels >= MOST_OF_GROUP:
         return True

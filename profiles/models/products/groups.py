@@ -1,4 +1,4 @@
-"""Convolutions in groups of 16 bits for which cuDNN has no kernel that takes all groups as they are.
+"""Models convolutions in groups of 16 bits for which cuDNN has no kernel that takes all groups as they are.
 
 Either each group's channels are padded to a power of two, so that one kernel takes all groups, or the groups are cut
 out and convolved one after the other, by kernels of older GPUs.
@@ -46,8 +46,8 @@ SHARED_ELEMENT = {1: 490.0, 2: 1_060.0}
 
 
 def one_by_one_ns(machine: Machine, what: Conv) -> float:
-    """Each group's operands are cut out, its kernel runs, its result is put in. Groups run on several streams, beside
-    each other as far as the GPU has room.
+    """The time of convolving the groups one by one: each group's operands are cut out, its kernel runs, its result is
+    put in. Groups run on several streams, beside each other as far as the GPU has room.
     """
     item, floor = dtype_nbytes(what.dtype), machine.gpu.achieved.kernel_floor_ns
     one = of_one_group(what)
@@ -73,7 +73,9 @@ def one_by_one_ns(machine: Machine, what: Conv) -> float:
 
 
 def is_slow(what: Conv) -> bool:
-    """16 bits without tensor cores, by kernels of few blocks: groups of a long filter whose channels do not fit."""
+    """Returns true for 16 bits without tensor cores, by kernels of few blocks: groups of a long filter whose channels
+    do not fit.
+    """
     channels, taps = what.w[1], prod(what.w[2:])
     half = what.dtype in HALF and what.direction == "fwd" and what.groups > 1
     return half and taps >= LONGEST_TAPS and channels & (channels - 1) != 0
@@ -105,7 +107,9 @@ def padded(what: Conv) -> Conv:
 
 
 def padding_ns(machine: Machine, what: Conv, wider: Conv) -> float:
-    """What is done beside the padded convolution: fills, and copies of both operands, or of one and the result."""
+    """The time of the work beside the padded convolution: fills, and copies of both operands, or of one and the
+    result.
+    """
     item, floor = dtype_nbytes(what.dtype), machine.gpu.achieved.kernel_floor_ns
     if what.w == wider.w:
         return 0.0
@@ -138,6 +142,8 @@ def few_weights_ns(machine: Machine, what: Conv) -> float:
 
 
 def turned_ns(machine: Machine, one: Conv) -> float:
-    """Both operands of a group, or one and the result, pass through kernels that turn them round item by item."""
+    """The time of turning operands round: both operands of a group, or one and the result, pass through kernels that do
+    it item by item.
+    """
     passed = 2 * dtype_nbytes(one.dtype) * (prod(one.x) + prod(one.y))
     return 2 * machine.gpu.achieved.kernel_floor_ns + passed / (machine.memory_gb_per_s * TURNED_STREAM)

@@ -1,4 +1,4 @@
-"""cuBLAS's matrix products, and PyTorch's grouped ones."""
+"""Models cuBLAS's matrix products, and PyTorch's grouped ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
 
 
 def _scaled_by(what: Gemm) -> float:
-    """Products of 8 bits with scales of many small blocks, and of two types."""
+    """The factor on products of 8 bits with scales of many small blocks, and of two types."""
     flags = what.epilogue.split("_")
     mixed = MIXED if {what.a, what.b} == {"f8e4m3", "f8e5m2"} else 1.0
     if "avec128" in flags and "bvec128" in flags:
@@ -84,7 +84,7 @@ def _scaled_by(what: Gemm) -> float:
 
 
 def engine_of_product(what: Gemm) -> tuple[Engine, str]:
-    """`engine_of`, by how the rows of all three matrices are aligned."""
+    """The engine by `engine_of`, and how the rows of all three matrices are aligned."""
     # Column-major: A is stored m long, or k long if transposed.
     long_a, long_b = (what.m if what.transa == "n" else what.k), (what.k if what.transb == "n" else what.n)
     matrices = (long_a, what.a), (long_b, what.b), (what.m, what.c)
@@ -93,8 +93,8 @@ def engine_of_product(what: Gemm) -> tuple[Engine, str]:
 
 
 def scaled(gpu: Gpu, what: Kernel | Grouped) -> Estimate | None:
-    """PyTorch's own kernel for products of 8-bit operands with a scale for each row (aten::_scaled_mm), by the op's
-    sizes, as cuBLAS would compute it.
+    """The estimate of PyTorch's own kernel for products of 8-bit operands with a scale for each row (aten::_scaled_mm),
+    by the op's sizes, as cuBLAS would compute it.
     """
     shapes = [shape for shape in what.sizes if len(shape) == 2][:2]
     if len(shapes) < 2 or shapes[0][1] != shapes[1][0]:
@@ -105,8 +105,8 @@ def scaled(gpu: Gpu, what: Kernel | Grouped) -> Estimate | None:
 
 
 def grouped(gpu: Gpu, what: Kernel | Grouped, name: KernelName) -> Estimate | None:
-    """PyTorch's grouped products (aten::_grouped_mm), by the op's sizes and those of its groups. If only the number of
-    groups is known, they are taken to be equal.
+    """The estimate of PyTorch's grouped products (aten::_grouped_mm), by the op's sizes and those of its groups. If
+    only the number of groups is known, they are assumed to be equal.
 
     Two dims by three: rows of all groups by one matrix each. Three by two: the same with columns. Two by two: sums over
     each group's columns, one matrix each. Three by three: a batch. Tiles are dealt to SMs group by group; none belongs
@@ -151,7 +151,7 @@ def grouped(gpu: Gpu, what: Kernel | Grouped, name: KernelName) -> Estimate | No
 
 
 class _Groups(NamedTuple):
-    """As in the signature."""
+    """The figures of groups, named as in the signature."""
 
     groups: int
     used: int
@@ -167,7 +167,7 @@ def _equal_groups(count: int, rows: int) -> _Groups:
 
 
 def _tiles(groups: Grouped | _Groups, high: int) -> int:
-    """Tiles of so many rows."""
+    """The number of tiles of so many rows."""
     if high <= 64:
         return groups.tiles64
     if high <= 128:
@@ -177,7 +177,7 @@ def _tiles(groups: Grouped | _Groups, high: int) -> int:
 
 
 def _tile_of(name: str) -> tuple[int, int]:
-    """CUTLASS's kernels name their tile as a tuple of constants: rows, columns and depth."""
+    """The tile of CUTLASS's kernels, which is in their names as a tuple of constants: rows, columns and depth."""
     readable = r"tuple<cute::C<(\d+)>, cute::C<(\d+)>, cute::C<(\d+)> ?>, cutlass::(?:bfloat16|half|float_e)"
     mangled = r"ILi(\d+)EEEN\w*ILi(\d+)EEEN\w*ILi(\d+)EEEEEENS_\d+(?:bfloat16_t|half_t|float_e)"
     found = re.search(readable, name) or re.search(mangled, name)

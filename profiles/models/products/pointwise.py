@@ -1,4 +1,6 @@
-"""1x1 filters without stride are products of matrices; channels first of each image, with its pixels as columns."""
+"""Models convolutions with 1x1 filters without stride, which are products of matrices; channels first of each image,
+with its pixels as columns.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ TURNED = {"fwd": 1.4, "dgrad": 1.8, "wgrad": 1.0}
 
 
 def by_images(what: Conv, engine: Engine) -> Engine | None:
-    """What multiplies the images one by one; None: they are converted. `engine`: of aligned rows.
+    """The engine that multiplies the images one by one; None: they are converted. `engine`: the one for aligned rows.
 
     Rows that do not begin at 16 bytes: cuDNN has kernels that load pairs of items, or single items for backward
     (`cutlass_80_..._align2`, `cutlass_75_..._align1`).
@@ -41,7 +43,7 @@ def by_images(what: Conv, engine: Engine) -> Engine | None:
 
 
 def parts_nbytes(what: Conv) -> float:
-    """Each image's part of the weights' gradient."""
+    """The bytes of all images' parts of the weights' gradient."""
     return float(PART_NBYTES * what.x[0] * what.w[0] * what.w[1])
 
 
@@ -50,13 +52,13 @@ def _operands_nbytes(what: Conv) -> float:
 
 
 def sum_of_images_ns(machine: Machine, what: Conv, engine: Engine, dtype: str, nbytes: float) -> float:
-    """The weights' gradient: a product for each image, then the sum of all."""
+    """The time of the weights' gradient: a product for each image, then the sum of all."""
     images, parts = what.x[0], parts_nbytes(what)
     main = product_ns(machine, engine, dtype, what.w[0], what.w[1], prod(what.x[2:]), images, nbytes=nbytes + parts)
     return main if images == 1 else main + machine.gpu.achieved.kernel_floor_ns + machine.memory_ns(parts)
 
 
 def by_rows(what: Conv) -> Engine:
-    """What multiplies where channels are rows: products of matrices, aligned or not."""
+    """The engine that multiplies where channels are rows: products of matrices, aligned or not."""
     channels = gcd(what.w[0], what.w[1])
     return engine_of(what.dtype, row_nbytes=channels * dtype_nbytes(what.dtype))[0]

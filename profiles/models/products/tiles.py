@@ -1,4 +1,4 @@
-"""Matrix products as a GPU runs them: output tiles dealt to SMs, each tile's main loop as long as k.
+"""Models matrix products as a GPU runs them: output tiles dealt to SMs, each tile's main loop as long as k.
 
     time = start + tiles of the busiest SM x (k x time of a step + time of a tile) + sum of the parts of a split k
 
@@ -34,29 +34,29 @@ class Engine:
     name: str
     shapes: tuple[tuple[int, int], ...]
     rate: float
-    """Share of `Machine.tensor_flops_per_ns` that the largest tiles reach."""
+    """The share of `Machine.tensor_flops_per_ns` that the largest tiles reach."""
     feed: float
-    """Loss of rate from loading operands, in elements: a tile of m x n runs 1 + feed (1/m + 1/n) times longer."""
+    """The loss of rate from loading operands, in elements: a tile of m x n runs 1 + feed (1/m + 1/n) times longer."""
     narrow: float
-    """A tile's shorter side counts at least this much: narrower instructions take as long."""
+    """The least length that a tile's shorter side counts as: narrower instructions take as long."""
     alone: float
-    """Share of the rate that a tile reaches if its SM has no second one to switch to."""
+    """The share of the rate that a tile reaches if its SM has no second one to switch to."""
     step_ns: float
-    """Least time of one step of k: the latency of a chain of dependent instructions."""
+    """The least time of one step of k: the latency of a chain of dependent instructions."""
     tile_ns: float
-    """Time of a tile beside its main loop: prologue and epilogue, as far as the next tile does not hide them."""
+    """The time of a tile beside its main loop: prologue and epilogue, as far as the next tile does not hide them."""
     element_ns: float
-    """Time beside the main loop per element of the tile."""
+    """The time beside the main loop per element of the tile."""
     start_ns: float
-    """Time before the first tile's main loop and after the last one's, beside the floor of a launch."""
+    """The time before the first tile's main loop and after the last one's, without the floor of a launch."""
     split_ns: float
-    """Floor of the kernel that adds the parts of a split k."""
+    """The floor of the kernel that adds the parts of a split k."""
     least_k: int = 256
-    """Shortest k of a part."""
+    """The shortest k of a part."""
 
 
 def shapes(long: tuple[int, ...], short: tuple[int, ...], most: int) -> tuple[tuple[int, int], ...]:
-    """Tiles of both orientations whose accumulators fit the register file."""
+    """The tiles of both orientations whose accumulators fit the register file."""
     fitting = {(a, b) for a, b in pairs(long, short) if a * b <= most}
     return tuple(sorted(fitting | {(b, a) for a, b in fitting}))
 
@@ -117,13 +117,15 @@ TURNED_TF32 = replace(
 )
 
 COUNTED = (TENSOR_16, TENSOR_8, TENSOR_TF32, TURNED_TF32)
-"""Kernels written for Hopper."""
+"""The engines of kernels written for Hopper."""
 
 
 def product_ns(
     machine: Machine, engine: Engine, dtype: str, m: int, n: int, k: int, batch: int = 1, *, nbytes: float
 ) -> float:
-    """Time of `batch` products of m x k by k x n, beside the floor of a launch. `nbytes`: operands and result, once."""
+    """The time of `batch` products of m x k by k x n, without the floor of a launch. `nbytes`: operands and result,
+    once.
+    """
     return product(machine, engine, dtype, m, n, k, batch, nbytes=nbytes)[0]
 
 
@@ -153,22 +155,22 @@ def product(
 
 
 def _most_parts(engine: Engine, k: int) -> int:
-    """Of k that a library splits it in: each is long enough."""
+    """The most parts into which a library splits k: each must be long enough."""
     return max((split for split in SPLITS if k >= split * engine.least_k), default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plans:
-    """An item for each plan, and what does not depend on the product."""
+    """Plans of a product in columns: an item for each plan, and the figures that do not depend on the product."""
 
     high: Floats
     wide: Floats
     split: Floats
-    """Parts of k."""
+    """The number of parts of k."""
     step: Floats
-    """Operations of a step of k, as many more as operands take to load."""
+    """The operations of a step of k, increased by the time in which operands are loaded."""
     tile_ns: Floats
-    """Of a tile, beside its main loop."""
+    """The time of a tile, beside its main loop."""
 
     def tiles(self, m: float, n: float) -> Floats:
         found: Floats = np.ceil(m / self.high) * np.ceil(n / self.wide)
@@ -189,7 +191,7 @@ def _plans(engine: Engine, most_parts: int) -> _Plans:
 
 
 def _waves(machine: Machine, engine: Engine, tiles: Floats, sms: int) -> Floats:
-    """Tiles that are computed one after the other until the last one is.
+    """The number of tiles that are computed one after the other until the last one is done.
 
     Kernels written for Hopper have one block for each SM of the whole GPU, which stays there and computes several
     tiles: its first one by its number, further ones by its number or, if they are many, by a counter. Blocks that find
