@@ -21,17 +21,17 @@ from .ranks import FoldedRanks, Group
 
 
 class Layout(NamedTuple):
-    """How a tensor lies on ranks."""
+    """The way in which a tensor lies on ranks."""
 
     members: tuple[int, ...]
-    """World ranks of the mesh."""
+    """The world ranks of the mesh."""
     sizes: tuple[int, ...]
-    """Of the mesh's axes."""
+    """The sizes of the mesh's axes."""
     sharded: tuple[tuple[int, int, bool], ...]
     """Axes that shard, in the order in which they do: the axis, the tensor's dimension, and whether it is strided."""
 
     def chunk(self, size: Sequence[int], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Sizes and offsets of the rank's chunk of a tensor of this size."""
+        """Returns sizes and offsets of the rank's chunk of a tensor of this size."""
         sizes, offsets = list(size), [0] * len(size)
         place = self.members.index(rank)
         at: dict[int, int] = {}
@@ -49,11 +49,13 @@ class Checkpoints:
     def __init__(self, ranks: FoldedRanks) -> None:
         self._ranks = ranks
         self._layouts: dict[str, Layout] = {}
-        """By name of a tensor: of this rank's last plan."""
+        """The layouts of the tensors of this rank's last plan, by the tensor's name."""
         self._calls: Counter[tuple[int, ...]] = Counter()
-        """Of each group."""
+        """The number of calls of each group, by its members."""
         self._moved: dict[tuple[tuple[int, ...], int], dict[Any, Any]] = {}
-        """By group and member without a process: places in the checkpoint that its representative has, and its own."""
+        """For each group and member without a process: places in the checkpoint that its representative has, and its
+        own.
+        """
 
     def change_items(self, names: Names) -> None:
         names.change("_create_write_items_for_dtensor", self._noting_layout)
@@ -106,7 +108,7 @@ class Checkpoints:
         return gather_object
 
     def _replace(self, group: Group, call: int, gathered: list[Any]) -> None:
-        """Raises CannotBePlayed."""
+        """Replaces what was gathered for ranks without processes. Raises CannotBePlayed."""
         layouts: dict[int, Mapping[str, Layout | None]] = {}
         for place, member in enumerate(group.members):
             if member in self._ranks.live:
@@ -156,7 +158,7 @@ class Checkpoints:
 
 
 def _result(result: Any, moved: Mapping[Any, Any], place: int, its_place: int) -> Any:
-    """What a rank has written, as if another one had: in a file of its own."""
+    """Returns the result of a rank's writing as if another rank had written it: in a file of its own."""
     where = result.storage_data
     path = getattr(where, "relative_path", "")
     if path.startswith(f"__{place}_"):

@@ -27,7 +27,7 @@ _REDUCING = (
     "_reduce_scatter_base",
     "reduce_scatter_tensor_coalesced",
 )
-"""Methods of process groups that take what is reduced by."""
+"""Names of the methods of process groups that take what is reduced by."""
 _FUNCTIONAL = ("all_reduce", "all_reduce_coalesced", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced")
 _HOST = torch.device("cpu")
 
@@ -38,13 +38,15 @@ class Dispatched:
     def __init__(self) -> None:
         self._library: Any = None
         self._backends: list[Any] = []
-        """They live as long as the process: c10d's groups know their C++ halves alone."""
+        """The backends live as long as the process: c10d's groups know their C++ halves alone."""
         self._unfinished: set[Done] = set()
         """Work that C++ holds: it calls the Python half, which has to live until then."""
         self._noted = threading.local()
 
     def backends(self, real: Any, stand_in: Any) -> Any:
-        """What process groups get in place of gloo's backend: one of this process alone, with a stand-in."""
+        """Returns the class that process groups get in place of gloo's backend: a backend of one process alone, with a
+        stand-in.
+        """
         dispatched = self
 
         class ProcessGroupGloo(real):
@@ -57,7 +59,7 @@ class Dispatched:
         return ProcessGroupGloo
 
     def member_of(self, group: Any) -> Any:
-        """The stand-in of a process group, or its backend if it has none."""
+        """Returns the stand-in of a process group, or its backend if it has none."""
         backend = backend_of(group, _HOST)
         return getattr(backend, "stand_in", backend)
 
@@ -114,7 +116,7 @@ class Dispatched:
 
 
 def _reduce_op(told: tuple[Any, ...]) -> Any:
-    """Of a call's arguments: what it is to reduce by."""
+    """Returns what a call reduces by, from the call's arguments; None if none of them says it."""
     for one in told:
         if hasattr(one, "reduceOp"):
             return one.reduceOp

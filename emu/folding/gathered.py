@@ -22,21 +22,21 @@ from ..interpreter.code_owner import Owner, owner_of
 from .ranks import FoldedRanks
 
 MOST_GATHERS = 16
-"""Gathers whose objects are remembered: the latest."""
+"""The number of gathers whose objects are remembered: the latest."""
 MOST_LEAVES = 10_000
-"""Values within them that are looked at."""
+"""The number of values within a gather's objects that are looked at."""
 _SMALL_NUMBERS = range(-5, 257)
-"""Python has one object for each."""
+"""The numbers for each of which Python has one object."""
 _FILLING = frozenset(("append", "add", "extend", "update", "insert", "setdefault"))
-"""Methods that put what they get into their object."""
+"""Names of methods that put what they get into their object."""
 
 
 class _Gather(NamedTuple):
     site: str
-    """Of the call, ``train.py:12``."""
+    """The place of the call, ``train.py:12``."""
     output: list[Any]
     played: int
-    """Ranks whose objects are their representatives'."""
+    """The number of ranks whose objects are their representatives'."""
 
 
 class Gathered:
@@ -45,7 +45,7 @@ class Gathered:
         self._latest: deque[_Gather] = deque(maxlen=MOST_GATHERS)
 
     def noting(self, real: Any) -> Any:
-        """For `all_gather_object`, whose first argument is the output, and `gather_object`, whose second one is."""
+        """Wraps `all_gather_object`, whose first argument is the output, or `gather_object`, whose second one is."""
         place, name = (0, "object_list") if real.__name__ == "all_gather_object" else (1, "object_gather_list")
 
         @functools.wraps(real)
@@ -59,7 +59,9 @@ class Gathered:
         return gather
 
     def note(self, output: list[Any], group: Any) -> None:
-        """What a gather has written. What this calls is left out of the program's host time (`frame_counter`)."""
+        """Remembers what a gather has written. What this calls is left out of the program's host time
+        (`frame_counter`).
+        """
         from torch.distributed import get_process_group_ranks
         from torch.distributed import group as groups
 
@@ -67,14 +69,16 @@ class Gathered:
         self.remember(output, len(members) - self._ranks.processes(members))
 
     def remember(self, output: list[Any], played: int) -> None:
-        """`played`: how many of the objects are others' than those of the ranks that they stand for."""
+        """Remembers the gathered objects. `played`: how many of them are others' than those of the ranks that they
+        stand for.
+        """
         if played:
             frames = traceback.walk_stack(None)  # the innermost first
             site = next((_site(frame, line) for frame, line in frames if _is_users(frame)), "")
             self._latest.append(_Gather(site, output, played))
 
     def explains(self, error: BaseException) -> CannotBePlayed | None:
-        """An error as the end of a folded run, if what raised it uses gathered objects."""
+        """Returns an error as the end of a folded run, if what raised it uses gathered objects; else None."""
         known = {number: gather for gather in self._latest for number in _identities(gather.output)}
         found = _culprit(error, known) if known else None
         if found is None:
@@ -95,7 +99,7 @@ def _site(frame: FrameType, line: int) -> str:
 
 
 def _identities(output: list[Any]) -> set[int]:
-    """Of the list, of its objects, and of what these hold."""
+    """Returns the identities of the list, of its objects, and of what these hold."""
     found = {id(output)}
     left: deque[Any] = deque(output)
     while left and len(found) < MOST_LEAVES:
@@ -111,7 +115,7 @@ def _identities(output: list[Any]) -> set[int]:
 
 
 def _is_shared(value: Any) -> bool:
-    """May equal values be one object?"""
+    """Tells whether equal values may be one object."""
     if isinstance(value, int):
         return isinstance(value, bool) or value in _SMALL_NUMBERS
     if isinstance(value, str | bytes):
@@ -120,7 +124,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def _gather_of(value: Any, known: dict[int, _Gather]) -> _Gather | None:
-    """The gather that the value, or one of its first elements, comes from."""
+    """Returns the gather that the value, or one of its first elements, comes from."""
     if id(value) in known:
         return known[id(value)]
     if isinstance(value, dict):
@@ -134,7 +138,7 @@ def _gather_of(value: Any, known: dict[int, _Gather]) -> _Gather | None:
 
 
 def _culprit(error: BaseException, known: dict[int, _Gather]) -> tuple[_Gather, str] | None:
-    """The gather, and the place in the user's text that used its objects last before the error."""
+    """Returns the gather, and the place in the user's text that used its objects last before the error."""
     handed: dict[str, _Gather] = {}
     found: tuple[_Gather, str] | None = None
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_users(frame)]
@@ -151,7 +155,7 @@ def _culprit(error: BaseException, known: dict[int, _Gather]) -> tuple[_Gather, 
 
 
 def _function_at(code: CodeType) -> ast.AST | None:
-    """The text of the code's function, or of its module. None: it cannot be read."""
+    """Returns the text of the code's function, or of its module; None if it cannot be read."""
     text = "".join(linecache.getlines(code.co_filename))
     try:
         tree = ast.parse(text)
@@ -197,7 +201,7 @@ def _follow(function: ast.AST, names: dict[str, _Gather]) -> None:
 
 
 def _flows(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """From an expression to what gets its value."""
+    """Yields pairs of an expression and what gets its value."""
     match node:
         case ast.Assign(targets=targets, value=value):
             yield from ((value, target) for target in targets)
@@ -212,7 +216,7 @@ def _flows(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def _decisive(function: ast.AST, line: int) -> Iterator[ast.AST]:
-    """What decides whether the line raises: its statement, and the conditions around it."""
+    """Yields the nodes that decide whether the line raises: its statement, and the conditions around it."""
     for node in ast.walk(function):
         if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or node.lineno):
             continue
@@ -232,7 +236,7 @@ def _decisive(function: ast.AST, line: int) -> Iterator[ast.AST]:
 
 
 def _handed(function: ast.AST, line: int, names: dict[str, _Gather], to: CodeType) -> dict[str, _Gather]:
-    """Parameters of the function that the line calls."""
+    """Returns the parameters of the function that the line calls."""
     found: dict[str, _Gather] = {}
     for part in _decisive(function, line):
         for call in ast.walk(part):

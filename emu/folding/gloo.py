@@ -1,7 +1,7 @@
-"""In place of gloo's process groups, which connect every member to every other: members meet in the store.
+"""The stand-in for gloo's process groups, which connect every member to every other: here members meet in the store.
 
-What a member without a process gives is what its representative gives in its own group, at the same call. So all
-members of a group need the same sequence of calls, as with gloo.
+A member without a process gives what its representative gives in its own group, at the same call. So all members of a
+group need the same sequence of calls, as with gloo.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ UNEVEN = "phantora-async --fold: gloo's all_to_all with parts of different sizes
 
 
 class _Told(int):
-    """What a backend can do: Python reads it as an attribute, c10d's C++ code finds the attribute and calls it."""
+    """A capability of a backend: Python reads it as an attribute, c10d's C++ code finds the attribute and calls it."""
 
     def __call__(self) -> bool:
         return bool(self)
 
 
 def _takes_python() -> bool:
-    """Can a backend be written in Python? Since PyTorch 2.12."""
+    """Tells whether a backend can be written in Python, as it can since PyTorch 2.12."""
     try:
         c10d.Backend(0, 1)
     except TypeError:
@@ -42,11 +42,11 @@ def _takes_python() -> bool:
 
 
 BY_METHODS = _takes_python()
-"""Does c10d call a stand-in's methods? Else its operators are taken, see `dispatched`."""
+"""True if c10d calls a stand-in's methods. Else its operators are taken, see `dispatched`."""
 
 
 class _Member:
-    """A member's place, in place of c10d's backend."""
+    """The place of a member, in place of c10d's backend."""
 
     def __init__(self, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
@@ -88,7 +88,7 @@ class StandIn(_BASE):
 
     @classmethod
     def beside(cls, real: Any, ranks: FoldedRanks, dispatched: Dispatched) -> type:
-        """The class that takes the place of the real one, with what that has besides."""
+        """Returns the class that takes the place of the real one, with what that has besides."""
         more = {name: value for name, value in vars(real).items() if name in ("_Options", "create_device")}
         more |= {name: getattr(real, name) for name in ("create_default_device",) if hasattr(real, name)}
         if BY_METHODS:
@@ -106,10 +106,10 @@ class StandIn(_BASE):
         return "gloo"
 
     def eager_connect_single_device(self, device: Any) -> None:
-        """There is nothing to connect."""
+        """Does nothing, as there is nothing to connect."""
 
     def split(self, store: Any, places: Sequence[int], options: Any) -> StandIn | None:
-        """The group of the members at these places, as `torch.distributed.split_group` makes it."""
+        """Returns the group of the members at these places, as `torch.distributed.split_group` makes it."""
         return type(self)(store, places.index(self.rank()), len(places)) if self.rank() in places else None
 
     # ---- meeting in the store --------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class StandIn(_BASE):
         return self._meet(data, lambda given: _fill(tensor, given(root)) if root != self.rank() else None)
 
     def _plays(self, place: int) -> bool:
-        """Does another rank look for that member's part here?"""
+        """Tells whether another rank looks for that member's part here."""
         return self.ranks.folding.representative(self._group.members[place]) == self.ranks.rank
 
     def allgather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], options: Any = None) -> Done:
@@ -263,7 +263,7 @@ class StandIn(_BASE):
     gather_into_tensor = gather_single
 
     def _place_for(self, place: int) -> int:
-        """Which of its parts the member at this place has for this one."""
+        """Returns the place of the part that the member at this place has for this one."""
         member = self._group.members[place]
         return self.rank() if member in self.ranks.live else self.ranks.place_seen_from(self._group, member)
 
@@ -335,7 +335,7 @@ _REDUCE: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _reduced(parts: Sequence[bytes], dtype: torch.dtype, op: Any) -> bytes:
-    """Element by element, in the order of ranks."""
+    """Reduces the parts element by element, in the order of ranks."""
     if not parts[0]:
         return b""
     combine = next(function for known, function in _REDUCE.items() if known == op)

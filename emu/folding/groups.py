@@ -1,4 +1,4 @@
-"""Process groups of a folded run: who is in each is noted before it is made, for the coordinator and for gloo."""
+"""Process groups of a folded run: the members of each are noted before it is made, for the coordinator and for gloo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Hook) -> FoldedRanks:
-    """In the forker, once. `told`: the job's folding. `simulated`: ranks whose groups are made; None: all are."""
+    """Changes the making of process groups. Called once, in the forker. `told`: the job's folding. `simulated`: ranks
+    whose groups are made; None: all are.
+    """
     import torch.distributed as dist
 
     from .dispatched import Dispatched
@@ -60,7 +62,7 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
 
 
 def _replace(real: Any, change: Callable[[Any], Any]) -> None:
-    """Wherever it is bound by its name."""
+    """Replaces a function wherever it is bound by its name."""
     changed = functools.wraps(real)(change(real))
     name = changed.__name__
     for module in list(sys.modules.values()):
@@ -105,7 +107,7 @@ def _noting_parts(ranks: FoldedRanks, hook: Hook, real: Any) -> Any:
 
 
 def _looking_for_nobody(dispatched: Dispatched) -> Callable[..., None]:
-    """A monitored barrier: whoever is late is found by the coordinator."""
+    """Returns a monitored barrier that looks for nobody: whoever is late is found by the coordinator."""
 
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         import torch.distributed as dist
@@ -118,7 +120,7 @@ def _looking_for_nobody(dispatched: Dispatched) -> Callable[..., None]:
 
 
 def _counting_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:
-    """For what makes the default store: it waits for all ranks, of which those with processes come."""
+    """Wraps what makes the default store, which waits for all ranks: those with processes come."""
 
     def change(real: Any) -> Any:
         def create(hostname: str, port: int, rank: int, world_size: int, *arguments: Any, **options: Any) -> Any:
@@ -131,7 +133,7 @@ def _counting_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:
 
 
 def _waiting_for_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:
-    """For the barrier that counts ranks in the store."""
+    """Wraps the barrier that counts ranks in the store: it waits for those with processes."""
 
     def change(real: Any) -> Any:
         def barrier(rank: int, store: Any, group_name: str, count: int, *arguments: Any, **options: Any) -> Any:

@@ -15,7 +15,9 @@ from ..private.changes import Names
 
 
 def change(names: Names, hook: Hook) -> None:
-    """What all of torch.distributed's gathers and scatters call."""
+    """Changes the two functions that all of torch.distributed's gathers and scatters call, so that they tell which they
+    are.
+    """
     names.change("ProcessGroup.gather", lambda real: _telling(real, MessageKind.OF_GATHER, hook))
     names.change("ProcessGroup.scatter", lambda real: _telling(real, MessageKind.OF_SCATTER, hook))
 

@@ -1,4 +1,4 @@
-"""Who plays whom in a folded run, as a rank with a process needs to know it."""
+"""The roles of a folded run as a rank with a process needs to know them: who plays whom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Group(NamedTuple):
     """A process group that this rank has made."""
 
     members: tuple[int, ...]
-    """World ranks, in the group's rank order."""
+    """The world ranks, in the group's rank order."""
     number: int
     """How many groups of the same members it had made before."""
 
@@ -23,39 +23,45 @@ class FoldedRanks:
         """`simulated`: ranks with timelines of their own; None: all have."""
         self.folding = folding
         self._needed = frozenset() if simulated is None else frozenset((*simulated, *folding.live))
-        """Ranks whose groups are made, if not all are."""
+        """The ranks whose groups are made, if not all are."""
         self.live = frozenset(folding.live)
         self.rank = -1
-        """This process's own; -1 in the forker."""
+        """This process's rank; -1 in the forker."""
         self.store: Any = None
-        """Of the default group: all ranks with processes reach it."""
+        """The store of the default group: all ranks with processes reach it."""
         self._made: Counter[tuple[int, ...]] = Counter()
         self.making: Group | None = None
         """The group that is being made."""
         self.by_name: dict[str, Group] = {}
         self.explains: Callable[[BaseException], CannotBePlayed | None] = lambda error: None
-        """Why the script's exception is none of the script's fault, but of folding; None: it is not known to be."""
+        """Returns why the script's exception is none of the script's fault, but of folding; None: it is not known to
+        be.
+        """
         self.stores: list[Any] = []
-        """Of groups. PyTorch keeps the C++ half of a store alone, whose calls end in its Python half."""
+        """The stores of groups. PyTorch keeps only the C++ half of a store, whose calls end in its Python half."""
 
     @property
     def world_size(self) -> int:
         return self.folding.mesh.world_size
 
     def leaves_out(self, members: Sequence[int] | None) -> bool:
-        """Is none of a group's members simulated? Then nobody needs the group. Not of what `new_group` would refuse."""
+        """Tells whether none of a group's members is simulated, so that nobody needs the group. False for what
+        `new_group` would refuse.
+        """
         if members is None or not self._needed or len(members) == 0 or not self._needed.isdisjoint(members):
             return False
         return len({*members}) == len(members) and min(members) >= 0 and max(members) < self.world_size
 
     def begin(self, members: tuple[int, ...], name: str) -> Group:
-        """A group is being made from now on."""
+        """Notes that a group is being made from now on."""
         group = self.making = self.by_name[name] = Group(members, self._made[members])
         self._made[members] += 1
         return group
 
     def begin_part(self, parent: Any, parts: Sequence[Sequence[int]] | None) -> tuple[int, ...]:
-        """Parts of a group are being made from now on. Returns the world ranks of this part; none: it is in none."""
+        """Notes that parts of a group are being made from now on. Returns the world ranks of this part; none: it is in
+        none.
+        """
         from torch.distributed import get_process_group_ranks
 
         everybody = get_process_group_ranks(parent)
@@ -65,11 +71,11 @@ class FoldedRanks:
         return members
 
     def processes(self, members: tuple[int, ...]) -> int:
-        """How many of these ranks have processes."""
+        """Returns how many of these ranks have processes."""
         return sum(member in self.live for member in members)
 
     def stand_in(self, group: Group, place: int) -> tuple[Group, int]:
-        """Whose contribution is that of the member at this place: the group of a rank with a process, and its place
+        """Returns who contributes for the member at this place: the group of a rank with a process, and its place
         there. Raises CannotFold.
         """
         member = group.members[place]
@@ -80,7 +86,7 @@ class FoldedRanks:
         return Group(members, group.number), members.index(rank)
 
     def place_seen_from(self, group: Group, member: int) -> int:
-        """This rank's place, as the rank that plays this member sees it in its own group."""
+        """Returns this rank's place, as the rank that plays this member sees it in its own group."""
         rank = self.folding.representative(member)
         members = self.folding.image(group.members, member, rank)
         return members.index(self.folding.mesh.moved(self.rank, member, rank))

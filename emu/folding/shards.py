@@ -21,7 +21,7 @@ class Shards:
         self._finer = self._mesh
         """The mesh with the parts that shards need which have been made."""
         self._uneven = ""
-        """The first of them, in words."""
+        """Describes the first of these shards, in words."""
 
     def change(self, names: Names) -> None:
         names.change("FSDPParam._init_sharded_param", self._noting)
@@ -36,7 +36,9 @@ class Shards:
         return init_sharded_param
 
     def note(self, parameter: Any) -> None:
-        """Of FSDP2, once it is sharded. What this calls is left out of the program's host time (`frame_counter`)."""
+        """Notes a parameter of FSDP2, once it is sharded. What this calls is left out of the program's host time
+        (`frame_counter`).
+        """
         group = getattr(parameter.mesh_info, "shard_process_group", None)
         if group is not None:
             from torch.distributed import get_process_group_ranks
@@ -45,8 +47,8 @@ class Shards:
             self.made(size, largest, tuple(get_process_group_ranks(group)))
 
     def made(self, size: tuple[int, ...], largest: tuple[int, ...], members: tuple[int, ...]) -> None:
-        """A parameter has been sharded over these ranks. `largest`: the size of the first shard, which is never smaller
-        than others. PyTorch refuses uneven shards in all dimensions but the first.
+        """Notes that a parameter has been sharded over these ranks. `largest`: the size of the first shard, which is
+        never smaller than others. PyTorch refuses uneven shards in all dimensions but the first.
         """
         if not size or size[1:] != largest[1:] or size[0] == largest[0] * len(members):
             return
@@ -56,7 +58,7 @@ class Shards:
             self._uneven = f"{size[0]:,} rows over {len(members):,} ranks"
 
     def change_modules(self) -> None:
-        """What gives memory to modules of the `meta` device."""
+        """Makes the method that gives memory to modules of the `meta` device check the shards."""
         import torch
 
         torch.nn.Module.to_empty = self._checking(torch.nn.Module.to_empty)

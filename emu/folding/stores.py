@@ -18,10 +18,12 @@ from .ranks import FoldedRanks, Group
 
 UNIQUE_ID_NBYTES = 128
 RANKS_PER_ROOT = "TORCH_NCCL_RANKS_PER_ROOT"
-"""Of larger communicators several ranks make ids, all of which all members need."""
+"""The variable that says for how many ranks one makes an id: in larger communicators several do, and all members need
+all ids.
+"""
 ONE_ROOT = str(1 << 30)
 _KEY = re.compile(r"(?:.*/)?(?:(?:nccl_storekey_)?(?P<number>\d+)|(?P<low>\d+):(?P<high>\d+))")
-"""ProcessGroupNCCL's keys of unique ids: the number of the group's communicator, or two places in the group."""
+"""Matches ProcessGroupNCCL's keys of unique ids: the number of the group's communicator, or two places in the group."""
 Tell = Callable[[bytes, tuple[int, ...]], None]
 
 
@@ -29,7 +31,7 @@ class GroupStore(Store):
     """The store of one group. What is no unique id of NCCL's goes to the store of all."""
 
     def __init__(self, store: Any, group: Group, name: str, ranks: FoldedRanks, tell: Tell) -> None:
-        """`tell`: of a unique id, and of the world ranks that it joins."""
+        """Makes the store. `tell`: is told of a unique id, and of the world ranks that it joins."""
         super().__init__()
         self._store = store
         self._group = group
@@ -38,7 +40,7 @@ class GroupStore(Store):
         self._tell = tell
 
     def _members(self, key: str) -> tuple[int, ...]:
-        """Of the communicator whose unique id this key has; none: it has another meaning.
+        """Returns the members of the communicator whose unique id this key has; none: it has another meaning.
 
         The default group's store is beneath those of the others, so a key that it sees can be one of theirs.
         """

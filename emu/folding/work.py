@@ -1,4 +1,4 @@
-"""What a call of the stand-in for gloo returns."""
+"""The object that a call of the stand-in for gloo returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch._C import _distributed_c10d as c10d
 
 
 class Done(c10d.Work):
-    """Work that is done, in this thread, when somebody waits for it."""
+    """A work that is done, in this thread, when somebody waits for it."""
 
     def __init__(self, finish: Callable[[], None]) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Done(c10d.Work):
 
     @classmethod
     def of_all(cls, works: Sequence[Done]) -> Done:
-        """Done when all of these are."""
+        """Returns a work that is done when all of these are."""
 
         def finish() -> None:
             for work in works:
@@ -29,7 +29,7 @@ class Done(c10d.Work):
         return cls(finish)
 
     def on_done(self, done: Callable[[], None]) -> None:
-        """`done` is called once, when the work is."""
+        """Has `done` called once, when the work is done."""
         self._done = done
 
     def wait(self, timeout: timedelta = timedelta()) -> bool:

@@ -1,7 +1,7 @@
-"""What the statement around a comparison does with its result, as far as its text tells.
+"""Tells what the statement around a comparison does with its result, as far as its text tells.
 
-A comparison is no decision worth telling if both of its branches only print or log, or keep one of the compared
-numbers in a variable that is only printed.
+A comparison is no decision worth telling if both of its branches only print or log, or keep one of the compared numbers
+in a variable that is only printed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .frames import Position
 _WRITING = frozenset(
     ("abs", "float", "format", "int", "join", "ljust", "lower", "max", "min", "range", "rjust", "round", "sum", "upper")
 )
-"""Functions and methods that make a text, or a number, of numbers."""
+"""Names of functions and methods that make a text, or a number, of numbers."""
 _PARTS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def only_tells(body: Sequence[ast.stmt], position: Position) -> bool:
-    """Does the program only tell what it finds by the expression there?"""
+    """Tells whether the program only tells what it finds by the expression there."""
     match _statement_at(body, position):
         case ast.If() as statement:
             kept: set[str] = set()
@@ -31,7 +31,7 @@ def only_tells(body: Sequence[ast.stmt], position: Position) -> bool:
 
 
 def only_checks(body: Sequence[ast.stmt], position: Position) -> bool:
-    """Is it `if EXPRESSION: raise ...`, a check of arguments?"""
+    """Tells whether it is `if EXPRESSION: raise ...`, a check of arguments."""
     statement = _statement_at(body, position)
     return (
         isinstance(statement, ast.If) and not statement.orelse and all(isinstance(s, ast.Raise) for s in statement.body)
@@ -39,7 +39,9 @@ def only_checks(body: Sequence[ast.stmt], position: Position) -> bool:
 
 
 def takes_as_infinite(handler: ast.ExceptHandler) -> bool:
-    """Does it only say, or set a variable to, a constant or infinity, as for the perplexity of a large loss?"""
+    """Tells whether the handler only says, or sets a variable to, a constant or infinity, as for the perplexity of a
+    large loss.
+    """
     return all(
         _tells(one)
         or (
@@ -52,7 +54,7 @@ def takes_as_infinite(handler: ast.ExceptHandler) -> bool:
 
 
 def _statement_at(body: Sequence[ast.AST], position: Position) -> ast.AST | None:
-    """The innermost statement that has the expression in itself, not in its body."""
+    """Returns the innermost statement that has the expression in itself, not in its body."""
     for node in body:
         if not _covers(node, position):
             continue
@@ -70,7 +72,7 @@ def _covers(node: ast.AST, position: Position) -> bool:
 
 
 def _branches_tell(statement: ast.If, kept: set[str]) -> bool:
-    """`kept` gets the variables that it assigns."""
+    """Tells whether both branches only tell. `kept` gets the variables that they assign."""
     if not _calls_nothing(statement.test):
         return False
     compared = [
@@ -104,7 +106,7 @@ def _tells(statement: ast.AST) -> bool:
 
 
 def _uses(nodes: Iterable[ast.AST], names: set[str], but: ast.stmt) -> bool:
-    """Is one of these variables used there, other than in this statement and where it is only told?"""
+    """Tells whether one of these variables is used there, other than in this statement and where it is only told."""
     for node in nodes:
         match node:
             case ast.Global(names=declared) | ast.Nonlocal(names=declared):
@@ -123,7 +125,7 @@ def _arguments(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _calls_nothing(node: ast.expr) -> bool:
-    """Nothing that may be work of the GPU's."""
+    """Tells whether the expression calls nothing that may be work of the GPU's."""
     return not any(
         isinstance(one, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr))
         or (isinstance(one, ast.Call) and name_called(one.func) not in _WRITING and not neutral(one.func))

@@ -1,4 +1,6 @@
-"""Which functions written in C read values, or carry numbers that nobody computed: see emu/hook/threads/carriers.c."""
+"""Finds the functions written in C that read values, or carry numbers that nobody computed: see
+emu/hook/threads/carriers.c.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +20,32 @@ from . import arrays, marked
 
 WhenImported = Callable[[str, Callable[[ModuleType], None]], None]
 _BUILTIN, _DESCRIPTOR, _FLAGS = 16, 40, 16
-"""Offsets: of the entry in the table of methods in a function and in a method of a class; of its flags."""
+"""Offsets of the entry in the table of methods in a function and in a method of a class, and of its flags."""
 _READING = ("__bool__", "__int__", "__long__", "__nonzero__", "is_nonzero", "item", "numpy", "tolist")
-"""Methods of tensors."""
+"""Names of the methods of tensors that read values."""
 _OF_TORCH = ("as_tensor", "from_numpy", "full", "full_like", "scalar_tensor", "tensor")
 _OF_NUMPY = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "fromiter")
 _TELLING = frozenset(("isnan", "isinf", "isfinite", "floor", "ceil", "trunc"))
-"""Functions of `math` that ask whether a number is finite, as it is taken to be, or that ask the number itself."""
+"""Names of the functions of `math` that ask whether a number is finite, as it is taken to be, or that ask the number
+itself.
+"""
 
 
 class Carriers:
-    """Of one process. Made before anything else is imported: a function's hash depends on its entry in the table."""
+    """The functions that one process follows. Made before anything else is imported: a function's hash depends on its
+    entry in the table.
+    """
 
     def __init__(self, hook: Hook, when_imported: WhenImported) -> None:
-        """In the forker. `when_imported` changes a module as soon as that is there."""
+        """Called in the forker. `when_imported` changes a module as soon as that is there."""
         self.replace: Callable[[str, Any, bool, bool, Any], Any] = lambda name, result, failed, just_read, first: result
-        """`replace(name, result, failed, just_read, first)` says what the program gets of the function with this name.
-        It must not raise.
+        """`replace(name, result, failed, just_read, first)` returns what the program gets of the function with this
+        name. It must not raise.
         """
         self._hook = hook
         self._names: dict[int, str] = {}
         self.usable = not sysconfig.get_config_var("Py_GIL_DISABLED") and _word(id(0.5) + 8) == id(float)
-        """Does this interpreter let us?"""
+        """True if this interpreter lets us follow them."""
         self.usable = self.usable and hook.follow_numbers(marked.SAVED_AS, self._by_number)
         if not self.usable:
             return
@@ -75,7 +81,9 @@ class Carriers:
         self._carry(CARRYING, *(getattr(np, name) for name in _OF_NUMPY))
 
     def _of_scipy(self, optimize: ModuleType) -> None:
-        """Which columns fit rows best: the matching of targets in object detection, for example."""
+        """Follows the function that finds which columns fit rows best: the matching of targets in object detection, for
+        example.
+        """
         self._carry(CARRYING, optimize.linear_sum_assignment)
 
     def _carry(self, kind: int, *functions: Any) -> None:
@@ -87,7 +95,7 @@ class Carriers:
 
 
 def _method(function: Any) -> int:
-    """Address of its entry in a table of methods; 0 if it is not where it is looked for."""
+    """Returns the address of the function's entry in a table of methods; 0 if it is not where it is looked for."""
     if isinstance(function, types.BuiltinFunctionType):
         method = _word(id(function) + _BUILTIN)
     elif isinstance(function, types.MethodDescriptorType):

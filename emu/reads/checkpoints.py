@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IN_MEMORY = "a buffer in memory"
-"""In the place of a path."""
+"""Stands in the place of a path."""
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class _Copied:
     """A tensor that was copied to the host, and of which nobody computed some bytes."""
 
     storage: Any
-    """A weak reference to where it is now; None: it is in no tensor of the host's."""
+    """A weak reference to the storage where it is now; None: it is in no tensor of the host's."""
     nbytes: int
     uncomputed: int
     line: str
     step: int
     saved: bool = False
-    """A record has told it."""
+    """True if a record has told it."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Write:
 
 
 class Checkpoints:
-    """Of one process."""
+    """The files and reads of one process."""
 
     def __init__(self) -> None:
         self._hook: Hook | None = None
@@ -57,20 +57,22 @@ class Checkpoints:
         self._lock = threading.Lock()
         self._copied: list[_Copied] = []
         self._at: dict[int, _Copied] = {}
-        """By the address of the storage on the host: what was copied there last."""
+        """The tensors that were copied last, by the address of the storage on the host."""
         self._steps = 0
         self.is_unknown: Callable[[Tensor], bool] = lambda tensor: False
-        """Is it a small tensor that nobody computed?"""
+        """Tells whether this is a small tensor that nobody computed."""
         self.mark_loaded: Callable[[Any], Any] = lambda value: value
-        """The number or tensor that the program loads, as one that nobody computed."""
+        """Returns the number or tensor that the program loads, as one that nobody computed."""
 
     def install(self, when_imported: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
-        """In the forker, before torch is imported. `when_imported` changes a module as soon as that is there."""
+        """Changes the functions that write and load files. Called in the forker, before torch is imported.
+        `when_imported` changes a module as soon as that is there.
+        """
         when_imported("torch.serialization", self._change_torch)
         when_imported("safetensors.torch", self._change_safetensors)
 
     def start(self, hook: Hook) -> None:
-        """In the rank, before its script runs."""
+        """Begins to send records. Called in the rank, before its script runs."""
         self._hook = hook
         hook.at_step(self._step_ends)
 
@@ -78,16 +80,16 @@ class Checkpoints:
 
     @property
     def writing(self) -> bool:
-        """Does this thread write a file, whose record will tell what it reads for that?"""
+        """Tells whether this thread writes a file, whose record will tell what it reads for that."""
         return getattr(self._on_this_thread, "write", None) is not None
 
     def note_written(self, uncomputed: int) -> None:
-        """It reads device bytes of which nobody computed so many."""
+        """Notes that this thread reads device bytes of which nobody computed so many."""
         self._on_this_thread.write.uncomputed += uncomputed
 
     def note_read(self, target: Tensor | None, nbytes: int, uncomputed: int) -> None:
-        """The program has read these bytes of a large tensor, into `target` if it is a tensor of the host's. Its line
-        is told later, unless they are saved.
+        """Notes that the program has read these bytes of a large tensor, into `target` if it is a tensor of the host's.
+        The line is told later, unless they are saved.
         """
         if self._hook is None:
             return
@@ -99,16 +101,17 @@ class Checkpoints:
                 self._at[target.untyped_storage().data_ptr()] = self._copied[-1]
 
     def _step_ends(self) -> None:
-        """A program that saves what it has read does so before the next step ends."""
+        """Tells of reads of the step before. A program that saves what it has read does so before the next step
+        ends."""
         self._steps += 1
         self._warn(self._steps - 1)
 
     def report(self) -> None:
-        """At the rank's end."""
+        """Tells of all reads, at the rank's end."""
         self._warn(self._steps + 1)
 
     def _warn(self, before: int) -> None:
-        """Of what was read before this step and not saved: in one sentence for each line of the script."""
+        """Warns of what was read before this step and not saved: in one sentence for each line of the script."""
         with self._lock:
             old = [one for one in self._copied if one.step < before]
             self._copied = [one for one in self._copied if one.step >= before]
@@ -131,7 +134,7 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _writing(self, tensors: Any, file: Any) -> Iterator[None]:
-        """While `tensors` are written to a file: a path, or a stream."""
+        """A context in which `tensors` are written to a file: a path, or a stream."""
         if self._hook is None or self.writing:
             yield  # in the forker, or by a call that another one makes
             return
@@ -149,7 +152,9 @@ class Checkpoints:
             self._hook.checkpoint(begin or 0, written or uncomputed, uncomputed, path)
 
     def _saved(self, value: Any) -> int:
-        """Bytes that nobody computed in tensors of the host's that are written now: nobody is told of their reads."""
+        """Returns how many bytes nobody computed in tensors of the host's that are written now: nobody is told of their
+        reads.
+        """
         uncomputed = 0
         for at in set(_storages(value)) if self._copied else ():
             with self._lock:
@@ -192,7 +197,7 @@ class Checkpoints:
 
 
 def _storages(value: Any) -> Iterator[int]:
-    """Addresses of the host's storages in what is saved: tensors in containers, and modules."""
+    """Yields addresses of the host's storages in what is saved: tensors in containers, and modules."""
     import torch
 
     unseen = [value]
@@ -210,7 +215,7 @@ def _storages(value: Any) -> Iterator[int]:
 
 
 def _streams(file: Any) -> Iterator[Any]:
-    """The stream, and those that it wraps."""
+    """Yields the stream, and those that it wraps."""
     for _ in range(4):
         if file is not None:
             yield file
@@ -218,7 +223,7 @@ def _streams(file: Any) -> Iterator[Any]:
 
 
 def _path(file: Any) -> str:
-    """Of a path, or of the file behind a stream; IN_MEMORY if there is none."""
+    """Returns the path, or the path of the file behind a stream; IN_MEMORY if there is none."""
     if isinstance(file, str | os.PathLike):
         return os.path.abspath(os.fspath(file))
     names = (getattr(stream, "name", None) for stream in _streams(file))
@@ -226,7 +231,7 @@ def _path(file: Any) -> str:
 
 
 def _place(file: Any) -> int | None:
-    """How far a stream is; None of a path, or of what cannot tell: a pipe, a wrapper."""
+    """Returns how far a stream is; None for a path, or for what cannot tell: a pipe, a wrapper."""
     if not isinstance(file, str | os.PathLike):
         for stream in _streams(file):
             with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):

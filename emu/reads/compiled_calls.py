@@ -13,7 +13,9 @@ _PURPOSE = "numbers of compiled functions"
 
 
 def install(decide_whether: Callable[[Callable[[], Any]], None]) -> None:
-    """In the forker. `decide_whether` gets a function that says whether the calling thread runs compiled code."""
+    """Changes Dynamo. Called in the forker. `decide_whether` gets a function that says whether the calling thread runs
+    compiled code.
+    """
 
     def change(names: Names) -> None:
         names.change("_TorchDynamoContext.__call__", _with_ordinary_numbers)

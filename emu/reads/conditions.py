@@ -24,7 +24,7 @@ _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
 _PURE = frozenset(
     map(id, (abs, bool, float, int, len, max, min, round, *(f for f in vars(math).values() if callable(f))))
 )
-"""Their identities: the hash of those that carriers replace changes after this is imported."""
+"""Identities of these functions: the hash of those that carriers replace changes after this is imported."""
 _BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -34,7 +34,7 @@ _BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
 }
 _SAME_NUMBER = frozenset(("cpu", "detach", "double", "float", "item", "numpy", "tolist"))
-"""Methods of a tensor or array that has one element: what they return is the same number."""
+"""Names of methods of a tensor or array that has one element: what they return is the same number."""
 _COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -48,15 +48,17 @@ _COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 
 class Unknown(Exception):
-    """The value cannot be told."""
+    """Raised if the value cannot be told."""
 
 
 class _Length(int):
-    """Of a container: as a truth value and in `len`, it stands for it."""
+    """The length of a container: as a truth value and in `len`, it stands for the container."""
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """What it has itself, or its class; Unknown for what is computed, as properties and methods are."""
+    """Returns the attribute that an object has itself, or its class; Unknown for what is computed, as properties and
+    methods are.
+    """
     own = getattr(owner, "__dict__", {})
     if isinstance(own, dict) and name in own:
         return own[name]
@@ -77,7 +79,7 @@ class Evaluation:
         self.leaves: list[Any] = []
 
     def of(self, node: ast.expr) -> Any:
-        """Raises Unknown."""
+        """Returns the expression's value. Raises Unknown."""
         read = Position.of(node)
         if read in self._reads:
             return self._leaf(self._reads[read])
@@ -121,7 +123,7 @@ class Evaluation:
         return int(value)
 
     def _some(self, values: Sequence[ast.expr], wanted: bool) -> Any:
-        """`or`, `and`: the first that is as `wanted` decides, also behind one that is not known."""
+        """Evaluates `or` and `and`: the first value that is as `wanted` decides, also behind one that is not known."""
         unknown, value = False, None
         for one in values:
             try:
@@ -136,7 +138,7 @@ class Evaluation:
         return value
 
     def thing(self, node: ast.expr) -> Any:
-        """The object that a variable, or an attribute that is no property, has. Raises Unknown."""
+        """Returns the object that a variable, or an attribute that is no property, has. Raises Unknown."""
         match node:
             case ast.Name(id=name):
                 found = self._variables.get(name, Unknown)
@@ -172,7 +174,7 @@ class Evaluation:
         return value
 
     def endless(self, node: ast.expr) -> bool:
-        """Does the expression name, or make, an iterator of itertools that never ends?"""
+        """Tells whether the expression names, or makes, an iterator of itertools that never ends."""
         try:
             if isinstance(node, ast.Call):
                 made = self.thing(node.func)
@@ -187,7 +189,7 @@ class Evaluation:
         )
 
     def takes_from_iterator(self, node: ast.AST) -> bool:
-        """Is it `next(iterator)`, which ends the loop when the iterator ends?"""
+        """Tells whether it is `next(iterator)`, which ends the loop when the iterator ends."""
         match node:
             case ast.Call(func=ast.Name(id="next"), args=[iterator], keywords=[]):
                 return not self.endless(iterator)

@@ -46,7 +46,7 @@ are taken as finite, and checks of that as passed.
 OF_MATHEMATICS = frozenset(["math", "cmath", "np", "numpy", "torch"])
 """Modules whose `log` is no logger's."""
 LOGARITHMS = frozenset(["log", "log2", "log10"])
-"""Of `math`: 0 has none, and they raise."""
+"""Functions of `math` that raise for 0, which has no logarithm."""
 CHECKING = frozenset(["is_invalid_grad_norm"])
 """Functions of libraries that only ask whether a number is finite, or -1, which stands for one that is not."""
 DECIDING = frozenset(
@@ -108,7 +108,7 @@ DECIDING = frozenset(
         "linear_sum_assignment",
     )
 )
-"""That choose by what they get, or make as much as it says."""
+"""Functions and methods that choose by what they get, or make as much as it says."""
 EXTREMES = frozenset(("min", "max"))
 FILLING = frozenset(["append", "extend", "insert", "add", "update", "appendleft", "push", "put", "setdefault"])
 ASIDE = frozenset(

@@ -43,26 +43,26 @@ MOST_PLACES = 10_000
 
 
 class Decision(NamedTuple):
-    """Where the program decides, and how."""
+    """A place where the program decides, and how."""
 
     place: str
-    """`file:line`"""
+    """The line, as `file:line`."""
     text: str
     extreme: bool
-    """It is `min(losses)` or the like: the smallest number is followed as such a number, whichever it is."""
+    """True for `min(losses)` or the like: the smallest number is followed as such a number, whichever it is."""
     quiet: bool
-    """It asks whether the number is finite, or the program only tells what it finds."""
+    """True if it asks whether the number is finite, or the program only tells what it finds."""
 
 
 class _Where(NamedTuple):
-    """A running frame's expression."""
+    """The expression that a frame runs."""
 
     code: CodeType
     instruction: int
 
 
 class Decisions:
-    """Of one process."""
+    """The decisions of one process."""
 
     def __init__(self, hook: Hook, folder: str, carriers: Carriers) -> None:
         """`folder`: where the program was started."""
@@ -75,25 +75,27 @@ class Decisions:
         self._printing = os.path.join(self._torch, "_tensor_str.py")
         self._places: dict[_Where, Decision] = {}
         self._flows: dict[_Where, Decision | None] = {}
-        """By the place where a function in C takes the plain number: what is decided by its result."""
+        """The decisions by the result of a function in C that takes the plain number, by the place of its call."""
         self._checked: dict[_Where, bool] = {}
-        """By the place of a comparison of an optimizer's: does it check arguments?"""
+        """Whether a comparison of an optimizer's checks arguments, by the place of the comparison."""
         self._handles: dict[_Where, bool] = {}
-        """By the place of a call: does the program handle an overflow there, by more than a constant in its place?"""
+        """Whether the program handles an overflow of a call, by more than a constant in its place; by the place of the
+        call.
+        """
         self._lines: dict[str, int] = {}
         self._checks = 0
         self._on_this_thread = threading.local()
         self.host = HostMemory(lambda: self.at_first_on_host(), hook.unknown_on_host)
         self.at_first_on_host: Callable[[], None] = lambda: None
-        """Is called when the host's memory has such a value for the first time."""
+        """This function is called when the host's memory has such a value for the first time."""
         self.forget_on_device: Callable[[Tensor, Flags | None], None] = lambda tensor, flags: None
-        """Is called with a tensor on the device whose values, or those of the flagged elements, follow from such a
-        number.
+        """This function is called with a tensor on the device whose values, or those of the flagged elements, follow
+        from such a number.
         """
         self.flags_on_device: Callable[[Tensor], Flags | None] = lambda tensor: None
-        """Which elements of a tensor on the device nobody computed; None: all or none."""
+        """Returns which elements of a tensor on the device nobody computed; None: all or none."""
         self.is_unknown: Callable[[Tensor], bool] = lambda tensor: False
-        """Is it a small tensor that nobody computed, at least in part?"""
+        """Tells whether this is a small tensor that nobody computed, at least in part."""
         self._runs_compiled: Callable[[], Any] = lambda: None
         compiled_calls.install(self._ask_whether_compiled)
         carriers.replace = self._replace
@@ -104,14 +106,14 @@ class Decisions:
         self._runs_compiled = runs_compiled
 
     def report(self) -> None:
-        """At the rank's end."""
+        """Sends the counts, at the rank's end."""
         for place, reads in self._lines.items():
             self._hook.decided(reads, place)
         if self._checks:
             self._hook.decided(self._checks, "")
 
     def by_torch(self) -> bool:
-        """Does PyTorch read for purposes of its own, as checks for overflow do?"""
+        """Tells whether PyTorch reads for purposes of its own, as checks for overflow do."""
         frame = self._frame()
         if frame is None:
             return True
@@ -119,7 +121,7 @@ class Decisions:
         return self._is_torch_s(file) and file != self._printing
 
     def by_check(self) -> bool:
-        """Does a library's check for overflow read?"""
+        """Tells whether a library's check for overflow reads."""
         frame = self._frame()
         if frame is None or frame.f_code.co_name not in CHECKING:
             return False
@@ -129,7 +131,7 @@ class Decisions:
         return file.startswith(self._torch) and not file.startswith(self._optimizers)
 
     def _frame(self) -> FrameType | None:
-        """The program's, without PyTorch's functions that read on behalf of their caller."""
+        """Returns the program's frame, without PyTorch's functions that read on behalf of their caller."""
         for frame in program_frames():
             code = frame.f_code
             if not (code.co_name in _ON_BEHALF and code.co_filename.startswith(self._torch)):
@@ -137,8 +139,9 @@ class Decisions:
         return None
 
     def read_at(self) -> str:
-        """`file:line` of what reads now: the script's line, or that of a library which reads for itself. A script calls
-        much by one line, `trainer.train()` for example, and what is stated for that line holds for every read in it.
+        """Returns `file:line` of what reads now: the script's line, or that of a library which reads for itself. A
+        script calls much by one line, `trainer.train()` for example, and what is stated for that line holds for every
+        read in it.
         """
         for frame in program_frames():
             file = frame.f_code.co_filename
@@ -151,8 +154,8 @@ class Decisions:
 
     # ---- numbers ---------------------------------------------------------------------------------------------------
     def note_read(self, tensor: Tensor, value: Any, target: Tensor | None = None) -> None:
-        """The program reads a floating-point value that nobody computed. `target`: the tensor of the host's that it is
-        copied to.
+        """Notes that the program reads a floating-point value that nobody computed. `target`: the tensor of the host's
+        that it is copied to.
         """
         writer = self._hook.writer(tensor.data_ptr())
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -167,13 +170,13 @@ class Decisions:
             self.host.mark(target, mark, self.flags_on_device(tensor))
 
     def note_read_of_host(self, mark: Mark) -> None:
-        """PyTorch reads such a value of the host's."""
+        """Notes that PyTorch reads such a value of the host's."""
         self._on_this_thread.mark = mark
         self._hook.unknown_read()
 
     def result(self, value: Any, mark: Mark, flags: Flags | None = None) -> Any:
-        """What follows from such a number, as the program gets it. `flags`: the elements of a tensor, an array or lists
-        that follow from it; None: all.
+        """Returns what follows from such a number, as the program gets it. `flags`: the elements of a tensor, an array
+        or lists that follow from it; None: all.
         """
         kind = type(value)
         if kind in marked.BY_BASE:
@@ -201,11 +204,11 @@ class Decisions:
         return value
 
     def loaded(self, value: Any) -> Any:
-        """A number or tensor of a file, of which nobody computed what was saved."""
+        """Returns a number or tensor of a file, of which nobody computed what was saved, as such a value."""
         return self.result(value, Mark("", "loaded from a file", "saved"))
 
     def _replace(self, name: str, result: Any, failed: bool, just_read: bool, first: Any) -> Any:
-        """A function in C has read such a number or was called with one: what the program gets."""
+        """Returns what the program gets of a function in C that has read such a number or was called with one."""
         try:
             mark = marked.first_mark((first,))
             if mark is None and just_read:
@@ -232,7 +235,7 @@ class Decisions:
             return result
 
     def _flags(self, value: Any) -> Flags | None:
-        """Which elements of what is made of the value follow from unknown numbers; None: all."""
+        """Returns which elements of what is made of the value follow from unknown numbers; None: all."""
         if hasattr(value, "untyped_storage"):
             return self.flags_on_device(value) if value.is_cuda else self.host.flags(value)
         flags = flags_of(value, self._flags_of_leaf)
@@ -250,7 +253,7 @@ class Decisions:
 
     # ---- what the program does with them ---------------------------------------------------------------------------
     def decides(self, mark: Mark, *, orders: bool = False) -> None:
-        """The program decides by such a number now. `orders`: by which of two numbers is smaller."""
+        """Notes that the program decides by such a number now. `orders`: by which of two numbers is smaller."""
         frame = self._deciding_frame()
         if frame is None:
             return
@@ -263,7 +266,7 @@ class Decisions:
         self._tell(mark, found.place, f"{frame[1]}{found.text}")
 
     def leaves(self, mark: Mark, *, counts: bool) -> None:
-        """A function in C takes the plain number."""
+        """Notes that a function in C takes the plain number."""
         if not counts and self._hook.carrying():
             return
         frame = self._deciding_frame()
@@ -279,7 +282,9 @@ class Decisions:
             self._tell(mark, found.place, f"{frame[1]}{found.text}")
 
     def _decided_later(self, frame: FrameType, counts: bool) -> Decision | None:
-        """In the function that calls, by what the function in C has made of the number."""
+        """Returns the decision that the calling function makes by what the function in C has made of the number; None
+        if there is none.
+        """
         code = frame.f_code
         file = path_of(code.co_filename, self._folder)
         flow = Flow(body_around(file, code), read=position_of(code, frame.f_lasti))
@@ -289,8 +294,8 @@ class Decisions:
         return self._place(frame) if counts and flow.returned() else None
 
     def _deciding_frame(self) -> tuple[FrameType, str] | None:
-        """The frame whose line is told, and what its text begins with; None if the decision is not worth telling: it
-        is PyTorch's own or a logger's.
+        """Returns the frame whose line is told, and what its text begins with; None if the decision is not worth
+        telling: it is PyTorch's own or a logger's.
         """
         of_optimizer = ""
         for frame in program_frames():
@@ -320,7 +325,8 @@ class Decisions:
         return None
 
     def _checks_arguments(self, frame: FrameType) -> bool:
-        """Of an optimizer: `if not 0.0 <= lr: raise ...`."""
+        """Tells whether the frame's comparison, an optimizer's, only checks arguments: `if not 0.0 <= lr: raise
+        ...`."""
         where = _Where(frame.f_code, frame.f_lasti)
         if where not in self._checked:
             code, position = frame.f_code, position_of(frame.f_code, frame.f_lasti)
@@ -350,7 +356,7 @@ class Decisions:
         return Decision(f"{file}:{line}", _short(ast.unparse(node)), extreme, quiet)
 
     def _handles_overflow(self) -> bool:
-        """Does the program's function go on if the number is too large for its call?"""
+        """Tells whether the program's function goes on if the number is too large for its call."""
         frame = self._deciding_frame()
         if frame is None:
             return False
@@ -374,18 +380,18 @@ class Decisions:
         )
 
     def count_check(self) -> None:
-        """A read of a check for overflow, which is taken as passed: it counts, and needs no warning."""
+        """Counts a read of a check for overflow, which is taken as passed: it needs no warning."""
         self._checks += 1
         if self._checks & (self._checks - 1) == 0:
             self._hook.decided(self._checks, "")
 
     def how_to_state(self, line: str) -> str:
-        """The end of a message about a read at this line."""
+        """Returns the end of a message about a read at this line."""
         place = line.removeprefix(self._folder + os.sep).rpartition("-packages/")[2]
         return f"; --value {place}=EXPRESSION states what is read there" if line else ""
 
     def count(self, place: str) -> None:
-        """A read at this line, or by which this line decides."""
+        """Counts a read at this line, or by which this line decides."""
         reads = self._lines[place] = self._lines.get(place, 0) + 1
         if reads & (reads - 1) == 0:  # 1, 2, 4, 8 ... reads
             self._hook.decided(reads, place)
@@ -396,7 +402,7 @@ _CALCULATING = frozenset(("numpy", "scipy", "pandas", "sklearn"))
 
 
 def _package(file: str) -> str:
-    """The name of the installed package that the file is of."""
+    """Returns the name of the installed package that the file is of."""
     return file.rpartition("-packages/")[2].partition("/")[0].removesuffix(".py")
 
 

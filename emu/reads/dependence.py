@@ -1,4 +1,4 @@
-"""Which variables and attributes follow from a statement: what reads them follows from it, too."""
+"""Finds which variables and attributes follow from a statement: what reads them follows from it, too."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ _ASSIGNMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)
 
 
 def followers(body: Sequence[ast.stmt], line: int, also: frozenset[str]) -> frozenset[str]:
-    """Names of variables, and of attributes with a dot before them (`.done`), that follow from what runs in this line
-    of the body, or from the names in `also`.
-
-    A name that is assigned from such a name, or under a condition that has one, follows, too.
+    """Returns names of variables, and of attributes with a dot before them (`.done`), that follow from what runs in
+    this line of the body, or from the names in `also`. A name that is assigned from such a name, or under a condition
+    that has one, follows, too.
     """
     found = also
     while True:
@@ -25,13 +24,14 @@ def followers(body: Sequence[ast.stmt], line: int, also: frozenset[str]) -> froz
 
 
 def mentions(node: ast.AST, names: frozenset[str]) -> bool:
-    """Does the expression use one of these names?"""
+    """Tells whether the expression uses one of these names."""
     return any(_key(part) in names for part in ast.walk(node))
 
 
 def sources(body: Sequence[ast.stmt], expression: ast.expr, known: Callable[[ast.expr], bool]) -> Iterator[ast.expr]:
-    """What the expression's variables are assigned in this body, under which tests, and so on from these. `known`: is
-    the value of this expression known? It is not looked into.
+    """Yields the values that the expression's variables are assigned in this body, and the tests under which they are,
+    and so on from these. `known`: tells whether the value of an expression is known; such an expression is not looked
+    into.
     """
     assignments = list(_assignments(body, ()))
     seen: set[str] = set()
@@ -48,7 +48,7 @@ def sources(body: Sequence[ast.stmt], expression: ast.expr, known: Callable[[ast
 def _assignments(
     body: Sequence[ast.AST], tests: tuple[ast.expr, ...]
 ) -> Iterator[tuple[frozenset[str], tuple[ast.expr, ...]]]:
-    """The names that each assignment sets; its value, and the tests under which it is made."""
+    """Yields the names that each assignment sets; its value, and the tests under which it is made."""
     for statement in body:
         test = getattr(statement, "test", None)
         under = tests if test is None else (*tests, test)
@@ -72,7 +72,9 @@ def _names(node: ast.AST, known: Callable[[ast.expr], bool]) -> set[str]:
 
 
 def of_callee(names: frozenset[str], module: Sequence[ast.stmt]) -> frozenset[str]:
-    """Those that a function's caller sees, too: attributes, and variables that the function declares global."""
+    """Returns the names that a function's caller sees, too: attributes, and variables that the function declares
+    global.
+    """
     declared = {name for node in walk(module) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
     return frozenset(name for name in names if name.startswith(".") or name in declared)
 

@@ -1,4 +1,4 @@
-"""Which elements of a tensor nobody computed, where the others are known: a loss beside a count, for example.
+"""Finds which elements of a tensor nobody computed, where the others are known: a loss beside a count, for example.
 
 Flags say so of each element, in the order in which a list of the tensor's values has them.
 """
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST = 4096
-"""Elements of a tensor that are looked at one by one; those of a larger one count as alike."""
+"""The most elements of a tensor that are looked at one by one; those of a larger one count as alike."""
 Flags = Sequence[bool]
 
 
 def pieces(tensor: Tensor, flags: Flags) -> Iterator[tuple[int, int]]:
-    """Addresses from and up to which the flagged elements lie."""
+    """Yields the addresses from and up to which the flagged elements lie."""
     item = tensor.element_size()
     if tensor.is_contiguous():
         first = tensor.data_ptr()
@@ -34,7 +34,7 @@ def pieces(tensor: Tensor, flags: Flags) -> Iterator[tuple[int, int]]:
 
 
 def addresses(tensor: Tensor) -> Iterator[int]:
-    """Of each element."""
+    """Yields the address of each element."""
     item, first = tensor.element_size(), tensor.data_ptr()
     steps = [
         range(0, size * step, step) if step else [0] * size for size, step in zip(*_dimensions(tensor), strict=True)
@@ -48,8 +48,8 @@ def _dimensions(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def flags_in(tensor: Tensor, unknown: Callable[[int, int], int]) -> Flags | None:
-    """Of a tensor. `unknown(address, nbytes)`: how many of these bytes nobody computed. None if the elements are alike,
-    or too many.
+    """Returns the flags of a tensor; None if its elements are alike, or too many. `unknown(address, nbytes)`: how many
+    of these bytes nobody computed.
     """
     numel, item = tensor.numel(), tensor.element_size()
     if not 1 < numel <= MOST:
@@ -75,8 +75,8 @@ def _halve(flags: list[bool], first: int, item: int, begin: int, end: int, unkno
 
 
 def flags_of(value: Any, of_leaf: Callable[[Any], Flags | None]) -> Flags | None:
-    """Of what is made of a number, a tensor or an array, or of lists of them. `of_leaf`: of one that is no list; None
-    if that cannot be told.
+    """Returns the flags of what is made of a number, a tensor or an array, or of lists of them. `of_leaf`: returns
+    those of a value that is no list; None if they cannot be told.
     """
     if type(value) not in (list, tuple):
         return of_leaf(value)
@@ -90,7 +90,7 @@ def flags_of(value: Any, of_leaf: Callable[[Any], Flags | None]) -> Flags | None
 
 
 def flagged(value: Any, flags: Iterator[bool], mark: Callable[[Any], Any]) -> Any:
-    """Lists of numbers with those marked that have a flag."""
+    """Returns lists of numbers with those marked that have a flag."""
     if type(value) is list:
         return [flagged(one, flags, mark) for one in value]
     return mark(value) if next(flags) else value

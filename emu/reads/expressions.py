@@ -1,4 +1,4 @@
-"""What expressions are, as far as their form tells: texts, sequences, checks, calls that make neither of a value."""
+"""Recognises expressions, as far as their form tells: texts, sequences, checks, calls that make neither of a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """These and all below them, but not the bodies of functions and classes that are defined there."""
+    """Yields these nodes and all below them, but not the bodies of functions and classes that are defined there."""
     for node in nodes:
         if not isinstance(node, _DEFINITIONS):
             yield node
@@ -19,7 +19,7 @@ def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 
 def name_of(node: ast.AST) -> str:
-    """Under which a variable or an attribute is among the names; "" for other expressions."""
+    """Returns the name under which a variable or an attribute is among the names; "" for other expressions."""
     match node:
         case ast.Name(id=name):
             return name
@@ -29,7 +29,9 @@ def name_of(node: ast.AST) -> str:
 
 
 def no_number(node: ast.expr) -> bool:
-    """A text, an empty container, None: what is compared with it is no number, or is not decided by its value."""
+    """Recognises a text, an empty container and None: what is compared with it is no number, or is not decided by its
+    value.
+    """
     match node:
         case ast.Constant(value=value):
             return not isinstance(value, (int, float))
@@ -41,12 +43,14 @@ def no_number(node: ast.expr) -> bool:
 
 
 def asks_if_finite(left: ast.expr, right: ast.expr) -> bool:
-    """`norm == float("inf")`, `loss < math.inf`, `norm != norm`: values that nobody computed are taken as finite."""
+    """Recognises `norm == float("inf")`, `loss < math.inf`, `norm != norm`: values that nobody computed are taken as
+    finite.
+    """
     return is_infinite(left) or is_infinite(right) or ast.dump(left) == ast.dump(right)
 
 
 def is_infinite(node: ast.expr) -> bool:
-    """`float("inf")`, `-math.inf`, `np.nan`."""
+    """Recognises `float("inf")`, `-math.inf`, `np.nan`."""
     match node:
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             return is_infinite(operand)
@@ -58,7 +62,7 @@ def is_infinite(node: ast.expr) -> bool:
 
 
 def is_sequence(node: ast.expr) -> bool:
-    """A list, a tuple or a text as it is written: what multiplies it says how long the result is."""
+    """Recognises a list, a tuple or a text as it is written: what multiplies it says how long the result is."""
     return isinstance(node, (ast.List, ast.Tuple)) or (
         isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
     )
@@ -77,7 +81,7 @@ def name_called(node: ast.expr) -> str:
 
 
 def formats(node: ast.AST) -> bool:
-    """`"loss %.4f" % loss` and `text % (step, loss)`: a text, which does not decide."""
+    """Recognises `"loss %.4f" % loss` and `text % (step, loss)`: a text, which does not decide."""
     match node:
         case ast.BinOp(left=ast.Constant(value=str() | bytes()) | ast.JoinedStr(), op=ast.Mod()):
             return True

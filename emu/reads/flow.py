@@ -1,4 +1,4 @@
-"""What a function decides by an ordinary number that C code has made of one that nobody computed.
+"""Finds what a function decides by an ordinary number that C code has made of one that nobody computed.
 
 Such a number goes on unmarked: `int(loss)`, an item of an array of numpy's. The source of the function tells what
 becomes of it, approximately: a name that has the value once has it everywhere in the function, and what is made of it
@@ -18,14 +18,14 @@ _CONTAINERS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictCom
 
 
 class Flow:
-    """Of one function's body."""
+    """The way of the value through one function's body."""
 
     def __init__(self, body: Sequence[ast.AST], read: Position) -> None:
         """The value is what the expression at `read` yields, or what is written to the item there."""
         self._nodes = list(walk(body))
         self._read = read
         self._names: set[str] = set()
-        """Of variables and attributes (`.loss`) that have the value."""
+        """Names of variables and attributes (`.loss`) that have the value."""
         self._filled: set[str] = set()
         """Containers among them: whether one is empty says nothing of the value."""
         known = -1
@@ -73,7 +73,7 @@ class Flow:
                 self._names.add(name)
 
     def _has(self, node: ast.AST | None) -> bool:
-        """Does the expression's value follow from it?"""
+        """Tells whether the expression's value follows from it."""
         if node is None or isinstance(node, (ast.JoinedStr, ast.Constant)) or formats(node):
             return False
         if self._is_read(node):
@@ -93,17 +93,17 @@ class Flow:
         return isinstance(node, (ast.expr, ast.stmt)) and Position.of(node) == self._read
 
     def _gets(self, call: ast.Call) -> bool:
-        """Is it one of the call's arguments?"""
+        """Tells whether it is one of the call's arguments."""
         return any(self._has(one) for one in (*call.args, *(keyword.value for keyword in call.keywords)))
 
     # ---- what becomes of it ----------------------------------------------------------------------------------------
     def returned(self) -> bool:
-        """Does the function's caller get it?"""
+        """Tells whether the function's caller gets it."""
         return any(isinstance(node, (ast.Return, ast.Yield)) and self._has(node.value) for node in self._nodes)
 
     def decision(self) -> ast.expr | None:
-        """The first at the read or behind it, else the first of all: an earlier one is of a loop's next turn, or of
-        another variable of the same name.
+        """Returns the first decision at the read or behind it, else the first of all: an earlier one is of a loop's
+        next turn, or of another variable of the same name.
         """
         before = None
         for node in self.decisions():
@@ -113,7 +113,7 @@ class Flow:
         return before
 
     def decisions(self) -> Iterator[ast.expr]:
-        """Expressions by which the program decides on it."""
+        """Yields the expressions by which the program decides on it."""
         for node in self._nodes:
             match node:
                 case ast.Compare() if self._compares(node):
@@ -152,7 +152,7 @@ class Flow:
         return False
 
     def _is_true(self, test: ast.expr) -> bool:
-        """Is the value itself a condition? Comparisons in it are found by themselves."""
+        """Tells whether the value itself is a condition. Comparisons in it are found by themselves."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self._is_true(operand)

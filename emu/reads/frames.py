@@ -19,7 +19,7 @@ _owners: dict[str, bool] = {}
 
 
 class Position(NamedTuple):
-    """Of an expression in its file."""
+    """The position of an expression in its file."""
 
     line: int
     last_line: int
@@ -32,7 +32,7 @@ class Position(NamedTuple):
 
 
 def program_frames() -> Iterator[FrameType]:
-    """Of the calling thread, from the read outwards: without those of the emulation."""
+    """Yields the frames of the calling thread, from the read outwards: without those of the emulation."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MOST_FRAMES):
         if frame is None:
@@ -47,19 +47,21 @@ def program_frames() -> Iterator[FrameType]:
 
 
 def lines_of(code: CodeType, instruction: int) -> tuple[int, int]:
-    """First and last line of the expression that the instruction belongs to; (0, 0) if they are not known."""
+    """Returns the first and the last line of the expression that the instruction belongs to; (0, 0) if they are not
+    known.
+    """
     positions = next(itertools.islice(code.co_positions(), instruction // 2, None), None)
     first, last = positions[:2] if positions is not None else (None, None)
     return first or 0, last or first or 0
 
 
 def path_of(filename: str, folder: str) -> str:
-    """An absolute path. `folder`: where the program was started."""
+    """Returns an absolute path. `folder`: where the program was started."""
     return os.path.normpath(os.path.join(folder, filename))
 
 
 class Variables:
-    """Values of a frame's variables now. Keeps nothing alive when it is closed."""
+    """The present values of a frame's variables. Keeps nothing alive when it is closed."""
 
     def __init__(self, frame: FrameType) -> None:
         self._frame = frame
@@ -69,8 +71,8 @@ class Variables:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Until Python 3.12, f_locals of a function is a copy, which the frame keeps. It is emptied unless the program
-        has the same dictionary, by calling locals().
+        """Lets go of the values. Until Python 3.12, f_locals of a function is a copy, which the frame keeps. It is
+        emptied unless the program has the same dictionary, by calling locals().
         """
         copied, self._locals = self._locals, None
         fast = self._frame.f_code.co_flags & _FAST_LOCALS
@@ -85,6 +87,6 @@ class Variables:
 
 
 def position_of(code: CodeType, instruction: int) -> Position:
-    """Of the expression that the instruction belongs to."""
+    """Returns the position of the expression that the instruction belongs to."""
     place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
     return Position(*(number or 0 for number in place))

@@ -1,4 +1,4 @@
-"""Where the host's memory holds values that nobody computed."""
+"""Notes where the host's memory holds values that nobody computed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST_PARTS = 1024
-"""Of one tensor's memory: beyond, all between the first and the last counts as one."""
+"""The most parts of one tensor's memory that are noted: beyond, all between the first and the last counts as one."""
 
 
 _Parts = list[tuple[int, int, Mark]]
-"""Addresses from and up to which nobody computed what is there."""
+"""Parts of memory: addresses from and up to which nobody computed what is there, and where it comes from."""
 
 
 @dataclass(slots=True)
@@ -25,12 +25,14 @@ class _Storage:
     """A tensor's memory."""
 
     alive: Any
-    """A weak reference to it."""
+    """A weak reference to the memory."""
     parts: _Parts = field(default_factory=list)
 
 
 class HostMemory:
-    """Of one process: CPU tensors, of which the program reads what it copied from the device, or made of that."""
+    """The memory of one process's CPU tensors, of which the program reads what it copied from the device, or made of
+    that.
+    """
 
     def __init__(self, at_first: Callable[[], None], on: Callable[[bool], None]) -> None:
         """`at_first` is called when there is such a value for the first time; `on` whenever there is one, or none."""
@@ -38,14 +40,16 @@ class HostMemory:
         self._on = on
         self._seen_one = False
         self._storages: dict[int, _Storage] = {}
-        """By address."""
+        """The storages with such values, by address."""
         self._look_after = 64
 
     def __bool__(self) -> bool:
         return bool(self._storages)
 
     def mark(self, tensor: Tensor, mark: Mark, flags: Flags | None = None) -> None:
-        """Nobody computed the values of this tensor of the host's; `flags`: of these elements, the others are known."""
+        """Notes that nobody computed the values of this tensor of the host's; `flags`: of these elements, the others
+        are known.
+        """
         if not _in_host_memory(tensor):
             return
         at = _address(tensor)
@@ -68,7 +72,7 @@ class HostMemory:
             self._at_first()
 
     def clear(self, tensor: Tensor) -> None:
-        """All of its values are known now."""
+        """Notes that all values of the tensor are known now."""
         if not self._storages:
             return
         at = _address(tensor)
@@ -82,7 +86,7 @@ class HostMemory:
                 self._on(False)
 
     def find(self, tensor: Tensor) -> Mark | None:
-        """Where a value in it comes from that nobody computed; None if all are known."""
+        """Returns where a value in the tensor comes from that nobody computed; None if all are known."""
         storage = self._storages.get(_address(tensor)) if self._storages and _in_host_memory(tensor) else None
         if storage is None or storage.alive.expired():
             return None
@@ -94,12 +98,12 @@ class HostMemory:
         return found if any(overlap(*one) for one in _elements(tensor)) else None
 
     def flags(self, tensor: Tensor) -> Flags | None:
-        """Which elements nobody computed, if there is one; None: all of them."""
+        """Returns which elements nobody computed, if there is one; None: all of them."""
         storage = self._storages.get(_address(tensor))
         return None if storage is None else flags_in(tensor, _overlap(storage.parts))
 
     def _known_apart(self, parts: _Parts, tensor: Tensor) -> _Parts:
-        """The parts without the tensor's elements."""
+        """Returns the parts without the tensor's elements."""
         if tensor.is_contiguous() or tensor.numel() == 1:
             return _without(parts, *_span(tensor))
         first, last = _span(tensor)
@@ -109,7 +113,9 @@ class HostMemory:
         return parts
 
     def find_in(self, values: Iterable[Any]) -> Mark | None:
-        """In one of these tensors, or in lists of them."""
+        """Returns the mark of the first of these tensors, or of those in lists of them, that has such a value; None if
+        none has.
+        """
         import torch
 
         for value in values:
@@ -131,7 +137,7 @@ class HostMemory:
 
 
 def _overlap(parts: _Parts) -> Callable[[int, int], int]:
-    """How many of some bytes are in the parts."""
+    """Returns a function that counts how many of some bytes are in the parts."""
     return lambda first, nbytes: sum(max(0, min(end, first + nbytes) - max(begin, first)) for begin, end, _ in parts)
 
 
@@ -157,7 +163,7 @@ def _in_host_memory(tensor: Tensor) -> bool:
 
 
 def _address(tensor: Tensor) -> int:
-    """Of its memory; 0 if it has none, as tensors that only tell shapes."""
+    """Returns the address of a tensor's memory; 0 if it has none, as tensors that only tell shapes."""
     try:
         return tensor.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):
@@ -173,7 +179,7 @@ def _span(tensor: Tensor) -> tuple[int, int]:
 
 
 def reference(tensor: Tensor) -> Any:
-    """A weak reference to a tensor's memory."""
+    """Returns a weak reference to a tensor's memory."""
     from torch.multiprocessing.reductions import StorageWeakRef
 
     return StorageWeakRef(tensor.untyped_storage())

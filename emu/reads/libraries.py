@@ -11,7 +11,9 @@ from .marked import PLAIN, UnknownFloat, plain
 
 
 def install(when_imported: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
-    """In the forker. `when_imported` changes a module as soon as that is there."""
+    """Gives these libraries ordinary numbers. Called in the forker. `when_imported` changes a module as soon as that is
+    there.
+    """
     when_imported("orjson", _change_orjson)
     when_imported("yaml.representer", _change_yaml)
 

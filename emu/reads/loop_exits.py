@@ -21,7 +21,7 @@ _ENDING_CALLS = frozenset(("exit", "_exit", "quit", "abort"))
 
 
 class Condition(NamedTuple):
-    """The expression is true, or if not `holds` false."""
+    """A condition: the expression is true, or if not `holds` false."""
 
     expression: ast.expr
     holds: bool
@@ -36,16 +36,16 @@ class Loop:
     node: ast.While | ast.For
     exits: tuple[Exit, ...]
     first: int
-    """Lines."""
+    """The first line of the loop; `last` is its last one."""
     last: int
     head: int
     """The line that each turn begins with."""
     inner: tuple[int, int]
-    """Lines from which the head is reached within a turn."""
+    """The lines from which the head is reached within a turn."""
 
     @property
     def iterable(self) -> ast.expr | None:
-        """What a `for` goes through."""
+        """The expression that a `for` goes through; None for a `while`."""
         return self.node.iter if isinstance(self.node, ast.For) else None
 
 
@@ -67,12 +67,12 @@ class SourceFile:
         return self._tree.body
 
     def functions(self) -> Iterator[Statements]:
-        """The bodies of all functions."""
+        """Yields the bodies of all functions."""
         for function in self._functions.values():
             yield function.body
 
     def around(self, code: CodeType) -> Statements:
-        """The body of the outermost function that the code lies in, or of the module."""
+        """Returns the body of the outermost function that the code lies in, or of the module."""
         last = max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
         for function in ast.walk(self._tree):
             if isinstance(function, _FUNCTIONS) and function.lineno <= code.co_firstlineno:
@@ -82,14 +82,16 @@ class SourceFile:
         return self._tree.body
 
     def body(self, code: CodeType) -> Statements:
-        """Of the function, or of the module; empty for other code (a lambda function, a comprehension)."""
+        """Returns the body of the function, or of the module; empty for other code (a lambda function, a
+        comprehension).
+        """
         if code.co_name == "<module>":
             return self._tree.body
         function = self._functions.get((code.co_name, code.co_firstlineno))
         return function.body if function is not None else ()
 
     def loops_at(self, code: CodeType, line: int) -> list[Loop]:
-        """Those that the line of this code is in, from the innermost outwards."""
+        """Returns the loops that the line of this code is in, from the innermost outwards."""
         loops = self._loops.get(code)
         if loops is None:
             loops = self._loops[code] = tuple(_loops(self.body(code)))
@@ -97,7 +99,7 @@ class SourceFile:
 
 
 def conjuncts(expression: ast.expr, holds: bool) -> Iterator[Condition]:
-    """Conditions that all hold if the expression is true, or false."""
+    """Yields conditions that all hold if the expression is true, or false."""
     match expression:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield from conjuncts(operand, not holds)
@@ -109,7 +111,7 @@ def conjuncts(expression: ast.expr, holds: bool) -> Iterator[Condition]:
 
 
 def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """These nodes and all below them, but not the bodies of functions and classes."""
+    """Yields these nodes and all below them, but not the bodies of functions and classes."""
     for node in nodes:
         yield node
         if not isinstance(node, _SCOPES):
@@ -117,7 +119,7 @@ def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _loops(body: Statements) -> Iterator[Loop]:
-    """All loops of a body, outer ones before those that they contain."""
+    """Yields all loops of a body, outer ones before those that they contain."""
     for node in walk(body):
         if isinstance(node, (ast.While, ast.For)):
             last = node.body[-1].end_lineno or node.lineno
@@ -129,7 +131,7 @@ def _is_endless(node: ast.While | ast.For) -> bool:
 
 
 def _head(node: ast.While | ast.For) -> int:
-    """`while True` has no code of its own."""
+    """Returns the line that each turn begins with: `while True` has no code of its own."""
     if isinstance(node, ast.For):
         return node.lineno
     return node.body[0].lineno if _is_endless(node) else node.test.lineno
@@ -152,7 +154,9 @@ def _exits(loop: ast.While | ast.For) -> Iterator[Exit]:
 
 
 def _leaving(body: Statements, under: Exit, *, own: bool) -> Iterator[Exit]:
-    """Exits in these statements, which are reached under the conditions. `own`: a `break` here leaves the loop."""
+    """Yields the exits in these statements, which are reached under the conditions. `own`: a `break` here leaves the
+    loop.
+    """
     for statement in body:
         match statement:
             case ast.Break() if own:
@@ -195,7 +199,7 @@ def _never_falls_through(body: Statements) -> bool:
 
 
 def _name(called: ast.expr) -> str:
-    """The last part of a dotted name."""
+    """Returns the last part of a dotted name."""
     match called:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

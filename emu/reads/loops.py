@@ -33,26 +33,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MANY_READS = 64
-"""So many reads at one place are worth a closer look, and then twice as many, and so on."""
+"""The number of reads at one place that are worth a closer look, and then twice as many, and so on."""
 SLOW_READS, SLOW_S = 3, 20.0
-"""So many reads at one place in so many seconds of real time are worth a closer look, too."""
+"""The number of reads at one place, in so many seconds of real time, that are worth a closer look, too."""
 MOST_PLACES = 10_000
-"""That are remembered: a program may compile code all the time."""
+"""The most places that are remembered: a program may compile code all the time."""
 FEW_TURNS = 3
-"""Turns after which a loop is known to wait."""
+"""The number of turns after which a loop is known to wait."""
 TELL_S = 1.0
-"""Real time between two records of the same loop."""
+"""The real time, in seconds, between two records of the same loop."""
 ReadAt = tuple[CodeType, Position]
-"""Of an expression. One may have several instructions that read: the interpreter runs others while it traces."""
+"""The place of an expression that reads. It may have several instructions that read: the interpreter runs others while
+it traces.
+"""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """Where the program reads."""
+    """A place where the program reads."""
 
     reads: int = 0
     look_at: int = MANY_READS
-    """How many reads until the next look."""
+    """The number of reads until the next look."""
     since_s: float = 0.0
 
 
@@ -71,7 +73,7 @@ class _Candidate:
         """For each exit: conditions that have been false, with the values that they are made of."""
 
     def possible(self, variables: Variables) -> bool:
-        """Can the loop wait for the read at all?"""
+        """Tells whether the loop can wait for the read at all."""
         at = Evaluation(variables, {}, self._hook)
         iterable = self.loop.iterable
         if iterable is not None and not at.endless(iterable):
@@ -83,12 +85,12 @@ class _Candidate:
         )
 
     def _follows(self, condition: Condition) -> bool:
-        """Does it depend on the read?"""
+        """Tells whether the condition depends on the read."""
         node = condition.expression
         return mentions(node, self._names) or node.lineno <= self._line <= (node.end_lineno or node.lineno)
 
     def waits(self, variables: Variables) -> bool:
-        """Is every exit closed, by conditions that are what they were in the turns before?"""
+        """Tells whether every exit is closed, by conditions that are what they were in the turns before."""
         found = [self._closed(conditions, variables) for conditions in self.loop.exits]
         if self._blocking is not None:
             found = [
@@ -99,8 +101,8 @@ class _Candidate:
         return all(found) and any(self._follows(condition) for conditions in found for condition in conditions)
 
     def _closed(self, conditions: Sequence[Condition], variables: Variables) -> dict[Condition, list[Any]]:
-        """Conditions that are false. Their values are also those of which their variables are made in the loop: `done`
-        may stay False for long while a counter goes up that sets it in the end.
+        """Returns the conditions that are false. Their values are also those of which their variables are made in the
+        loop: `done` may stay False for long while a counter goes up that sets it in the end.
         """
         closed = {}
         for condition in conditions:
@@ -126,30 +128,33 @@ class _Watch:
     candidate: _Candidate
     thread: int
     text: str
-    """As the LOOP record has it."""
+    """The text of the LOOP record."""
     turns: int = -1
     told_s: float = 0.0
     told_turns: int = 0
 
 
 class WaitingLoops:
-    """Of one process; it watches one loop at a time."""
+    """The loops of one process that wait; it watches one loop at a time."""
 
     def __init__(self, hook: Hook, most_turns: int, folder: str) -> None:
-        """`most_turns`: of which the coordinator is told at once. `folder`: where the program was started."""
+        """`most_turns`: the number of turns of which the coordinator is told at once. `folder`: where the program was
+        started.
+        """
         self._hook = hook
         self._most_turns = most_turns
         self._folder = folder
         self._places: dict[ReadAt, _Reading] = {}
         self._positions: dict[tuple[CodeType, int], Position] = {}
-        """By code and instruction."""
+        """The positions of expressions, by code and instruction."""
         self._sources: dict[str, SourceFile | None] = {}
         self._watch: _Watch | None = None
         self._refused: set[tuple[CodeType, int]] = set()
         """Loops, by their code and line, that were found not to wait since the last look."""
 
     def note_read(self, tensor: Tensor, value: Any, *, stated: bool) -> None:
-        """The program reads a value that nobody computed. `value`: what it gets, None if that is no number."""
+        """Notes that the program reads a value that nobody computed. `value`: what it gets, None if that is no
+        number."""
         frame = next(program_frames(), None)
         if frame is None:
             return
@@ -197,7 +202,9 @@ class WaitingLoops:
         self._remember(found, at, frame, value)
 
     def _candidate(self) -> tuple[FrameType, _Candidate, str] | None:
-        """The innermost loop around the read that can wait for it, and `file:line`, newline, function of the read."""
+        """Returns the innermost loop around the read that can wait for it, and `file:line`, newline, function of the
+        read.
+        """
         names: frozenset[str] = frozenset()
         read_at = ""
         for frame in program_frames():

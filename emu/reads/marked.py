@@ -19,22 +19,22 @@ loads as an ordinary number.
 
 
 class Mark:
-    """Where a number was read that nobody computed."""
+    """The place where a number was read that nobody computed."""
 
     __slots__ = ("counted", "line", "source", "taken_as")
 
     def __init__(self, line: str, source: str, taken_as: str) -> None:
         self.line = line
-        """`file:line`, "" if it is unknown: it comes from a file or another process."""
+        """The line, as `file:line`; "" if it is unknown: the number comes from a file or another process."""
         self.source = source
-        """Its dtype, and what wrote it."""
+        """The number's dtype, and what wrote it."""
         self.taken_as = taken_as
         self.counted: set[str] = set()
         """Lines that have decided by it: each counts it once."""
 
 
 class Follower(Protocol):
-    """Who is told what becomes of such numbers."""
+    """The object that is told what becomes of such numbers."""
 
     def decides(self, mark: Mark, *, orders: bool = False) -> None:
         """The program decides by it, now. `orders`: by which of two numbers is smaller, as `min` asks."""
@@ -47,12 +47,12 @@ class Follower(Protocol):
         ...
 
     def result(self, value: Any, mark: Mark, flags: Sequence[bool] | None = None) -> Any:
-        """What follows from it, as the program gets it. `flags`: the elements that do; None: all."""
+        """Returns what follows from it, as the program gets it. `flags`: the elements that do; None: all."""
         ...
 
 
 class _Follower:
-    """Before a process has one."""
+    """The follower of a process that has none yet."""
 
     def decides(self, mark: Mark, *, orders: bool = False) -> None: ...
 
@@ -66,19 +66,19 @@ follower: Follower = _Follower()
 
 
 def follow(by: Follower) -> None:
-    """From now on."""
+    """Lets this follower be told from now on."""
     global follower
     follower = by
 
 
 def plain(value: Any) -> Any:
-    """The ordinary number that it reads as; anything else as it is."""
+    """Returns the ordinary number that it reads as; anything else as it is."""
     convert = PLAIN.get(type(value))
     return value if convert is None else convert(value)
 
 
 def mark_of(value: Any) -> Mark | None:
-    """None if it is an ordinary value."""
+    """Returns the value's mark; None if it is an ordinary value."""
     return value.mark if type(value) in PLAIN else None
 
 
@@ -113,7 +113,7 @@ def _comparison(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any
 
 
 def _is_one(number: Any) -> bool:
-    """A number of numpy's that is no `float`: it would compare by functions in C."""
+    """Tells whether this is a number of numpy's that is no `float`: it would compare by functions in C."""
     return getattr(number, "shape", None) == () and not hasattr(number, "untyped_storage")
 
 
@@ -152,7 +152,7 @@ def _to_float(self: Any) -> float:
 
 
 def _missing(self: Any, name: str) -> Any:
-    """Of a number that a library has made by this class: `type(loss)(total / n)`."""
+    """Returns the mark of a number that a library has made by this class: `type(loss)(total / n)`."""
     if name == "mark":
         return MADE
     raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -166,7 +166,9 @@ def _reduce(self: Any, protocol: Any = None) -> tuple[Any, ...]:
 
 
 def first_mark(values: Any) -> Mark | None:
-    """Of a number among these values, or in a list or tuple of them."""
+    """Returns the mark of the first such number among these values, or in a list or tuple of them; None if there is
+    none.
+    """
     for one in values:
         found = first_mark(one) if type(one) in (list, tuple) else mark_of(one)
         if found is not None:
@@ -175,14 +177,14 @@ def first_mark(values: Any) -> Mark | None:
 
 
 def _plain_parts(value: Any) -> Any:
-    """With ordinary numbers, also in lists and tuples: an optimizer has a list of step sizes."""
+    """Returns the value with ordinary numbers, also in lists and tuples: an optimizer has a list of step sizes."""
     return type(value)(map(_plain_parts, value)) if type(value) in (list, tuple) else plain(value)
 
 
 def _torch_function(
     cls: type, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
-    """What PyTorch's functions make of it, beside a tensor or as the value of its elements."""
+    """Returns what PyTorch's functions make of it, beside a tensor or as the value of its elements."""
     mark = first_mark((*args, *(kwargs or {}).values())) or MADE
     if getattr(function, "__name__", "") == "broadcast_tensors":
         return _broadcast(function, args)
@@ -195,7 +197,7 @@ def _torch_function(
 
 
 def _ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-    """What numpy's functions on elements make of it."""
+    """Returns what numpy's functions on elements make of it."""
     if ufunc.__name__ in COMPARING:
         follower.decides(self.mark)
     value = getattr(ufunc, method)(*map(plain, inputs), **named)
@@ -203,8 +205,8 @@ def _ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **named: Any) -> An
 
 
 def _broadcast(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """Of tensors and numbers, as `torch.distributions` calls it: its arguments are "like tensors" as all that has
-    `__torch_function__` is. A number becomes a tensor as an ordinary one would.
+    """Broadcasts tensors and numbers, as `torch.distributions` calls it: its arguments are "like tensors" as all that
+    has `__torch_function__` is. A number becomes a tensor as an ordinary one would.
     """
     import torch
 
@@ -222,13 +224,13 @@ _torch_function.__name__ = "__torch_function__"
 COMPARING = frozenset(
     ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
 )
-"""Functions of numpy's on elements."""
+"""Names of numpy's functions on elements that compare."""
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 _PLAIN_METHODS = ("conjugate", "as_integer_ratio", "hex")
 
 
 def subclass(base: type[Any]) -> type[Any]:
-    """Of `float`, or of one of numpy's numbers: of numbers that nobody computed."""
+    """Makes a subclass of `float`, or of one of numpy's numbers, for numbers that nobody computed."""
     own: dict[str, Any] = {"__slots__": ("mark",)} if base is float else {}
     for name in _BINARY:
         function = pow if name == "pow" else getattr(operator, name)
@@ -272,12 +274,12 @@ def subclass(base: type[Any]) -> type[Any]:
 BY_BASE: dict[type, type[Any]] = {}
 """The class of such numbers for each class of ordinary ones."""
 PLAIN: dict[type, Callable[[Any], Any]] = {}
-"""What makes the ordinary number of one, by its class."""
+"""For each class of such numbers: what makes the ordinary number of one."""
 UnknownFloat = subclass(float)
 
 
 def marked(value: float, mark: Mark) -> Any:
-    """The number, as one that nobody computed."""
+    """Returns the number, as one that nobody computed."""
     number = BY_BASE[type(value)](value)
     number.mark = mark
     return number

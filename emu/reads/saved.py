@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "user.phantora_async.not_computed"
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _MOST = 8_000
-"""Numbers and tensors that are named for one file: an attribute is a few thousand bytes long."""
+"""The most numbers and tensors that are named for one file: an attribute is a few thousand bytes long."""
 
 
 def for_file(value: Any, is_unknown: Callable[[Tensor], bool]) -> tuple[Any, list[int]]:
-    """What the file gets: with ordinary numbers; and which of the numbers and tensors in it nobody computed."""
+    """Returns what the file gets, with ordinary numbers; and which of the numbers and tensors in it nobody computed."""
     unknown: list[int] = []
 
     def visit(number: int, one: Any) -> Any:
@@ -37,13 +37,13 @@ def for_file(value: Any, is_unknown: Callable[[Tensor], bool]) -> tuple[Any, lis
 
 
 def from_file(value: Any, unknown: list[int], mark: Callable[[Any], Any]) -> Any:
-    """What the program gets of a file: `mark` makes numbers and tensors of it such that nobody computed."""
+    """Returns what the program gets of a file: `mark` makes numbers and tensors of it such that nobody computed."""
     wanted = set(unknown)
     return _Walk(lambda number, one: mark(one) if number in wanted else one).of(value)
 
 
 def note(path: str, unknown: list[int]) -> None:
-    """Which numbers and tensors of the file nobody computed."""
+    """Notes which numbers and tensors of the file nobody computed."""
     try:
         if unknown:
             os.setxattr(path, _ATTRIBUTE, json.dumps(unknown[:_MOST]).encode())
@@ -54,7 +54,7 @@ def note(path: str, unknown: list[int]) -> None:
 
 
 def noted(path: str) -> list[int]:
-    """Of a file that the program loads; empty for other files."""
+    """Returns what was noted of a file that the program loads; empty for other files."""
     try:
         return [int(one) for one in json.loads(os.getxattr(path, _ATTRIBUTE))]
     except (OSError, ValueError, TypeError):
@@ -62,14 +62,16 @@ def noted(path: str) -> list[int]:
 
 
 class _Walk:
-    """Through containers of Python's own, in their order, which a file keeps."""
+    """A walk through containers of Python's own, in their order, which a file keeps."""
 
     def __init__(self, visit: Callable[[int, Any], Any]) -> None:
         self._visit = visit
         self._number = 0
 
     def of(self, value: Any) -> Any:
-        """The value with what `visit` makes of its numbers and tensors; the object itself if that changes nothing."""
+        """Returns the value with what `visit` makes of its numbers and tensors; the object itself if that changes
+        nothing.
+        """
         kind = type(value)
         if kind is float or kind in PLAIN or hasattr(value, "untyped_storage"):
             self._number += 1

@@ -22,7 +22,7 @@ def _lines(path: str) -> tuple[bytes, ...]:
 
 
 def expression_at(path: str, position: Position) -> ast.expr | None:
-    """What is written there; None if it is not an expression, or cannot be read."""
+    """Returns the expression that is written there; None if it is not an expression, or cannot be read."""
     lines = _lines(path)[position.line - 1 : position.last_line] if position.line else ()
     if not lines:
         return None
@@ -35,7 +35,7 @@ def expression_at(path: str, position: Position) -> ast.expr | None:
 
 
 def body_around(path: str, code: CodeType) -> Sequence[ast.stmt]:
-    """The statements of the innermost function that the code is, or is a part of; else the file's."""
+    """Returns the statements of the innermost function that the code is, or is a part of; else the file's."""
     tree = _tree(path)
     first = code.co_firstlineno
     around: Sequence[ast.stmt] = tree.body

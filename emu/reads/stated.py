@@ -1,4 +1,4 @@
-"""What `--value` says that the program reads."""
+"""Reads for which `--value` states what the program gets."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 _NONE = -1
 MOST_PLACES = 10_000
-"""That are remembered: a program may compile code all the time."""
+"""The most places that are remembered: a program may compile code all the time."""
 
 
 class StatedValueError(RuntimeError):
-    """A stated value cannot be evaluated, or not be read as the tensor's dtype. Raised at the line of the read."""
+    """Raised at the line of the read if a stated value cannot be evaluated, or not be read as the tensor's dtype."""
 
 
 class StatedValues:
-    """Of one rank. A read has the value that is stated for its line, or for the line of an outer call: the innermost
-    line that has one counts.
+    """The stated values of one rank. A read has the value that is stated for its line, or for the line of an outer
+    call: the innermost line that has one counts.
     """
 
     def __init__(self, hook: Hook, values: tuple[StatedValue, ...], folder: str) -> None:
@@ -38,14 +38,14 @@ class StatedValues:
         self._reads = [0] * len(values)
         self._computed = [0] * len(values)
         self._lines: dict[tuple[CodeType, int], int] = {}
-        """By code and instruction: the number of the value that is stated for its line, or _NONE."""
+        """The number of the value that is stated for a line, or _NONE; by code and instruction."""
 
     def __bool__(self) -> bool:
-        """Is any value stated?"""
+        """Tells whether any value is stated."""
         return bool(self._values)
 
     def start(self, rank: int) -> None:
-        """In the rank, before its script runs."""
+        """Begins to count steps. Called in the rank, before its script runs."""
         self._rank = rank
         if self._values:
             self._hook.at_step(self._count_step)
@@ -54,7 +54,7 @@ class StatedValues:
         self._steps += 1
 
     def find(self) -> int | None:
-        """The number of the value that is stated for the present line; None if there is none."""
+        """Returns the number of the value that is stated for the present line; None if there is none."""
         for frame in program_frames():
             at = frame.f_code, frame.f_lasti
             number = self._lines.get(at)
@@ -75,7 +75,7 @@ class StatedValues:
         return _NONE
 
     def read(self, number: int, tensor: Tensor) -> Number:
-        """What the program reads now, as the tensor's dtype has it. Raises StatedValueError."""
+        """Returns what the program reads now, as the tensor's dtype has it. Raises StatedValueError."""
         n, value = self._reads[number], self._values[number]
         self._reads[number] += 1
         if self._reads[number] & n == 0:  # 1, 2, 4, 8 ... reads
@@ -89,7 +89,7 @@ class StatedValues:
         return value.evaluate(n, self._steps, self._rank)
 
     def _call(self, value: StatedValue, n: int) -> Number:
-        """The function's own work takes no virtual time. Exceptions in it are the user's."""
+        """Calls the function. Its own work takes no virtual time. Exceptions in it are the user's."""
         module, _, name = value.expression.partition(":")
         self._hook.uncounted(1)
         try:
@@ -102,7 +102,7 @@ class StatedValues:
         return check_number(found)
 
     def note_computed(self, number: int) -> None:
-        """A value that was computed is left as it is."""
+        """Counts a value that was computed: it is left as it is."""
         self._computed[number] += 1
         if self._computed[number] & (self._computed[number] - 1) == 0:
             self._send(number)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UncomputedReads:
-    """Of one process. `emu.control` calls it for every read of a number or of a tensor's values.
+    """The reads of one process. `emu.control` calls it for every read of a number or of a tensor's values.
 
     Nothing that the methods here call is work of the program's: see emu.interpreter.frame_counter.
     """
@@ -31,7 +31,8 @@ class UncomputedReads:
         checkpoints: Checkpoints,
         carriers: Carriers,
     ) -> None:
-        """In the forker, in the folder where the program is started. `most_turns`: of a loop that waits."""
+        """Called in the forker, in the folder where the program is started. `most_turns`: turns of a loop that
+        waits."""
         folder = os.getcwd()
         self._hook = hook
         self.checkpoints = checkpoints
@@ -41,26 +42,26 @@ class UncomputedReads:
         checkpoints.mark_loaded = self.decisions.loaded
 
     def start(self, rank: int) -> None:
-        """In the rank, before its script runs."""
+        """Begins to count and to send records. Called in the rank, before its script runs."""
         self.stated.start(rank)
         self.checkpoints.start(self._hook)
 
     def report(self) -> None:
-        """At the rank's end."""
+        """Sends all counts, at the rank's end."""
         self.stated.report()
         self.checkpoints.report()
         self.decisions.report()
 
     def stated_value(self, tensor: Tensor) -> Number | None:
-        """What `--value` says that the program reads of the tensor now, whose values nobody computed: a number that the
-        tensor's dtype can have. None if it says nothing.
+        """Returns the number that `--value` says that the program reads of the tensor now, whose values nobody
+        computed: one that the tensor's dtype can have. None if it says nothing.
         """
         number = self.stated.find() if self.stated else None
         return self.stated.read(number, tensor) if number is not None else None
 
     def note(self, tensor: Tensor, value: Any, *, stated: bool, target: Tensor | None = None) -> None:
-        """The program gets this value of a tensor that nobody computed; None: several values. `target`: the tensor of
-        the host's that they are copied to.
+        """Notes that the program gets this value of a tensor that nobody computed; None: several values. `target`: the
+        tensor of the host's that they are copied to.
         """
         if self.checkpoints.writing:
             return  # for a file: the program does not look at it
@@ -69,11 +70,11 @@ class UncomputedReads:
             self.decisions.note_read(tensor, value, target)
 
     def how_to_state(self, line: str) -> str:
-        """The end of a message about a read at this line."""
+        """Returns the end of a message about a read at this line."""
         return self.decisions.how_to_state(line)
 
     def computed(self) -> None:
-        """The program reads values that were computed. To be called if a value is stated at all."""
+        """Notes that the program reads values that were computed. To be called if a value is stated at all."""
         number = self.stated.find()
         if number is not None:
             self.stated.note_computed(number)
