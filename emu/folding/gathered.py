@@ -236,7 +236,7 @@ def _decisive(function: ast.AST, line: int) -> Iterator[ast.AST]:
 
 
 def _handed(function: ast.AST, line: int, names: dict[str, _Gather], to: CodeType) -> dict[str, _Gather]:
-    """Returns the parameters of the function that the line calls."""
+    """Returns the parameters of the called function to which the line passes gathered objects, each with its gather."""
     found: dict[str, _Gather] = {}
     for part in _decisive(function, line):
         for call in ast.walk(part):

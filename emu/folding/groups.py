@@ -120,7 +120,7 @@ def _looking_for_nobody(dispatched: Dispatched) -> Callable[..., None]:
 
 
 def _counting_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:
-    """Wraps what makes the default store, which waits for all ranks: those with processes come."""
+    """Wraps what makes the default store, which waits for all ranks: here it waits for those that have processes."""
 
     def change(real: Any) -> Any:
         def create(hostname: str, port: int, rank: int, world_size: int, *arguments: Any, **options: Any) -> Any:
@@ -133,7 +133,7 @@ def _counting_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:
 
 
 def _waiting_for_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:
-    """Wraps the barrier that counts ranks in the store: it waits for those with processes."""
+    """Wraps the barrier that counts ranks in the store: here it counts those that have processes."""
 
     def change(real: Any) -> Any:
         def barrier(rank: int, store: Any, group_name: str, count: int, *arguments: Any, **options: Any) -> Any:

@@ -101,7 +101,7 @@ class Checkpoints:
                 self._at[target.untyped_storage().data_ptr()] = self._copied[-1]
 
     def _step_ends(self) -> None:
-        """Tells of reads of the step before. A program that saves what it has read does so before the next step
+        """Tells of reads that nothing saved in time. A program that saves what it has read does so before the next step
         ends."""
         self._steps += 1
         self._warn(self._steps - 1)

@@ -224,7 +224,7 @@ _torch_function.__name__ = "__torch_function__"
 COMPARING = frozenset(
     ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
 )
-"""Names of numpy's functions on elements that compare."""
+"""Names of numpy's functions on elements that compare, or ask whether elements are true."""
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 _PLAIN_METHODS = ("conjugate", "as_integer_ratio", "hex")
 
