@@ -233,14 +233,14 @@ class Coordinator:
             yield await self._restarts.ends.get()
 
     async def memory_to_ask(self) -> AsyncIterator[int]:
-        """Ranks of which is to be found out now what memory they have had: ``rank_took`` is waited for."""
+        """Yields the ranks whose memory is to be found out now: ``rank_took`` is awaited for them."""
         self._memory_can_be_asked = True
         while True:
             yield await self._memory_to_ask.get()
 
     async def _ask_memory(self) -> None:
-        """Of ranks that are left when the run has failed, and have come to the end of no step: nobody has told what
-        memory they had. They cannot say it, as they wait for a rank that is no more; their server can.
+        """Asks for the memory of ranks that are left when the run has failed, and have not ended a step, so that no
+        record has it. They cannot report it themselves, as they wait for a rank that is gone; their server can.
         """
         for rank in self._connections.pids if self._memory_can_be_asked else ():
             (snapshot,) = self._timeline.snapshot([rank]).ranks

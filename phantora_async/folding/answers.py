@@ -1,6 +1,6 @@
-"""One answer for all ranks of a role: their representative has one process, which goes on once.
+"""Gives one answer for all ranks of a role: their representative has one process, which goes on once.
 
-The rank that comes to a question first decides what the process is told: so nobody waits for a rank that is later. The
+The rank that comes to a question first decides what the process is told: so it waits for no rank that is later. The
 others' answers are compared with that. Where all ranks of a role are alike, they are equal.
 """
 
@@ -16,22 +16,22 @@ from phantora_async.ingest.communicators import Answers
 
 @dataclass(slots=True)
 class Differing:
-    """Answers that a mirrored rank, or its representative, would have got otherwise than its role did."""
+    """Counts answers of a mirrored rank, or its representative, that differ from the one that its role was given."""
 
     states: int = 0
-    """Of those that say whether work is complete."""
+    """The number of differing answers that say whether work is complete."""
     times: int = 0
     most_ns: int = 0
-    """By how much the times differ at most."""
+    """The largest difference between times, in ns."""
 
     def document(self) -> dict[str, int]:
-        """For the report."""
+        """The counts for the report."""
         return asdict(self)
 
 
 class RoleAnswers:
     def __init__(self, folding: Folding, played: Mapping[int, Sequence[int]]) -> None:
-        """`played`: by rank that has a process, the others that are answered."""
+        """`played`: for each rank that has a process, the other ranks that are answered."""
         self._representative = [folding.representative(rank) for rank in range(folding.mesh.world_size)]
         self._others = {rank: len(others) for rank, others in played.items()}
         self._answered = [0] * folding.mesh.world_size
@@ -43,7 +43,7 @@ class RoleAnswers:
         self.differing = Differing()
 
     def first(self, answers: Answers) -> Answers:
-        """Of these answers of virtual time, those that processes are told."""
+        """The answers among these of virtual time that processes are told."""
         told: Answers = []
         for rank, encoded in answers:
             process = self._representative[rank]

@@ -1,9 +1,4 @@
-"""`--fold auto`: the mesh, from what the command line and the text of the script say. Nothing is executed.
-
-Three places are read, in this order: Megatron's and torchtitan's options; a call of `init_device_mesh`; and in a script
-that calls a data-parallel wrapper and makes no groups, all ranks are replicas. Witnesses, and communicators that fit no
-mesh, show where a script does something else.
-"""
+"""Derives the mesh of `--fold auto` from the command line and the text of the script. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -41,21 +36,21 @@ MAKES_GROUPS = frozenset(
 DATA_PARALLEL = frozenset(
     ("DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "fully_shard", "DataParallelStrategy")
 )
-"""What makes replicas of all ranks, unless it is told another group."""
+"""Calls that make replicas of all ranks, unless they are given another group."""
 
 
 class Underivable(Exception):
-    """The mesh cannot be told. The message says why."""
+    """The mesh cannot be derived. The message says why."""
 
 
 class Derived(NamedTuple):
     mesh: str
-    """As `--fold` takes it."""
+    """The mesh in the form that `--fold` takes."""
     reason: str
 
 
 def derived(arguments: Sequence[str], script: str, world_size: int) -> Derived:
-    """`script`: its text, "" if it is not known. Raises Underivable."""
+    """The mesh of this job. `script`: its text, "" if it is not known. Raises Underivable."""
     given = _options(arguments)
     for find in (_megatron, _torchtitan):
         if (found := find(given, world_size)) is not None:
@@ -64,7 +59,7 @@ def derived(arguments: Sequence[str], script: str, world_size: int) -> Derived:
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:
-    """``--name value`` and ``--name=value``, with `_` as `-`; the last one counts."""
+    """The options ``--name value`` and ``--name=value``, with `_` as `-`; the last one counts."""
     found = {}
     for at, word in enumerate(arguments):
         if word.startswith("--"):
@@ -75,7 +70,7 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _size(given: Mapping[str, str], name: str) -> int:
-    """Of an axis; 1 if the option is not given."""
+    """The size of an axis; 1 if the option is not given."""
     text = given.get(name, "1")
     try:
         return int(text)
@@ -84,7 +79,7 @@ def _size(given: Mapping[str, str], name: str) -> int:
 
 
 def _mesh(world_size: int, rest: str, axes: Sequence[tuple[str, int]], reason: str) -> Derived:
-    """`rest`: the axis that has what the others leave; axes of one rank are left out."""
+    """The mesh with these axes. `rest`: the axis that has what the others leave; axes of one rank are left out."""
     others = prod(size for name, size in axes if name != rest)
     if others < 1 or world_size % others:
         raise Underivable(f"{reason} make a mesh of {others} ranks, which does not divide {world_size}")
@@ -170,7 +165,7 @@ def _from_script(text: str, arguments: Sequence[str], world_size: int) -> Derive
 
 
 def _name(function: ast.expr) -> str:
-    """``fully_shard`` also of ``fsdp.fully_shard``."""
+    """The name of a called function: ``fully_shard`` also for ``fsdp.fully_shard``."""
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
@@ -183,7 +178,7 @@ def _calls(tree: ast.AST, wanted: Callable[[str], bool]) -> Iterator[ast.Call]:
 
 
 def _not_taken(tree: ast.AST, known: Callable[[ast.expr], Any]) -> Iterator[ast.AST]:
-    """Branches that no rank takes."""
+    """Yields the branches that no rank takes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If | ast.IfExp) and (taken := known(node.test)) is not None:
             branch = node.orelse if taken else node.body
@@ -191,7 +186,7 @@ def _not_taken(tree: ast.AST, known: Callable[[ast.expr], Any]) -> Iterator[ast.
 
 
 def _device_mesh(call: ast.Call, world_size: int, known: Callable[[ast.expr], Any]) -> Derived:
-    """The call with sizes of which all but one are known, and names."""
+    """The mesh of a call with sizes of which all but one are known, and names."""
     place = f"init_device_mesh in line {call.lineno}"
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     shape = call.args[1] if len(call.args) > 1 else given.get("mesh_shape")

@@ -1,7 +1,7 @@
-"""By how much ranks of one role differ in the work that they give the GPU, if the user lets them (``--roles similar``).
+"""Counts how ranks of one role differ in the work that they give the GPU, if the user allows it (``--roles similar``).
 
-Between two calls, a rank and the one that would play it have launched something on each stream. What either has more of
-counts as differing.
+Between two calls, a rank and the one that would play it have launched work on each stream. The work that only one of
+them has counts as differing.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ from typing import Any
 from phantora_async.ingest.costs import Priced
 
 Launches = Counter[int]
-"""By key of the cost."""
+"""Launches by the key of their cost."""
 
 
 @dataclass(slots=True)
 class Difference:
-    """Between a rank and the one that would play it, in what both have done. `played`: of the latter."""
+    """The differences between a rank and the one that would play it, in what both have done. `played`: figures of the
+    latter.
+    """
 
     rank: int
     played_by: int
     launches: int = 0
     played_launches: int = 0
     gpu_ns: int = 0
-    """Of its launches, each alone on the GPU."""
+    """The GPU time of its launches, each alone on the GPU."""
     played_gpu_ns: int = 0
     differing_launches: int = 0
-    """That one of the two has and the other has not."""
+    """The launches that one of the two has and the other has not."""
     differing_gpu_ns: int = 0
     host_waits: int = 0
-    """For GPU work."""
+    """Its waits for GPU work."""
     played_host_waits: int = 0
     host_ns: int = 0
-    """By how much the host time before a call differs at most."""
+    """The largest difference between the host times before a call."""
     memory_nbytes: int = 0
-    """By how much peaks of allocated memory differ at most."""
+    """The largest difference between peaks of allocated memory."""
 
     def add(self, own: Launches, played: Launches, known: Mapping[int, Priced]) -> None:
-        """Work between the same two calls, on one stream."""
+        """Adds work between the same two calls, on one stream."""
         self.launches += own.total()
         self.played_launches += played.total()
         self.gpu_ns += _gpu_ns(own, known)
@@ -51,7 +53,7 @@ class Difference:
                 self.differing_gpu_ns += _gpu_ns(more, known)
 
     def add_amounts(self, host_ns: int, memory_nbytes: int) -> None:
-        """By how much they differ at a call."""
+        """Adds the differences of host time and memory at a call."""
         self.host_ns = max(self.host_ns, host_ns)
         self.memory_nbytes = max(self.memory_nbytes, memory_nbytes)
 

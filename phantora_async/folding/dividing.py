@@ -1,5 +1,5 @@
-"""What a script's text says of its ranks becomes a part of the mesh: ranks to which it gives other tasks are not played
-by ranks of another task.
+"""Divides roles by what a script's text says of its ranks: ranks to which it gives other tasks are not played by ranks
+of another task.
 
 Few single ranks get a process each. Others, such as one GPU of each server, become parts or turns of an axis. Where the
 text does not say which ranks differ, all that can are told apart if these are few; else a sample is, and the user is
@@ -18,21 +18,22 @@ from phantora_async.folding.told_apart import Told
 from phantora_async.wording import compact, named
 
 MOST_APART = 8
-"""So many ranks of one place of the text get a process of their own. A script that names more does not mean single
-ranks."""
+"""The most ranks of one place of the text that get a process of their own. A script that names more does not mean
+single ranks.
+"""
 MOST_MORE_ROLES = 32
-"""So many are added for one place of the text, at most."""
+"""The most roles that are added for one place of the text."""
 MOST_WITNESSES = 8
 SHOWN = 3
-"""Places of the text that a remark names."""
+"""The places of the text that a remark names."""
 
 
 class Divided(NamedTuple):
     mesh: Mesh
     apart: frozenset[int]
-    """Single ranks to which the text gives another task."""
+    """The single ranks to which the text gives another task."""
     witnesses: frozenset[int] = frozenset()
-    """A sample of those that the text may tell apart."""
+    """A sample of the ranks that the text may tell apart."""
     remarks: tuple[str, ...] = ()
 
 
@@ -54,12 +55,12 @@ class _Division:
         """Single ranks that are played although the text gives them another task, by the user's will, and where."""
 
     def single_ranks(self, kinds: Each) -> frozenset[int]:
-        """Those that do not do what most do."""
+        """The ranks that do not do what most ranks do."""
         ((most, _),) = Counter(kinds).most_common(1)
         return frozenset(rank for rank, kind in enumerate(kinds) if kind != most)
 
     def add(self, site: str, kinds: Each, may_be_apart: bool, sites: list[str]) -> bool:
-        """Are ranks of these kinds told apart now? False: they would be too many roles."""
+        """Tells ranks of these kinds apart. Returns false if that would make too many roles."""
         finer = self.mesh.told_apart(kinds)
         more = finer.roles - self.mesh.roles
         if not more:
@@ -85,7 +86,7 @@ class _Division:
         return True
 
     def add_untold(self, told: Told, is_checked: bool) -> None:
-        """What it depends on is known, and not how."""
+        """Adds a place of the text where it is known on what the task depends, but not how."""
         known = [place for place in (LOCAL_RANK, SERVER) if place in told.depends_on]
         all_known = is_checked and len(known) == len(told.depends_on)
         for place in known if is_checked else ():
@@ -138,8 +139,8 @@ class _Division:
 def divided(
     mesh: Mesh, told: Sequence[Told], ranks: Ranks, apart: Iterable[int], may_be_apart: bool, is_checked: bool
 ) -> Divided:
-    """`apart`: ranks that have a process anyway. `may_be_apart`: single ranks may get one. `is_checked`: where the text
-    leaves open which ranks differ, processes are spent on it.
+    """Divides the mesh by these places of the text. `apart`: ranks that have a process anyway. `may_be_apart`: single
+    ranks may get one. `is_checked`: where the text leaves open which ranks differ, processes are spent on it.
     """
     division = _Division(mesh, ranks, apart)
     done: set[Each] = set()
@@ -154,7 +155,7 @@ def divided(
 
 
 def _shown(sites: Sequence[str]) -> str:
-    """``train.py:12, 30 and model.py:7``, or the first ones."""
+    """The sites as text: ``train.py:12, 30 and model.py:7``, or the first ones."""
     unique = list(dict.fromkeys(sites))
     by_file: dict[str, list[int]] = {}
     for site in unique[:SHOWN]:

@@ -1,5 +1,5 @@
-"""What mirrored ranks would have sent: their representative's records, with the communicators, places and peers that
-take their place there.
+"""Makes the records that mirrored ranks would have sent: their representative's records, with their own communicators,
+places and peers.
 
 A record that names nothing of this kind is the same object for all. Of records that tell about a process, or that ask
 for what the representative is told, virtual time only needs the host time before them.
@@ -35,16 +35,18 @@ _OF_PROCESS = frozenset(
         records.SOURCES_OF,
     )
 )
-"""Beside the op stream: what a process, its files and its place on this machine are like. Mirrored ranks have none."""
+"""Records beside the op stream that describe a process, its files and its place on this machine. Mirrored ranks have
+none.
+"""
 _OP = records.NcclOp
 
 
 class _NotYet(Exception):
-    """A communicator is not made yet: members of it have processes that have not asked."""
+    """A communicator is not made yet: some of its members have processes that have not asked."""
 
 
 class Mirror:
-    """``records_of`` a representative's, for each of the ranks that it plays."""
+    """Translates a representative's records for each of the ranks that it plays."""
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class Mirror:
         servers: tuple[int, ...],
         communicators: Communicators,
     ) -> None:
-        """`played`: by rank that has a process, the others whose records are wanted. `servers`: GPUs of each."""
+        """`played`: for each rank that has a process, the others whose records are wanted. `servers`: the number of
+        GPUs of each server.
+        """
         self._folding = folding
         self._played = played
         self._communicators = communicators
@@ -83,13 +87,15 @@ class Mirror:
         }
 
     def records_of(self, rank: int, arrived: list[Any]) -> Iterator[tuple[int, list[Any]]]:
-        """What each mirrored rank sends now, after its representative has sent this. Raises NotFoldable."""
+        """Yields the records that each mirrored rank sends now, after its representative has sent these. Raises
+        NotFoldable.
+        """
         for mirrored in self._played[rank]:
             held = self._held.pop(mirrored, None)
             yield mirrored, self._translated(rank, mirrored, arrived if held is None else held + arrived)
 
     def released(self) -> Iterator[tuple[int, list[Any]]]:
-        """What waited for communicators that have been made since."""
+        """Yields the records that waited for communicators that have been made since."""
         for mirrored in list(self._held):
             rank, waiting = self._folding.representative(mirrored), self._held.pop(mirrored)
             if translated := self._translated(rank, mirrored, waiting):
@@ -146,7 +152,9 @@ class Mirror:
         return its.rank_of[other]
 
     def _device(self, rank: int, mirrored: int, device: int) -> int:
-        """A rank that uses the GPU of its own number does so everywhere: it finds the other one in that one's place."""
+        """The device of the mirrored rank. A rank that uses the GPU of its own number does so everywhere: where it uses
+        the mirrored rank's, that one uses the representative's.
+        """
         own, its = self._seats[rank][1], self._seats[mirrored][1]
         apart, number = divmod(device, DeviceKind.APART)
         return apart * DeviceKind.APART + {own: its, its: own}.get(number, number)
@@ -238,14 +246,16 @@ class Mirror:
 
 
 def _checkpoint(rank: int, mirrored: int, record: records.Checkpoint) -> records.Checkpoint:
-    """The mirrored rank would write a file of its own, if the file's path has the rank's number."""
+    """The checkpoint of the mirrored rank: it would write a file of its own, if the file's path has the rank's
+    number.
+    """
     path = record.payload.rstrip(b"\0")
     its = path_of(path.decode(errors="surrogateescape"), rank, mirrored).encode(errors="surrogateescape")
     return record._replace(payload=its + b"\0" * (-len(its) % 8))
 
 
 def _host_time(rank: int, mirrored: int, record: Any) -> records.HostAdvance | None:
-    """Of a question that the representative alone asks."""
+    """The host time before a question that the representative alone asks."""
     if not record.host_ns:
         return None
     return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")

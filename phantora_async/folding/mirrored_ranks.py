@@ -1,4 +1,4 @@
-"""Ranks without processes, as the coordinator's parts see them: who plays whom, with what records and answers."""
+"""The ranks without processes, as the coordinator's parts see them: who plays whom, with what records and answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MirroredRanks:
     def __init__(
         self, folding: Folding, timelines: Timelines, servers: Sequence[int], communicators: Communicators
     ) -> None:
-        """Of mirrored ranks that share a timeline, the one that has it sends the records."""
+        """Among mirrored ranks that share a timeline, only the one that has it sends the records."""
         self._folding = folding
         self._played = {rank: timelines.having(others) for rank, others in folding.mirrored.items()}
         self._mirror = Mirror(folding, self._played, tuple(servers), communicators)
@@ -31,10 +31,12 @@ class MirroredRanks:
         return self._folding.representative(rank)
 
     def with_played(self, ranks: Iterable[int]) -> list[int]:
-        """These ranks, and those that they play."""
+        """These ranks, and those that they play, in ascending order."""
         return sorted(one for rank in ranks for one in (rank, *self.of(rank)))
 
     def records_after(self, rank: int, arrived: list[Any]) -> Iterator[tuple[int, list[Any]]]:
-        """What ranks without processes send now. The caller takes each rank's in before the next one's."""
+        """Yields the records that ranks without processes send now. The caller takes each rank's in before the next
+        one's.
+        """
         yield from self._mirror.records_of(rank, arrived)
         yield from self._mirror.released()

@@ -1,5 +1,5 @@
-"""Does a script's text compute with the rank, as in ``rank % 2``? Then it may give every rank another task. Nothing is
-executed.
+"""Finds out whether a script's text computes with the rank, as in ``rank % 2``. Then it may give every rank another
+task. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 _NAMES = frozenset(("rank", "global_rank", "world_rank", "my_rank", "get_rank"))
 _VARIABLE = "RANK"
-"""Of the environment."""
+"""The environment variable with the rank."""
 _DIVIDING = ast.Mod | ast.FloorDiv | ast.Div | ast.BitAnd | ast.RShift
 _ORDER = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 
@@ -30,8 +30,8 @@ def _is_rank(side: ast.expr) -> bool:
 
 
 def tells_ranks_apart(text: str) -> bool:
-    """Does it divide ranks, compare them by their order, or look up something of each? Not told: what functions do that
-    are given the rank. False if the text cannot be read.
+    """Returns true if the text divides ranks, compares them by their order, or looks up something for each. Functions
+    that are given the rank are not followed. Returns false if the text cannot be read.
     """
     try:
         tree = ast.parse(text)
@@ -60,7 +60,7 @@ def tells_ranks_apart(text: str) -> bool:
 
 
 def _of_a_rank(side: ast.expr) -> bool:
-    """Also of the number within its server."""
+    """Returns true if the expression is a rank, or the number of one within its server."""
     match side:
         case ast.Name(id=name) | ast.Attribute(attr=name) if name.lower() in ("local_rank", "get_local_rank"):
             return True

@@ -1,4 +1,4 @@
-"""What `--fold` says: the axes of the mesh of ranks, and which of them are folded."""
+"""Reads the value of `--fold`: the axes of the mesh of ranks, and which of them are folded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emu.contract.folding import Axis, Mesh
 from phantora_async.errors import UsageError
 
 FOLDED_NAMES = frozenset(("dp", "data", "data_parallel", "dp_replicate", "dp_shard", "fsdp", "replicate", "ddp"))
-"""Axes whose ranks do the same work on other data: folded if no axis is marked."""
+"""The names of axes whose ranks do the same work on other data: they are folded if no axis is marked."""
 _AXIS = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<mark>\*?)=(?P<sizes>\d+(?:\+\d+)*)(?::(?P<turns>\d+(?:\+\d+)*))?")
 _HINT = (
     "--fold dp=128,pp=16,tp=8: all axes of the mesh of ranks, the slowest first; data-parallel ones are folded, "

@@ -1,4 +1,4 @@
-"""What a mirrored rank gives where one member gives all: its representative gives it elsewhere.
+"""Finds the data that a mirrored rank gives where one member gives all: its representative gives it elsewhere.
 
 A broadcast's root stays where it is, so the representative and the mirrored rank are roots of different calls. Ranks
 that are roots in turn, as in an all-gather that is made of broadcasts, give in their turn what the representative gave
@@ -17,14 +17,14 @@ ONE_GIVES = (NcclKind.BROADCAST, NcclKind.SCATTER)
 
 
 class _Given(NamedTuple):
-    """By the representative, as root."""
+    """The part that the representative has given as root."""
 
     op: records.NcclOp
     part: bytes
 
 
 _Call = tuple[int, int, int]
-"""A mirrored rank, its communicator, the number of the representative's call."""
+"""A mirrored rank, its communicator, and the number of the representative's call."""
 
 
 class RootParts:
@@ -40,8 +40,8 @@ class RootParts:
     def of(
         self, mirrored: int, op: records.NcclOp, part: bytes, place: int, its_place: int
     ) -> tuple[records.NcclOp, bytes]:
-        """The mirrored rank's call and its part of it. `op`: with its communicator; `place`: the representative's,
-        `its_place`: the mirrored rank's.
+        """The mirrored rank's call and its part of it. `op`: the call with its communicator; `place`: the
+        representative's place, `its_place`: the mirrored rank's.
         """
         if place == its_place or op.peer not in (place, its_place):
             return op, part
@@ -64,7 +64,7 @@ class RootParts:
         return op._replace(data_nbytes=given.op.data_nbytes), given.part
 
     def later(self, mirrored: int, record: records.NcclData) -> records.NcclData | None:
-        """A part that was announced, as the mirrored rank sends it; None: not now."""
+        """A part that was announced, as the mirrored rank sends it; None: it sends none now."""
         call = mirrored, record.comm, record.seq
         if call not in self._announced:
             return record

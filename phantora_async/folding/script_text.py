@@ -1,4 +1,4 @@
-"""The text of a script and of the user's own modules that it imports, from the files. Nothing is executed."""
+"""Reads the text of a script and of the user's own modules that it imports, from the files. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 MOST_FILES = 100
 MOST_NBYTES = 1 << 20
-"""Of one file."""
+"""The most bytes of one file."""
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
@@ -18,12 +18,12 @@ class Source:
     """One file that was read."""
 
     name: str
-    """As a user is told of it."""
+    """The file's name in messages to the user."""
     tree: ast.Module
 
 
 def source_of(text: str, name: str = "train.py") -> Source | None:
-    """None: it is no Python."""
+    """The parsed text; None if it is no Python."""
     try:
         return Source(name, ast.parse(text))
     except (SyntaxError, ValueError, RecursionError):
@@ -31,8 +31,8 @@ def source_of(text: str, name: str = "train.py") -> Source | None:
 
 
 def sources_of(script: Path) -> list[Source]:
-    """The script first, then what it imports from its own folder and from the working directory, wherever in its text.
-    Files that cannot be read are left out, and so are installed packages.
+    """The script first, then the modules that it imports from its own folder and from the working directory, wherever
+    in its text. Files that cannot be read are left out, and so are installed packages.
     """
     found: list[Source] = []
     folders = [script.absolute().parent, Path.cwd()]
@@ -50,7 +50,7 @@ def sources_of(script: Path) -> list[Source]:
 
 
 def module_file(name: str) -> Path | None:
-    """What ``-m name`` runs, if it is the user's own: a file below the working directory."""
+    """The file that ``-m name`` runs, if it is the user's own: one below the working directory."""
     path = Path.cwd().joinpath(*name.split("."))
     return next((file for file in (path.with_suffix(".py"), path / "__main__.py") if file.is_file()), None)
 
@@ -63,7 +63,9 @@ def _read(file: Path, name: Path) -> Source | None:
 
 
 def _imports(tree: ast.Module, file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Of each import: how many folders above it begins (0: it is absolute), and its dotted name in parts."""
+    """Yields for each import the number of folders above it at which it begins (0: it is absolute), and its dotted name
+    in parts.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((0, alias.name.split(".")) for alias in node.names)
@@ -74,7 +76,7 @@ def _imports(tree: ast.Module, file: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _files(found: tuple[int, list[str]], folders: Sequence[Path], file: Path) -> Iterator[Path]:
-    """Files that an import runs: the module's, and those of the packages that it is in."""
+    """Yields the files that an import runs: the module's, and those of the packages that it is in."""
     level, names = found
     for folder in folders if not level else [file.parents[level - 1]] if level <= len(file.parents) else []:
         for depth in range(1, len(names) + 1):

@@ -1,4 +1,5 @@
-"""What expressions of a script are on each rank, as far as its text, its arguments and the rank's place tell.
+"""Evaluates expressions of a script for each rank, as far as its text, its arguments and the rank's place determine
+them.
 
 A value is one for all ranks, or one for each (`Each`), or not known. Names have the value of what is assigned to them
 or passed for them anywhere in the text; names such as ``local_rank`` mean what they say if nothing else is assigned.
@@ -18,18 +19,18 @@ from emu.contract.isolation import host_name
 from phantora_async.folding.script_text import Source
 
 RANK, LOCAL_RANK, SERVER, GROUP = "rank", "local rank", "server", "rank in a group"
-"""Places of a rank that expressions can depend on. The last one is never known."""
+"""The places of a rank on which expressions can depend. The last one is never known."""
 
 
 class Unknown:
-    """Not told by the text."""
+    """The type of a value that the text does not determine."""
 
 
 UNKNOWN = Unknown()
 
 
 class Each(tuple[Any, ...]):
-    """By rank."""
+    """A value for each rank."""
 
     __slots__ = ()
 
@@ -54,14 +55,14 @@ _FIRST_OF = {
     "is_local_main_process": LOCAL_RANK,
     "is_local_process_zero": LOCAL_RANK,
 }
-"""What frameworks call the first rank, and the first one of each server."""
+"""The names that frameworks have for being the first rank, and the first one of each server."""
 _WORLD = frozenset(("world_size", "get_world_size", "num_processes"))
 _GPUS = frozenset(("local_world_size", "get_local_world_size", "device_count", "nproc_per_node", "gpus_per_node"))
 _HOST = frozenset(("hostname", "gethostname", "getfqdn", "nodename"))
 
 
 def _number(value: Any) -> Any:
-    """Raises TypeError of texts, which operators repeat and format."""
+    """The value. Raises TypeError for texts, which operators repeat and format."""
     if not isinstance(value, int | float):
         raise TypeError
     return value
@@ -118,16 +119,16 @@ _METHODS = frozenset(("endswith", "startswith", "strip", "lower", "upper", "spli
 _ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 _DEEP = 40
 _MOST_STEPS = 200_000
-"""Expressions of one script that are evaluated."""
+"""The most expressions of one script that are evaluated."""
 _MOST_DEFINITIONS = 8
-"""Of a name. What has more is the same word for many things."""
+"""The most definitions of a name. A name with more is the same word for many things."""
 _LONG = 1 << 16
-"""Of a text or a list that is computed."""
+"""The most characters or items of a text or a list that is computed."""
 
 
 @dataclass
 class _Definitions:
-    """What is bound to names."""
+    """The expressions that are bound to names."""
 
     of: dict[str, list[tuple[ast.expr, Source]]] = field(default_factory=dict)
 
@@ -137,10 +138,10 @@ class _Definitions:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where the ranks of a job are."""
+    """The places of the ranks of a job."""
 
     servers: tuple[int, ...]
-    """GPUs in use on each."""
+    """The number of GPUs in use on each server."""
     mesh: Mesh | None = None
 
     def place(self, place: str) -> Each:
@@ -151,7 +152,7 @@ class Ranks:
         return Each(server for server, gpus in enumerate(self.servers) for _ in range(gpus))
 
     def coordinate(self, name: str) -> Each | None:
-        """Along the axis of that name; None: there is none."""
+        """The coordinate of each rank along the axis of that name; None: there is no such axis."""
         if self.mesh is not None:
             for at, axis in enumerate(self.mesh.axes):
                 if axis.name == name:
@@ -191,11 +192,11 @@ class ScriptValues:
 
     @property
     def functions(self) -> frozenset[str]:
-        """Of the script's own."""
+        """The names of the script's own functions."""
         return frozenset(self._functions)
 
     def may_depend_on_place(self, node: ast.expr) -> bool:
-        """False: nothing in it has to do with the rank's place."""
+        """Returns false if nothing in the expression has to do with the rank's place."""
         known = self._dependent.get(node)
         if known is None:
             known = self._dependent[node] = not self._placed.isdisjoint(_identifiers(node))
@@ -246,7 +247,7 @@ class ScriptValues:
         return bool(used)
 
     def of(self, node: ast.expr, source: Source) -> tuple[Any, frozenset[str]]:
-        """The value (a constant, `Each` or `UNKNOWN`), and the places of a rank that it depends on."""
+        """The value (a constant, `Each` or `UNKNOWN`), and the places of a rank on which it depends."""
         outer, self._used = self._used, set()
         try:
             value = self._value(node, source)
@@ -296,7 +297,7 @@ class ScriptValues:
             self._names[where].add(name, value, source)
 
     def _bind(self, call: ast.Call, source: Source) -> None:
-        """What is passed to functions of the script's own."""
+        """Binds the parameters of the script's own functions to the expressions that are passed for them."""
         for function, where in self._functions.get(_name(call.func), ()):
             parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
             if parameters[:1] in (["self"], ["cls"]):
@@ -307,7 +308,7 @@ class ScriptValues:
                     self._names[where].add(name, value, source)
 
     def _parse(self, sources: Sequence[Source]) -> None:
-        """Options of argparse, with what the command line gives."""
+        """Binds the options of argparse to the values that the command line gives."""
         declared: list[tuple[list[str], dict[str, ast.expr], Source]] = []
         for source in sources:
             for node in ast.walk(source.tree):
@@ -410,7 +411,9 @@ class ScriptValues:
         return UNKNOWN
 
     def _named(self, name: str, definitions: Sequence[tuple[ast.expr, Source]]) -> Any:
-        """Of several definitions, those that depend on the rank's place count: others are what it is without one."""
+        """The value of a name. Among several definitions only those count that depend on the rank's place: others are
+        its values without one.
+        """
         likely = [one for one in definitions if self.may_depend_on_place(one[0])]
         if (not likely and len(definitions) > 1) or len(likely) > _MOST_DEFINITIONS:
             return known if (known := self._by_name(name)) is not None else UNKNOWN
@@ -439,7 +442,7 @@ class ScriptValues:
         return self._places[place]
 
     def _by_name(self, name: str) -> Any:
-        """What a name means by itself; None: nothing."""
+        """The value that a name has by itself, such as ``local_rank``; None: none."""
         name = name.lower().lstrip("_")
         if name in _PLACES:
             return self._place(_PLACES[name])
@@ -502,7 +505,7 @@ class ScriptValues:
         return found
 
     def _variable(self, name: str) -> Any:
-        """Of the environment."""
+        """The value of an environment variable."""
         if name in _VARIABLES:
             return self._applied(str, self._place(_VARIABLES[name]))
         if name == "HOSTNAME":
@@ -512,7 +515,7 @@ class ScriptValues:
         return UNKNOWN
 
     def _called(self, node: ast.Call, source: Source) -> Any:
-        """Of a function that is not known, what it is given does not count: most return something else."""
+        """The value of a call. For an unknown function the arguments do not count: most return something else."""
         name = _name(node.func)
         outer, self._used = self._used, set()
         arguments = [self._value(one, source) for one in node.args]
@@ -548,7 +551,7 @@ class ScriptValues:
         return UNKNOWN
 
     def _in_mesh(self, node: ast.Call) -> bool:
-        """Does it ask for the place in a mesh or a group, and not in the world or on the server?"""
+        """Returns true if the call asks for the place in a mesh or a group, and not in the world or on the server."""
         name = _name(node.func)
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         if name in ("get_rank", "rank"):
@@ -556,7 +559,7 @@ class ScriptValues:
         return bool(node.args) or (base is not None and "mesh" in ast.unparse(base).lower())
 
     def _mesh_rank(self, node: ast.Call, name: str) -> Any:
-        """Along a mesh's axis that the text names; of a mesh with one axis, the rank."""
+        """The coordinate along a mesh's axis that the text names; for a mesh with one axis, the rank."""
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         named = node.args[0] if node.args else base.slice if isinstance(base, ast.Subscript) else None
         axes = self._ranks.mesh.axes if self._ranks.mesh is not None else ()
@@ -571,13 +574,13 @@ class ScriptValues:
         return UNKNOWN
 
     def _returned(self, name: str) -> Any:
-        """What a function of the script's own returns, if that does not depend on what it is given."""
+        """The value that one of the script's own functions returns, if that does not depend on its arguments."""
         return self._named(
             name, [(one, where) for function, where in self._functions[name] for one in _returned(function)]
         )
 
     def _joined(self, is_and: bool, values: Sequence[Any]) -> Any:
-        """``a and b``: known as well where one side decides."""
+        """The value of ``a and b`` or ``a or b``: known as well where one side decides."""
         known = [value for value in values if value is not UNKNOWN]
         decides = next((value for value in known if not isinstance(value, Each) and bool(value) is not is_and), UNKNOWN)
         if len(known) < len(values):
@@ -602,14 +605,14 @@ class ScriptValues:
 
 
 def _kept(value: Any) -> Any:
-    """Raises ValueError of what is too long to go on with."""
+    """The value. Raises ValueError if it is too long to go on with."""
     if (isinstance(value, int) and value.bit_length() > 128) or (isinstance(value, str | tuple) and len(value) > _LONG):
         raise ValueError
     return value
 
 
 def _name(function: ast.expr) -> str:
-    """``get_rank`` also of ``dist.get_rank``."""
+    """The name of a called function: ``get_rank`` also for ``dist.get_rank``."""
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
@@ -622,7 +625,7 @@ def _returned(function: ast.AST) -> Iterator[ast.expr]:
 
 
 def _identifiers(tree: ast.AST) -> Iterator[str]:
-    """Names, attributes, and texts that may be those of variables of the environment."""
+    """Yields names, attributes, and texts that may be names of environment variables."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -642,7 +645,7 @@ def _stores_false(keywords: Mapping[str, ast.expr]) -> bool:
 
 
 def _given(arguments: Sequence[str], flags: set[str]) -> tuple[dict[str, Any], list[str]]:
-    """Options with their values, and words that belong to none."""
+    """The options with their values, and the words that belong to none."""
     options: dict[str, Any] = {}
     alone: list[str] = []
     words: Iterator[str] = iter(arguments)

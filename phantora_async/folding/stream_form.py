@@ -1,6 +1,7 @@
-"""A rank's op stream without what differs between ranks of one role: numbers of ranks, communicators and recordings.
+"""Makes the form of a rank's op stream: the stream without what differs between ranks of one role, which is numbers of
+ranks, communicators and recordings.
 
-What a record becomes is what another rank of the role would have sent in its place, so two ranks that do the same have
+The form of a record is what another rank of the role would have sent in its place, so two ranks that do the same have
 equal forms. Host time and peaks of memory are amounts, which are compared as such. How often PyTorch asks whether work
 is complete depends on the answers, so such questions have no form. Segments have none either: when the hook library
 closes one depends on this machine; nor has the end of communicators, whose order PyTorch leaves open.
@@ -37,14 +38,14 @@ _SAYS = {
     records.BYE: "ends",
 }
 OWN_GPU = DeviceKind.APART - 1
-"""In place of its number."""
+"""The number in place of the number of the rank's own GPU."""
 
 
 class StreamForm:
-    """``of`` each of a rank's records, in their order: the form that they have on rank `to`."""
+    """Makes forms: ``of`` gives the form that each of a rank's records, in their order, has on rank `to`."""
 
     def __init__(self, rank: int, to: int, folding: Folding, gpus: Sequence[int], communicators: Communicators) -> None:
-        """`gpus`: by rank, its GPU's number on its server."""
+        """`gpus`: the number of each rank's GPU on its server."""
         self.rank = rank
         self._to = to
         self._folding = folding
@@ -75,7 +76,7 @@ class StreamForm:
         }
 
     def of(self, record: Any) -> Form | None:
-        """None: ranks of a role may differ in it. Raises CannotFold."""
+        """The form of the record; None: ranks of a role may differ in it. Raises CannotFold."""
         if record.kind == records.STREAM_CREATE:
             device = self._device(record.device)
             self._streams[record.stream] = device, self._created[device]
@@ -95,7 +96,7 @@ class StreamForm:
         return self.stream(record.stream), further
 
     def stream(self, number: int) -> Form:
-        """The stream of that number."""
+        """The form of the stream of that number."""
         return self._streams.get(number, (number,))
 
     def _ago(self, recording: int) -> int:
@@ -139,7 +140,7 @@ class StreamForm:
         return record.nranks, self._device(record.device), members
 
     def _split(self, record: records.CommSplit) -> Form:
-        """All ranks are asked about each part, or each about its own."""
+        """The form of a split. All ranks are asked about each part, or each about its own."""
         told = told_members(record)
         members = () if told is None else told.members
         if told is not None and told.each_its_own and self.rank in members:
@@ -148,7 +149,7 @@ class StreamForm:
 
 
 def described(rank: int, record: Any, communicators: Communicators) -> str:
-    """What the rank does there: ``all_reduce of 1,024 f32 on ranks 0-7``."""
+    """Describes the rank's call: ``all_reduce of 1,024 f32 on ranks 0-7``."""
     if record.kind == records.NCCL_LAUNCH:
         ops = records.NcclOp.decode_all(record.payload, 0, record.nops)
         return "; ".join(_call(op, communicators.of(rank, op.comm)) for op in ops)

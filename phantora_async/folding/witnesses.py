@@ -1,4 +1,4 @@
-"""Witnesses: ranks that really run although a representative could play them, so that folding is checked.
+"""Compares witnesses, ranks that really run although a representative could play them, so that folding is checked.
 
 A witness' op stream is compared with what its representative's would be in its place. What either has sent first waits
 for the other. The first difference ends the run; amounts that differ a little are noted. Ranks that are apart for
@@ -26,15 +26,18 @@ from profiles import ProfileError, title
 from profiles.signature import Copy, Memset, parse
 
 SMALL_BLOCKS_NBYTES = 2 << 20
-"""What PyTorch's caching allocator asks for at a time for small blocks. Peaks that differ by less differ in control
-data, such as texts with a rank's number."""
+"""The bytes that PyTorch's caching allocator asks for at a time for small blocks. Peaks that differ by less differ in
+control data, such as texts with a rank's number.
+"""
 SMALL_COPY_NBYTES = 4096
-"""Copies and fills of up to so many bytes move control data, such as objects that are gathered, whose lengths differ.
-They are not compared."""
+"""The size up to which copies and fills move control data, such as objects that are gathered, whose lengths differ.
+They are not compared.
+"""
 HOST_COPIES = ("h2d", "d2h")
 OBJECTS_SHARE = 1 / 8
-"""Larger objects, such as plans of checkpoints, differ in length by no more than this share of what is copied between
-host and GPU: numbers in them have other numbers of digits."""
+"""The share of what is copied between host and GPU by which the length of larger objects, such as plans of checkpoints,
+may differ: numbers in them have other numbers of digits.
+"""
 _OWN_AFFAIRS = frozenset(
     (
         records.EVENT_RECORD,
@@ -46,68 +49,70 @@ _OWN_AFFAIRS = frozenset(
         records.HOST_ADVANCE,
     )
 )
-"""What no other rank is told. Ranks that are similar may differ in it: who updates more pieces waits more often."""
+"""Records of which no other rank is told. Ranks that are similar may differ in them: a rank that updates more pieces
+waits more often.
+"""
 SHOWN = 3
-"""Kernels that are named."""
+"""The most kernels that are named."""
 
 
 @dataclass(slots=True)
 class Compared:
-    """What a report says of the witnesses."""
+    """The comparison of the witnesses with their representatives, for the report."""
 
     calls: int = 0
-    """Of witnesses, found equal to their representatives'."""
+    """The number of calls of witnesses that were found equal to their representatives'."""
     host_ns: int = 0
-    """By how much the host time before one of them differs at most."""
+    """The largest difference between the host times before one of them."""
     memory_nbytes: int = 0
-    """By how much peaks of allocated memory differ at most."""
+    """The largest difference between peaks of allocated memory."""
 
 
 class _Call(NamedTuple):
     form: Form
     host_ns: int
-    """On the rank's clock, waits excluded."""
+    """The instant on the rank's clock, without waits."""
     site: int
-    """Of the call, or of the latest one before it that has told its."""
+    """The site of the call, or of the latest one before it that has one."""
     record: Any = None
-    """None: launches."""
+    """The record; None: it stands for launches."""
     launches: Launches | None = None
     host_waits: int = 0
-    """Before it, for GPU work, if only similar ranks are compared."""
+    """The waits for GPU work before it, if only similar ranks are compared."""
     copied: int = 0
-    """Bytes between host and GPU until then, see `_Content`."""
+    """The bytes between host and GPU until then, see `_Content`."""
 
 
 class _Content(NamedTuple):
-    """Of a segment."""
+    """The content of a segment."""
 
     launches: Launches
     copied: int = 0
-    """Bytes between host and GPU that are not among the launches, because ranks of one role may differ in them."""
+    """The bytes between host and GPU that are not among the launches, because ranks of one role may differ in them."""
 
 
 @dataclass(slots=True)
 class _Stream:
-    """What one of the two ranks has sent and the other has not."""
+    """The calls that one of the two ranks has sent and the other has not yet."""
 
     form: StreamForm
     similar: bool
     left: deque[_Call] = field(default_factory=deque)
     launched: dict[Form, Launches] = field(default_factory=dict)
-    """Since the latest call, by stream."""
+    """The launches since the latest call, by stream."""
     host_ns: int = 0
     host_waits: int = 0
     site: int = 0
     copied: int = 0
     agreed: int = 0
-    """Of what was copied: what has been compared."""
+    """The part of ``copied`` that has been compared."""
 
     @property
     def rank(self) -> int:
         return self.form.rank
 
     def add(self, arrived: Sequence[Any], contents: Mapping[int, _Content]) -> None:
-        """Raises CannotFold."""
+        """Adds records of the rank. Raises CannotFold."""
         for record in arrived:
             self.host_ns += record.host_ns
             if record.kind == records.SEGMENT:
@@ -133,7 +138,7 @@ class _Stream:
 
 
 class Witnesses:
-    """``look`` at all records; then ``check`` raises what was found."""
+    """Compares all witnesses: ``look`` at all records; then ``check`` raises what was found."""
 
     def __init__(self, folding: Folding, timelines: Timelines, communicators: Communicators, costs: Costs) -> None:
         self._folding = folding
@@ -141,19 +146,21 @@ class Witnesses:
         self._communicators = communicators
         self._costs = costs
         self._pairs: dict[int, list[tuple[_Stream, _Stream]]] = {}
-        """By rank with a process: streams of a representative and of its witness; the rank is one of the two."""
+        """For each rank with a process: the streams of a representative and of its witness; the rank is one of the
+        two.
+        """
         self._sites: dict[tuple[int, int], Site] = {}
-        """By rank and number."""
+        """The call sites by rank and number."""
         self._contents: dict[int, _Content] = {}
-        """By the number of a segment's content."""
+        """The contents of segments by their number."""
         self._found: NotFoldable | None = None
         self._differing: set[int] = set()
-        """Ranks that are apart for themselves, and were found to differ: they are not compared any more."""
+        """The ranks that are apart for themselves, and were found to differ: they are not compared any more."""
         self._warnings: list[str] = []
-        """Of ranks that are apart for themselves."""
+        """The warnings on ranks that are apart for themselves."""
         self.compared = Compared()
         self._differences: dict[int, Difference] = {}
-        """By rank that is compared, if roles need only be similar."""
+        """The differences by rank that is compared, if roles need only be similar."""
         plays = {rank: others for rank, others in folding.mirrored.items() if others}
         for witness in sorted(folding.apart - {0}):
             played_by = folding.witnessed(witness)
@@ -169,7 +176,7 @@ class Witnesses:
                 self._pairs.setdefault(rank, []).append(pair)
 
     def look(self, rank: int, arrived: Sequence[Any]) -> None:
-        """Records of a rank, in order. Communicators that they name exist."""
+        """Takes records of a rank, in order. Communicators that they name exist."""
         pairs = self._pairs.get(rank)
         if pairs is None or self._found is not None:
             return
@@ -198,7 +205,7 @@ class Witnesses:
         self._compare(expected, own)
 
     def _compared(self, told: Sequence[records.SegmentCost]) -> _Content:
-        """Without what moves control data."""
+        """The content of a segment without what moves control data."""
         launches: Launches = Counter()
         copied = 0
         for one in told:
@@ -226,7 +233,7 @@ class Witnesses:
             raise self._found
 
     def document(self) -> dict[str, Any]:
-        """For the report: who has a process, and how far witnesses are from their representatives."""
+        """The part of the report: who has a process, and how far witnesses are from their representatives."""
         folding, compared = self._folding, self.compared
         world_size, live = folding.mesh.world_size, len(folding.live)
         return {
@@ -279,8 +286,8 @@ class Witnesses:
             return
 
     def _with_gpu_apart(self, form: Form, other: Form) -> Mesh | None:
-        """The mesh in which ranks whose own GPU it is differ from the others, if that is all that two calls differ in.
-        A thread that chooses no GPU uses the first one of its server, which is some ranks' own. None: it is not.
+        """The mesh that tells apart the ranks whose own GPU a call uses, if two calls differ in nothing else; None if
+        they do. A thread that chooses no GPU uses the first one of its server, which is some ranks' own.
         """
         sides = [*_flat(form)], [*_flat(other)]
         apart = [pair for pair in zip(*sides, strict=False) if pair[0] != pair[1]]
@@ -293,7 +300,9 @@ class Witnesses:
         return None if finer == mesh else finer
 
     def _work_is_counted(self, expected: _Stream, own: _Stream, difference: Difference) -> bool:
-        """Takes work that one of them has launched before their next call, and what the other has on that stream."""
+        """Takes the work that one of them has launched before their next call, and the work that the other has on that
+        stream.
+        """
         heads = [stream.left[0].form for stream in (expected, own)]
         work = [form for form in heads if form[0] == records.SEGMENT]
         if not work:
@@ -356,7 +365,7 @@ class Witnesses:
         return text if other.record is not None else f"{text}, without launching this"
 
     def _titles(self, launches: Launches, others: Launches) -> Iterator[str]:
-        """What it has more of than the other."""
+        """Yields the work of which it has more than the other."""
         more = launches - others
         known = self._costs.known
         for key, count in sorted(more.items())[:SHOWN]:
@@ -369,7 +378,9 @@ class Witnesses:
 
 
 def _copies_agree(expected: _Stream, theirs: _Call, own: _Stream, its: _Call) -> bool:
-    """Have both copied as much between host and GPU since the call before, but for objects of other lengths?"""
+    """Returns true if both have copied as much between host and GPU since the call before, except for objects of other
+    lengths.
+    """
     one, other = theirs.copied - expected.agreed, its.copied - own.agreed
     if abs(one - other) > max(SMALL_COPY_NBYTES, OBJECTS_SHARE * max(one, other)):
         return False
@@ -378,7 +389,7 @@ def _copies_agree(expected: _Stream, theirs: _Call, own: _Stream, its: _Call) ->
 
 
 def _flat(form: Any) -> Iterator[Any]:
-    """A call's form, without tuples in it."""
+    """Yields the parts of a call's form, without tuples in it."""
     if isinstance(form, tuple):
         for part in form:
             yield from _flat(part)

@@ -1,4 +1,4 @@
-"""What a recording may say. Whoever executes it takes its numbers for places, sizes and times as they are, so they are
+"""Checks the numbers of a recording. They are used as indices, sizes and times without further checks, so they are
 checked once, where they are read. All functions raise ValueError.
 """
 
@@ -19,15 +19,15 @@ from phantora_async.virtual_time import Comm
 from phantora_async.virtual_time.facts import DTYPE_NBYTES
 
 MOST_NS = 1 << 53
-"""104 days: of one rank's rows together."""
+"""The most ns of all rows of one rank together: 104 days."""
 MOST = 1 << 31
-"""Launches in a segment, and the number of a device: the engine has 32 bits for them."""
+"""The bound of launches in a segment, and of a device's number: the engine has 32 bits for them."""
 MOST_NBYTES = 1 << 58
-"""Of a collective, and of a GPU's memory."""
+"""The bound of bytes of a collective, and of a GPU's memory."""
 _OPS = frozenset(int(op) for op in NcclKind)
 KINDS = (*sorted(WITH_ROW), records.HOST_ADVANCE)
 _TIMES = {"solo_ns": 1, "contended_ns": 2, "tail_ns": 3, "tail_work_ns": 4}
-"""Values of a SEGMENT's row."""
+"""The values of a SEGMENT's row."""
 
 
 def check_folding(folding: Folding, world_size: int) -> None:
@@ -50,7 +50,7 @@ def check_members(members: Sequence[int], world_size: int) -> None:
 
 
 def check_comm(comm: Comm, servers: Sequence[int]) -> None:
-    """`servers`: GPUs of each, in the order of ranks."""
+    """Checks the communicator. `servers`: the number of GPUs of each server, in the order of ranks."""
     check_members(comm.members, sum(servers))
     if len(comm.devices) != len(comm.members) or not all(0 <= device < max(servers) for device in comm.devices):
         raise ValueError("a communicator has not a GPU for each member")
@@ -68,7 +68,7 @@ def check_call(call: Call, world_size: int) -> None:
 
 
 def check_rows(rows: NDArray[np.void], counters: Sequence[tuple[Any, ...]]) -> None:
-    """`counters`: fields of the rank's COUNTERS."""
+    """Checks the rows of a rank. `counters`: the fields of the rank's COUNTERS."""
     kinds, values = rows["kind"], rows["values"]
     if not np.isin(kinds, KINDS).all():
         raise ValueError("a row is of an unknown kind")

@@ -1,4 +1,4 @@
-"""What virtual time has answered one rank."""
+"""Keeps the answers that virtual time has given one rank."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from emu.contract import records
 
 _WORD = 16
-"""Where the fields of an encoded answer begin."""
+"""The offset of the fields of an encoded answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedAnswers:
-    """Each kind in the order of the questions."""
+    """The answers of one rank, each kind in the order of the questions."""
 
     queries: NDArray[np.uint8]
     elapsed: NDArray[np.int64]
-    """Nanoseconds, and 1 if both events were complete."""
+    """The nanoseconds, and 1 if both events were complete."""
     clocks: NDArray[np.int64]
 
 
@@ -45,7 +45,7 @@ class GivenAnswers:
 
 
 def recorded_answers(queries: bytes, elapsed: bytes, clocks: bytes) -> RecordedAnswers:
-    """Raises ValueError for a part of an answer."""
+    """The answers in these bytes. Raises ValueError for a part of an answer."""
     return RecordedAnswers(
         np.frombuffer(queries, np.uint8),
         np.frombuffer(elapsed, "<i8").reshape(-1, 2),

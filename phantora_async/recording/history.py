@@ -1,4 +1,4 @@
-"""What segments and host time are made of: launches, and the host's work before each launch and each record."""
+"""Reads histories: the launches in segments, and the host's work before each launch and each record."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ assert ENTRY.itemsize == records.HistoryEntry.size()
 
 
 class HostWork(NamedTuple):
-    """What the host did between two launches or records."""
+    """The work of the host between two launches or records."""
 
     modelled_ns: int
-    """What ``counts`` cost on the recorded host."""
+    """The ns that ``counts`` cost on the recorded host."""
     rest_ns: int
-    """Time that they do not explain; may be negative."""
+    """The ns that ``counts`` do not explain; may be negative."""
     counts: tuple[tuple[int, int], ...]
-    """(kind, how many): kinds as host descriptions list them."""
+    """The units of work as (kind, number): kinds as host descriptions list them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """What numbers in histories stand for."""
+    """The works and lists of launches for which the numbers in histories stand."""
 
     works: Mapping[int, HostWork]
     lists: Mapping[int, Sequence[records.HistoryLaunch]]
 
 
 def dictionary(works: bytes, lists: bytes) -> Dictionary:
-    """Of the records that told them, one after the other. Raises RecordError."""
+    """Reads the dictionary from the encoded records of works and of lists. Raises RecordError."""
     found: dict[int, HostWork] = {}
     told, used = records.decode_up(works)
     for one in told:

@@ -1,4 +1,4 @@
-"""Descriptions as JSON, and back: frozen dataclasses of numbers, texts, paths, tuples and tables."""
+"""Converts descriptions to JSON and back: frozen dataclasses of numbers, texts, paths, tuples and tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class PlainError(ValueError):
-    """JSON that is not of the type that was asked for."""
+    """The JSON is not of the wanted type."""
 
 
 def to_plain(value: Any) -> Any:
-    """What JSON can hold. Fields are listed by name."""
+    """The value as JSON can hold it. Fields are listed by name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: to_plain(getattr(value, one.name)) for one in dataclasses.fields(value) if one.init}
     if isinstance(value, enum.Enum):
@@ -36,7 +36,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], plain: Any) -> T:
-    """Raises PlainError."""
+    """The value of this type from its JSON. Raises PlainError."""
     made: T = _made(kind, plain)
     return made
 

@@ -1,4 +1,4 @@
-"""Keeps a run while it goes on."""
+"""Records a run while it goes on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import OutsideWait, Timelines
 
 FILE = "recording"
-"""Its name in the folder of a recording."""
+"""The name of the file in the folder of a recording."""
 MOST_ROWS = 1 << 14
-"""Of a piece, if its step does not end before: all ranks' unfinished pieces are in memory. Counted from the step's
-begin, so that ranks that do the same have the same pieces, however their records arrive."""
+"""The most rows of a piece, if its step does not end before: all ranks' unfinished pieces are in memory. They are
+counted from the step's begin, so that ranks that do the same have the same pieces, however their records arrive.
+"""
 SIDE = frozenset(
     {
         records.HELLO,
@@ -45,7 +46,7 @@ SIDE = frozenset(
         records.LOADER,
     }
 )
-"""Records that the report needs beside what virtual time finds."""
+"""Records that the report needs beside the results of virtual time."""
 LEFT_OUT = frozenset(
     {
         records.STALL_CLOCK,
@@ -69,12 +70,14 @@ LEFT_OUT = frozenset(
         records.HISTORY_WORK,
     }
 )
-"""Records of which the host time before them has a row, if there is any, and that are kept elsewhere if at all."""
+"""Records that are not recorded themselves: the host time before them has a row, if there is any, and some are kept
+elsewhere.
+"""
 HISTORY_NBYTES = records.HistoryEntry.size()
 
 
 class Recorder:
-    """``take`` what ranks send, ``answered``, ``waited``; ``close`` when the run has ended."""
+    """Records one run: ``take`` what ranks send, ``answered``, ``waited``; ``close`` when the run has ended."""
 
     def __init__(self, spec: RunSpec, folder: Path, timelines: Timelines | None = None) -> None:
         """`timelines`: None: each rank has its own."""
@@ -94,7 +97,9 @@ class Recorder:
         self._missing = ""
 
     def take(self, rank: int, arrived: Sequence[Any], facts: Sequence[Any]) -> None:
-        """Records of one rank in their order, and what virtual time is fed of them. Raises ProtocolError."""
+        """Takes records of one rank in their order, and the facts that virtual time is fed of them. Raises
+        ProtocolError.
+        """
         if self._missing:
             return
         rows, side = self._ranks[rank], self._side[rank]
@@ -121,18 +126,18 @@ class Recorder:
             self.give_up(error.strerror or str(error))
 
     def _put_rows(self, rank: int, *, rest: bool = False) -> None:
-        """Whole pieces; `rest`: also what is left then."""
+        """Writes whole pieces of rows; `rest`: also the last one, which is not whole."""
         rows = self._ranks[rank]
         while len(rows.rows) > MOST_ROWS * ROW.itemsize or (rest and rows.rows):
             self._chunks[rank].append(self._writer.put(rows.take(MOST_ROWS), ROW.itemsize))
 
     def answered(self, answers: Answers) -> None:
-        """What left virtual time for ranks, each rank's in the order of its questions."""
+        """Takes the answers of virtual time, each rank's in the order of its questions."""
         for rank, encoded in answers:
             self._answers[rank].add(encoded)
 
     def waited(self, wait: OutsideWait) -> None:
-        """A rank was passed over."""
+        """Takes the wait of a rank that was passed over."""
         place = self._ranks[wait.rank].rows_of(wait.facts_done)
         if wait.cause is None:
             self._waits.append([wait.rank, place, wait.for_ns, -1, 0])
@@ -141,11 +146,11 @@ class Recorder:
             self._waits.append([wait.rank, place, wait.for_ns, rank, self._ranks[rank].rows_of(facts)])
 
     def give_up(self, reason: str) -> None:
-        """The run cannot be recorded; it goes on."""
+        """Records why the run cannot be recorded; it goes on."""
         self._missing = self._missing or reason
 
     def close(self, fact_builder: FactBuilder, report: dict[str, Any]) -> str:
-        """Writes the recording. Returns why there is none, else an empty text."""
+        """Writes the recording. Returns the reason why there is none, else an empty text."""
         if not self._missing and report["failure"] is not None:
             self._missing = "the run failed"
         try:
@@ -199,7 +204,7 @@ class Recorder:
 
 
 def _by_count(counts: Mapping[int, int]) -> dict[int, list[int]]:
-    """Ranks that gave a warning equally often, by how often."""
+    """The ranks that gave a warning, by how often they gave it."""
     found: dict[int, list[int]] = {}
     for rank, count in counts.items():
         found.setdefault(count, []).append(rank)

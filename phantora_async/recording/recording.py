@@ -1,4 +1,4 @@
-"""A recording as it is read: checked, and ready to be translated."""
+"""Reads a recording: checks it, and makes it ready to be executed."""
 
 from __future__ import annotations
 
@@ -40,49 +40,51 @@ class Creation(NamedTuple):
 
     label: str
     members: tuple[int, ...]
-    """All ranks that ask for it, those included that share timelines."""
+    """All ranks that ask for it, including those that share timelines."""
 
 
 class Part(NamedTuple):
-    """What a rank has of a recorded one, and what it has in place of that one's."""
+    """The data of a rank that does what a recorded rank (``of``) did, with the numbers that it has in place of that
+    one's.
+    """
 
     of: int
     comms: list[int]
-    """Ids, in the order of their use."""
+    """The ids of its communicators, in the order of their use."""
     creations: list[int]
     others: int
-    """Place among ``Recast.others``, counted from 1; 0: the recorded kernels."""
+    """Its index in ``Recast.others``, counted from 1; 0: the recorded kernels."""
 
 
 class Recast(NamedTuple):
-    """What rows of other ranks refer to."""
+    """The tables to which rows refer after ``Recording.recast``."""
 
     comms: dict[int, Comm]
     creations: list[Creation]
     kernels: list[tuple[Call, ...]]
     sleeps: list[OutsideSleep]
     others: list[dict[int, int]]
-    """Numbers of kernels in place of recorded ones."""
+    """The numbers of kernels in place of recorded ones."""
     warnings: list[tuple[str, tuple[int, ...], int]]
-    """Each text with ranks that gave it equally often, and how often they did together."""
+    """Each text with the ranks that gave it equally often, and how often they did together."""
 
 
 class OutsideSleep(NamedTuple):
-    """A rank slept where no record tells."""
+    """A sleep of a rank that no record shows."""
 
     rank: int
     row: int
-    """Before which of its rows."""
+    """The number of the rank's row before which it slept."""
     for_ns: int
     cause: int
     """The rank whose answer has ended it; -1: none has."""
     cause_rows: int
-    """How many rows that rank had executed then."""
+    """The number of rows that this rank had executed then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the run was set up with."""
+    """The settings of the recorded run."""
 
     servers: tuple[int, ...]
     gpu: Gpu
@@ -98,11 +100,11 @@ class Setup:
     data_shapes: str = MOST
     folding: Folding | None = None
     share_timelines: bool = False
-    """The recording has the ranks that have timelines of their own (``virtual_time.Timelines``)."""
+    """True if the recording has only the ranks with timelines of their own (``virtual_time.Timelines``)."""
     slowed: tuple[int, ...] = ()
-    """Ranks that a fault of the run made different."""
+    """The ranks that a fault of the run made different."""
     faults: tuple[str, ...] = ()
-    """Their texts."""
+    """The texts of the run's faults."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,24 +113,24 @@ class Stream:
 
     rows: NDArray[Any]
     counters: Sequence[tuple[Any, ...]]
-    """Fields of its COUNTERS, in order."""
+    """The fields of their COUNTERS, in order."""
 
 
 class AskedMemory(NamedTuple):
-    """What one rank asked of the memory of its GPUs."""
+    """The requests of one rank to the memory of its GPUs."""
 
     peak_nbytes: int
-    """The most that it was given of one GPU."""
+    """The most bytes that it was given of one GPU."""
     failures: int
-    """Requests that failed."""
+    """The number of requests that failed."""
     failed_site: int
-    """Where the last of them was made."""
+    """The call site of the last failed request."""
     looked_site: int | None
-    """Where it asked first how much is free; None: it did not."""
+    """The site at which it first asked how much is free; None: it did not ask."""
 
 
 class Recording:
-    """One run. Properties raise Damaged where the file is not what a recorder writes."""
+    """The recording of one run. Properties raise Damaged where the file is not what a recorder writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -165,7 +167,7 @@ class Recording:
         """Numbers of kernels that some ranks have in place of those that their rows name."""
 
     def _check(self) -> None:
-        """Raises ValueError."""
+        """Checks the whole recording. Raises ValueError."""
         servers, folding = self.setup.servers, self.setup.folding
         ranks = sum(servers)
         if not servers or min(servers) < 1 or not 0 < ranks <= MOST_RANKS:
@@ -192,18 +194,18 @@ class Recording:
 
     @property
     def digest(self) -> str:
-        """Of all that the file holds."""
+        """The digest of all that the file holds."""
         return self._reader.digest
 
     @cached_property
     def timelines(self) -> Timelines:
-        """Which ranks share one."""
+        """Says which ranks share a timeline."""
         setup = self.setup
         folding = setup.folding if setup.share_timelines else None
         return Timelines(sum(setup.servers), folding, setup.servers, setup.slowed)
 
     def read_ahead(self) -> None:
-        """What else is read when it is first asked for, so that forked processes share it."""
+        """Reads everything that is otherwise read when it is first asked for, so that forked processes share it."""
         for rank in self.own:
             self.stream(rank)
             self.answers(rank)
@@ -214,11 +216,11 @@ class Recording:
 
     @property
     def own(self) -> tuple[int, ...]:
-        """Ranks that have timelines of their own, in order. It has nothing else of others."""
+        """The ranks that have timelines of their own, in ascending order. The recording has no data of others."""
         return tuple(sorted(self._ranks))
 
     def recast(self, setup: Setup, parts: Mapping[int, Part], tables: Recast) -> Recording:
-        """As if the parts of recorded ranks had been recorded of others. `parts`: by rank."""
+        """The recording as if other ranks had done the parts of recorded ones. `parts`: by rank."""
         found = copy(self)
         for name in ("timelines", "_seats"):
             found.__dict__.pop(name, None)
@@ -241,12 +243,12 @@ class Recording:
         return found if isinstance(found, dict) else {}
 
     def key_of(self, rank: int) -> tuple[Any, ...]:
-        """Ranks with the same key have the same rows."""
+        """A key that is equal for ranks with the same rows."""
         chunks, counters = self._entry(rank, "chunks", list), self._entry(rank, "counters", int)
         return (*chunks, counters, self._ranks[rank].get("others", 0))
 
     def stream(self, rank: int) -> Stream:
-        """Ranks that did the same share one object."""
+        """The rows of a rank. Ranks that did the same share one object."""
         key = self.key_of(rank)
         found = self._streams.get(key)
         if found is None:
@@ -265,7 +267,7 @@ class Recording:
         return found
 
     def side(self, rank: int) -> list[Any]:
-        """Records that the report needs."""
+        """The records of a rank that the report needs."""
         try:
             found, used = records.decode_up(content := self._reader.piece(self._entry(rank, "side", int)))
         except RecordError as error:
@@ -287,7 +289,7 @@ class Recording:
 
     @cached_property
     def _seats(self) -> list[tuple[int, int]]:
-        """By rank: its server, and its GPU there."""
+        """The server of each rank, and its GPU there."""
         return [(server, gpu) for server, gpus in enumerate(self.setup.servers) for gpu in range(gpus)]
 
     def memory(self, rank: int) -> AskedMemory:
@@ -312,7 +314,7 @@ class Recording:
 
     @cached_property
     def dictionary(self) -> Dictionary:
-        """What numbers in histories stand for."""
+        """The works and lists for which the numbers in histories stand."""
         header = self._reader.header
         try:
             return dictionary(self._reader.piece(header.get("works")), self._reader.piece(header.get("lists")))
@@ -320,14 +322,14 @@ class Recording:
             raise self._reader.damaged(str(error)) from None
 
     def history(self, rank: int) -> NDArray[np.void]:
-        """An entry for each list of launches and each record; see ``records.HistoryEntry``."""
+        """The history of a rank: an entry for each list of launches and each record; see ``records.HistoryEntry``."""
         content = self._reader.piece(self._entry(rank, "history", int))
         if len(content) % ENTRY.itemsize:
             raise self._reader.damaged(f"rank {rank} has a part of an entry")
         return np.frombuffer(content, ENTRY)
 
     def comms_of(self, rank: int) -> list[Comm]:
-        """Those that the rank has used, in that order."""
+        """The communicators that the rank has used, in the order of their first use."""
         try:
             found = [self.comms[number] for number in self._entry(rank, "comms", list)]
         except (KeyError, TypeError):
@@ -353,7 +355,7 @@ class Recording:
 
 
 def _with_kernels(rows: NDArray[Any], others: Mapping[int, int]) -> NDArray[Any]:
-    """`others`: numbers of kernels in place of those that the rows have."""
+    """The rows with other kernels. `others`: the numbers of kernels in place of those that the rows have."""
     if others:
         rows = rows.copy()
         at = np.flatnonzero(rows["kind"] == records.NCCL_LAUNCH)
@@ -369,5 +371,5 @@ def _comm(entry: Any) -> Comm:
 
 
 def load(folder: Path) -> Recording:
-    """Raises Damaged, a UsageError, for what is no recording of this format."""
+    """Loads the recording. Raises Damaged, a UsageError, for a folder without a recording of this format."""
     return Recording(folder)

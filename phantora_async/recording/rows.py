@@ -1,4 +1,4 @@
-"""A rank's facts as rows of one size, without what differs between ranks that do the same.
+"""Writes a rank's facts as rows of one size, without what differs between ranks that do the same.
 
 =============== ================================================================================================
 kind            values of a row (``stream`` is the record's own)
@@ -67,44 +67,44 @@ WITH_ROW = frozenset(
         records.STEPS_DONE,
     }
 )
-"""Records that always have one. Others have one, a HOST_ADVANCE, if host time passed before them."""
+"""Records that always have a row. Others have one, a HOST_ADVANCE, if host time passed before them."""
 MASK = (1 << 64) - 1
 NO_COMM = MASK
-"""Of a communicator that the rank has not used."""
+"""The number of a communicator that the rank has not used."""
 assert ROW.itemsize == ROW_LAYOUT.size
 
 
 class Call(NamedTuple):
-    """What one member of an NCCL kernel does, without the ranks' own numbers."""
+    """The call of one member of an NCCL kernel, without the ranks' own numbers."""
 
     comm: int
-    """Among the communicators that the rank has used."""
+    """The number of the communicator among those that the rank has used."""
     op: int
     dtype: int
     redop: int
     elements: int
     root: int
     sender: int
-    """Of a send: ranks in the communicator."""
+    """The ranks of sender and receiver in the communicator, for a send."""
     receiver: int
 
 
 class Irregular(Exception):
-    """What ranks did cannot be recorded. The message says why."""
+    """The run did something that cannot be recorded. The message says what."""
 
 
 @dataclass(slots=True)
 class Tables:
-    """What rows of all ranks refer to."""
+    """The tables to which the rows of all ranks refer."""
 
     kernels: dict[tuple[Call, ...], int] = field(default_factory=dict)
     comms: dict[int, Any] = field(default_factory=dict)
-    """By id."""
+    """The communicators by id."""
     creations: dict[CommCreation, int] = field(default_factory=dict)
 
 
 class RankRows:
-    """One rank's rows. ``add`` facts in order; whole pieces leave through ``take``."""
+    """Makes one rank's rows: ``add`` facts in order; whole pieces leave through ``take``."""
 
     def __init__(self, rank: int, tables: Tables) -> None:
         self.rank = rank
@@ -142,7 +142,7 @@ class RankRows:
         }
 
     def add(self, fact: Any) -> None:
-        """Raises Irregular."""
+        """Adds a fact. Raises Irregular."""
         self.facts += 1
         writer = self._writers.get(fact.kind)
         if writer is not None:
@@ -154,11 +154,11 @@ class RankRows:
             self._without.append(self.facts - 1)
 
     def rows_of(self, facts: int) -> int:
-        """How many rows the first so many facts have."""
+        """The number of rows of the first so many facts."""
         return facts - bisect_left(self._without, facts)
 
     def take(self, most: int) -> bytes:
-        """The first rows since the last call."""
+        """The first `most` rows since the last call."""
         end = most * ROW.itemsize
         rows = bytes(self.rows[:end])
         del self.rows[:end]

@@ -1,4 +1,5 @@
-"""The file of a recording: pieces of bytes, each stored once and compressed, then a header that says what they are.
+"""Reads and writes the file of a recording: pieces of bytes, each stored once and compressed, then a header that says
+what they are.
 
 ``MAGIC``, pieces, header, trailer. A reader trusts nothing: every size is checked before it is used, and every piece
 and the header have a digest of their bytes in the file.
@@ -23,27 +24,27 @@ from formats.files import for_user_alone, read_bytes
 from phantora_async.errors import UsageError
 
 FORMAT = 4
-"""Another one is refused."""
+"""The format's number; files of another one are refused."""
 PARTIAL = ".recording"
 """The name of the file until it is complete."""
 MAGIC = b"phantora-async recording\n"
 _TRAILER = struct.Struct("<QQQ16s")
-"""Where the header begins, its bytes in the file, its bytes, its digest."""
+"""The trailer: the offset of the header, its bytes in the file, its bytes unpacked, its digest."""
 SHARE_OF_MEMORY = 2
-"""A recording may need one part in so many of this machine's memory."""
+"""A recording may need this machine's memory divided by this number."""
 HEADER_GROWS = 25
-"""Bytes of memory for a byte of JSON, at most."""
+"""The most bytes of memory for a byte of JSON."""
 MOST_PIECE_NBYTES = 1 << 28
 MOST_PIECES = 1 << 24
 LEVEL = 6
 
 
 class Damaged(UsageError):
-    """The file is no recording, or not what was written."""
+    """The file is no recording, or has changed since it was written."""
 
 
 def _format() -> str:
-    """Of the file, and of the records that are in it."""
+    """The format of the file, and of the records in it."""
     return f"{FORMAT}.{records.VERSION}"
 
 
@@ -52,7 +53,7 @@ def _digest(content: bytes | memoryview) -> bytes:
 
 
 class Writer:
-    """``put`` pieces, then ``close`` with the header."""
+    """Writes a recording: ``put`` pieces, then ``close`` with the header."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,7 +65,9 @@ class Writer:
         self._pieces: list[list[Any]] = []
 
     def put(self, content: bytes, width: int = 1) -> int:
-        """The number of a piece with this content. `width`: it is a table with rows of so many bytes."""
+        """Stores a piece and returns the number of the one with this content. `width`: it is a table with rows of so
+        many bytes.
+        """
         digest = _digest(content)
         number = self._numbers.get((digest, width))
         if number is None:
@@ -84,21 +87,21 @@ class Writer:
         self._partial.replace(self._path)
 
     def abandon(self) -> None:
-        """Nothing was recorded."""
+        """Removes the file, because nothing was recorded."""
         with contextlib.suppress(OSError):  # what was to be written may not fit, and nobody wants it
             self._file.close()
         self._partial.unlink(missing_ok=True)
 
 
 def _turned(content: bytes, width: int) -> bytes:
-    """A table column by column, which compresses better."""
+    """The table column by column, which compresses better."""
     if width == 1:
         return content
     return np.frombuffer(content, np.uint8).reshape(-1, width).T.tobytes()
 
 
 class Reader:
-    """Raises Damaged for a file that is no recording of this format."""
+    """Reads a recording. Raises Damaged for a file that is no recording of this format."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -140,7 +143,7 @@ class Reader:
         return header
 
     def _unpacked(self, at: int, packed: int, nbytes: int, grows: int = 1) -> bytes:
-        """`grows`: bytes of memory that a byte takes."""
+        """The unpacked bytes. `grows`: the bytes of memory that one of them takes."""
         if nbytes * grows > self._room:
             raise Damaged(
                 f"{self._path} holds more than a part in {SHARE_OF_MEMORY} of this machine's memory has room for",
@@ -180,7 +183,7 @@ class Reader:
         return content
 
     def list(self, name: str, most: int) -> list[Any]:
-        """A list of the header."""
+        """A list of the header, with at most so many entries."""
         found = self.header.get(name)
         if not isinstance(found, list) or len(found) > most:
             raise self.damaged(f"{name} is no list")

@@ -1,4 +1,6 @@
-"""Answers of a replay beside those that the program was given: where they differ, it might have gone another way."""
+"""Compares the answers of a replay with those that the program was given: where they differ, it might have gone another
+way.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Flags = NDArray[np.bool_]
 
 
 class Compared(NamedTuple):
-    """Answers of one kind, those that differ, and those of them for which operators of PyTorch have asked."""
+    """The numbers of answers of one kind, of those that differ, and of those among them that operators of PyTorch asked
+    for.
+    """
 
     answers: int
     other: int
@@ -33,19 +37,19 @@ class Compared(NamedTuple):
 
 
 class _Differences(NamedTuple):
-    """Of one rank's answers to one question, in order."""
+    """The differences between one rank's answers to one question, in order."""
 
     other: Flags
     steers: Flags
-    """What was true is false, or the reverse."""
+    """True for an answer that was true and is false, or the reverse, which may change the program's way."""
     state: NDArray[np.int64]
-    """Of each: whether work is complete now."""
+    """For each answer: whether work is complete now."""
 
 
 def compare(recording: Recording, given: Sequence[RecordedAnswers], allowed: Allowed) -> dict[str, Compared]:
-    """By question. `given`: of each rank that has a timeline of its own. Times may differ. What was true or false may
-    not, unless an operator of PyTorch has asked: it looks which work is complete to let go of the memory that this
-    held. Raises PathChanged.
+    """Compares the answers, by question. `given`: the answers of each rank that has a timeline of its own. Times may
+    differ. Whether work is complete may not, unless an operator of PyTorch has asked: it looks which work is complete
+    to let go of the memory that this held. Raises PathChanged.
     """
     totals = {question: Compared(0, 0, 0) for question in ASKED}
     for rank, now in zip(recording.own, given, strict=True):
@@ -69,8 +73,8 @@ def compare(recording: Recording, given: Sequence[RecordedAnswers], allowed: All
 
 
 def _differences(rows: NDArray[np.void], then: RecordedAnswers, now: RecordedAnswers) -> dict[int, _Differences]:
-    """A run that ends early may have asked less or more than it does now: what both have counts. A loop that ends when
-    work is complete is a wait: its turns are no decisions.
+    """The differences by kind of question. A run that ends early may have asked less or more than the replay: questions
+    of both count. A loop that ends when work is complete is a wait: its turns are no decisions.
     """
     queries = min(len(then.queries), len(now.queries))
     elapsed = min(len(then.elapsed), len(now.elapsed))
@@ -88,7 +92,7 @@ def _differences(rows: NDArray[np.void], then: RecordedAnswers, now: RecordedAns
 
 
 def asked_inside(recording: Recording, rank: int, question: int) -> Flags:
-    """Of each question in order: has an operator of PyTorch asked it?"""
+    """For each question in order: true if an operator of PyTorch has asked it."""
     history = recording.history(rank)
     found: Flags = history["inside"][history["kind"] == question] != 0
     return found

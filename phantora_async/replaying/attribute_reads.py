@@ -1,7 +1,7 @@
-"""What the script itself has read of its GPU, and what another GPU would have answered.
+"""Finds which attributes of its GPU the script itself has read, and what another GPU would have answered.
 
-Libraries read attributes, too, to choose kernels: what they choose by them is as recorded. The script may decide
-anything by them: how large a batch is, which model it builds.
+Libraries read attributes, too, to choose kernels: these choices are as recorded. The script may decide anything by
+them: how large a batch is, which model it builds.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _ATTRIBUTES = {
     "is_integrated": "INTEGRATED",
     "is_multi_gpu_board": "MULTI_GPU_BOARD",
 }
-"""Names that PyTorch has for CUDA's attributes."""
+"""The names that PyTorch has for CUDA's attributes."""
 NUMBERED = "attr."
 
 
 class AttributeRead(NamedTuple):
-    """The script reads, in a line, what is another on this GPU."""
+    """A read by the script, in one of its lines, of an attribute that differs on this GPU."""
 
     rank: int
     line: str
@@ -61,7 +61,7 @@ class AttributeRead(NamedTuple):
 
 
 def value_of(gpu: Gpu, attribute: str) -> object:
-    """What the GPU answers; None where a description says nothing of it."""
+    """The value that the GPU answers; None where a description does not say it."""
     if attribute in _BY_NAME:
         return _BY_NAME[attribute](gpu)
     known = dict(gpu.attributes)
@@ -73,7 +73,7 @@ def value_of(gpu: Gpu, attribute: str) -> object:
 
 
 def other_reads(recording: Recording, gpu: Gpu) -> Iterator[AttributeRead]:
-    """Of ranks that have timelines of their own, each in its order."""
+    """Yields the differing reads of ranks that have timelines of their own, each rank's in order."""
     if gpu == recording.setup.gpu:
         return
     for rank in recording.own:

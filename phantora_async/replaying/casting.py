@@ -1,4 +1,4 @@
-"""The recording as the ranks of a replay have it: each that has a timeline of its own does what a recorded one did.
+"""Casts the recording for the ranks of a replay: each that has a timeline of its own does what a recorded rank did.
 
 They are other ranks than those of the recording if another GPU or host is slow (a timeline splits), if each rank is
 simulated though some shared timelines, or if there are more or fewer replicas. What names other ranks is changed, as
@@ -25,7 +25,9 @@ from phantora_async.virtual_time.facts import ROOTED
 
 
 def cast(recording: Recording, servers: tuple[int, ...], timelines: Timelines, width: Width | None = None) -> Recording:
-    """`servers`: GPUs of each. `width`: None: there are as many ranks as there were. Raises UsageError, Damaged."""
+    """The recording for these ranks. `servers`: the number of GPUs of each server. `width`: None: there are as many
+    ranks as there were. Raises UsageError, Damaged.
+    """
     if width is None and not timelines.shared and recording.own == timelines.own:
         return recording
     return _Casting(recording, servers, timelines, width).recording()
@@ -83,14 +85,14 @@ class _Casting:
         return recorded.recast(setup, parts, tables)
 
     def _check_alike(self) -> None:
-        """Raises UsageError."""
+        """Raises UsageError if ranks that share a timeline now did different things in the recording."""
         recorded, of_each = self._recording, self._timelines.of_each
         for rank, own in enumerate(of_each):
             if recorded.key_of(rank) != recorded.key_of(own):
                 raise UsageError(f"--replicas shared: rank {rank} did not do the same as rank {own}")
 
     def _warnings(self) -> list[tuple[str, tuple[int, ...], int]]:
-        """Who gives them: the ranks that do what the recorded ones did."""
+        """The warnings, given by the ranks that do what the recorded ones did."""
         recorded, width = self._recording.warnings, self._width
         if width is None or not recorded:
             return recorded
@@ -114,7 +116,7 @@ class _Casting:
     # ---- who takes whose place -------------------------------------------------------------------------------------
 
     def _image(self, members: tuple[int, ...], source: int, rank: int) -> tuple[int, ...]:
-        """Those among whom the rank is what the source is among these. Raises CannotFold."""
+        """The members among whom the rank has the place that the source has among these. Raises CannotFold."""
         if self._width is not None:
             return self._width.image(members, rank)
         image = members
@@ -142,7 +144,7 @@ class _Casting:
         return found
 
     def _devices(self, recorded: Comm, members: tuple[int, ...]) -> tuple[int, ...]:
-        """A member that used the GPU of its own number does so everywhere."""
+        """The devices of the members. A member that used the GPU of its own number does so everywhere."""
         devices = dict(zip(recorded.members, recorded.devices, strict=True))
         if self._width is not None and self._width.spans(recorded.members):
             then = tuple(map(self._width.recorded, members))
@@ -161,7 +163,7 @@ class _Casting:
     # ---- roots and peers -------------------------------------------------------------------------------------------
 
     def _kernels_of(self, rank: int, source: int, comms: Sequence[Comm]) -> int:
-        """See ``Part.others``. Raises CannotFold."""
+        """The number of the rank's kernels, see ``Part.others``. Raises CannotFold."""
         rows = self._recording.stream(source).rows
         launched = np.unique(rows["values"][rows["kind"] == records.NCCL_LAUNCH, 0]).tolist()
         recorded = self._recording.comms_of(source)
@@ -199,7 +201,7 @@ class _Casting:
     # ---- what belongs together -------------------------------------------------------------------------------------
 
     def _sleeps(self, sources: Mapping[int, int]) -> list[OutsideSleep]:
-        """Who wakes a rank is one that does what the recorded one did."""
+        """The sleeps of all ranks. The rank that wakes another one is one that does what the recorded one did."""
         doing: dict[int, list[int]] = {}
         for rank, source in sources.items():
             doing.setdefault(source, []).append(rank)
@@ -210,14 +212,16 @@ class _Casting:
         ]
 
     def _waking(self, doing: Mapping[int, Sequence[int]], sleep: OutsideSleep, rank: int) -> int:
-        """The one beside the rank, if there are several. A witness may have been that none takes the place of."""
+        """The rank that wakes this one: if there are several, the one beside it. A recorded one may have been a witness
+        whose place none takes.
+        """
         causes = doing.get(sleep.cause)
         if causes is None:
             causes = [self._timelines.of(self._width.moved(sleep.cause, (), rank) if self._width else sleep.cause)]
         return min(causes, key=lambda one: abs(one - rank))
 
     def _check_joined(self, parts: Mapping[int, Part], tables: Recast) -> None:
-        """All members of a communicator have it. Raises UsageError."""
+        """Raises UsageError unless all members of a communicator have it."""
         joined: dict[int, int] = {}
         for part in parts.values():
             for number in part.comms:
@@ -233,7 +237,7 @@ class _Casting:
 
 
 def _each_gives(kernel: tuple[Call, ...], comm: Comm) -> bool:
-    """Is it one broadcast of each member, in order?"""
+    """Returns true if the kernel is one broadcast of each member, in order."""
     first = kernel[0]
     return (
         first.op == NcclKind.BROADCAST

@@ -1,4 +1,6 @@
-"""The clock of a GPU under its power limit, launch by launch: what the hook library does (emu/hook/costs/power.c)."""
+"""Follows the clock of a GPU under its power limit, launch by launch, as the hook library does
+(emu/hook/costs/power.c).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ THOUSANDTHS = 0.001
 
 
 class PowerClock:
-    """Of one GPU."""
+    """The clock of one GPU."""
 
     __slots__ = ("_clock", "_free_ns", "_last_stream", "_stretch", "_unsolved_ns")
 
@@ -21,7 +23,7 @@ class PowerClock:
         self._free_ns = self._unsolved_ns = self._last_stream = 0
 
     def launch(self, stream: int, solo_ns: int, power: int, clocked: int, now_ns: int, gap_ns: int) -> float:
-        """How many times as long as at the full clock this launch takes. `power`, `clocked`: in thousandths."""
+        """The time of this launch over that at the full clock. `power`, `clocked`: in thousandths."""
         clock = self._clock
         if clock is None:
             return 1.0
@@ -44,6 +46,6 @@ class PowerClock:
         return longer
 
     def host_waited(self, stream: int, now_ns: int) -> None:
-        """The host has waited for the stream; 0: for all of the GPU."""
+        """Records that the host has waited for the stream; 0: for all of the GPU."""
         if (not stream or stream == self._last_stream) and self._free_ns > now_ns:
             self._free_ns = now_ns

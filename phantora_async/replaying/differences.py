@@ -1,4 +1,6 @@
-"""What another machine would have answered otherwise, as far as that is known before virtual time runs."""
+"""Finds answers that another machine would have given differently, as far as they are known before virtual time
+runs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from profiles import Gpu
 
 QUERIES, MEMORY, WIDTH, ATTRIBUTES = "queries", "memory", "width", "attributes"
 MAY_CHANGE = (QUERIES, MEMORY, WIDTH, ATTRIBUTES)
-"""Kinds of answers that stop a replay, unless the user allows that they change."""
+"""The kinds of answers that stop a replay, unless the user allows that they change."""
 Allowed = Set[str]
 
 
@@ -45,7 +47,7 @@ def check_memory(recording: Recording, spec: RunSpec, allowed: Allowed) -> None:
 
 
 def check_attributes(recording: Recording, spec: RunSpec, allowed: Allowed) -> list[AttributeRead]:
-    """What the script itself read of its GPU that is another now. Raises PathChanged unless that is allowed."""
+    """The script's own reads of its GPU that differ now. Raises PathChanged unless that is allowed."""
     found = list(other_reads(recording, spec.gpu))
     if found and ATTRIBUTES not in allowed:
         raise PathChanged(
@@ -67,8 +69,8 @@ def _changed(recording: Recording, rank: int, site: int, asked: str, then: str, 
 
 
 def attributes(recording: Recording, gpu: Gpu) -> dict[str, tuple[int, int]]:
-    """Device attributes that are not as they were: PyTorch reads all of them when it starts. `check_attributes` has
-    those that the script itself has read.
+    """The device attributes that have changed: PyTorch reads all of them when it starts. `check_attributes` has those
+    that the script itself has read.
     """
     then = dict(recording.setup.gpu.attributes)
     changed = {
@@ -82,8 +84,8 @@ def attributes(recording: Recording, gpu: Gpu) -> dict[str, tuple[int, int]]:
 
 
 def grid_share(report: dict[str, Any], sm_count: int) -> float:
-    """Share of the GPU time of kernels that have as many blocks as the recorded GPU has SMs, or a multiple: another GPU
-    would be given other grids.
+    """The share of the GPU time of kernels that have as many blocks as the recorded GPU has SMs, or a multiple: another
+    GPU would be given other grids.
     """
     kernels = report["simulated"]["kernels"]
     chosen_ns = sum(one["total_ns"] for one in kernels["signatures"] if _blocks(one["signature"]) % sm_count == 0)
@@ -91,7 +93,7 @@ def grid_share(report: dict[str, Any], sm_count: int) -> float:
 
 
 def _blocks(signature: str) -> int:
-    """Of a kernel's grid; 1 for what has none."""
+    """The number of blocks of a kernel's grid; 1 for work without a grid."""
     kind, *fields = signature.split(";")
     if kind not in ("kernel", "strided", "triton", "grouped"):
         return 1

@@ -1,4 +1,4 @@
-"""A recording as virtual time executes it: rows of each rank, and what they refer to."""
+"""Executes a recording in virtual time: the rows of each rank, and the tables to which they refer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from phantora_async.virtual_time import Collective, CommCreation, Stop, Timeline
 from phantora_async.virtual_time.native.binding import bytes_at, int64s
 
 TURN = 20_000
-"""Events after which the network may forget what is complete."""
+"""The events after which the network may forget what is complete."""
 
 
 class RecordedRun:
-    """What a ``Timeline`` executes. `streams`: of each rank that has a timeline of its own."""
+    """A recorded run, which a ``Timeline`` executes. `streams`: the rows of each rank that has a timeline of its
+    own.
+    """
 
     def __init__(self, recording: Recording, streams: Sequence[Stream]) -> None:
-        """Raises Damaged."""
+        """Makes the programs of the recording. Raises Damaged."""
         self._comms = list(recording.comms.values())
         self._calls = [call for kernel in recording.kernels for call in kernel]
         self._streams = streams
@@ -56,8 +58,8 @@ class RecordedRun:
 
 
 def execute(recording: Recording, timeline: Timeline) -> tuple[Stop, list[RecordedAnswers]]:
-    """`timeline`: of a ``RecordedRun``. Returns why it stopped, and what each rank that has a timeline of its own was
-    answered. Raises Damaged.
+    """Executes the recording. `timeline`: one of a ``RecordedRun``. Returns why it stopped, and the answers of each
+    rank that has a timeline of its own. Raises Damaged.
     """
     stop = Stop.BUDGET
     try:

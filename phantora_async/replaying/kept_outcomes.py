@@ -1,8 +1,8 @@
-"""What variants of a recording have come to, in a file that a later command goes on with.
+"""Keeps the outcomes of variants of a recording in a file, with which a later command goes on.
 
-A line of JSON for each variant, written as soon as it is known. Its key says of which recording, on which machine, with
-which answers allowed: a file may have lines of other recordings, which stay. A process that was killed may have left a
-part of a line, which is cut off.
+The file has a line of JSON for each variant, written as soon as its outcome is known. The key says of which recording,
+on which machine, with which answers allowed: a file may have lines of other recordings, which stay. A process that was
+killed may have left a part of a line, which is cut off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANOTHER = "name another file: --results FILE"
 
 
 def key_of(recording: Recording, variant: Variant, allowed: Allowed) -> str:
-    """Variants with the same key have the same outcome. Raises UsageError for what cannot be a machine."""
+    """A key that is equal for variants with the same outcome. Raises UsageError for an invalid machine."""
     spec = spec_of(recording, variant.changes, Path(os.devnull))
     tables = [_digest(read_bytes(one.file, MOST_DATA_NBYTES)) for one in spec.kernel_times]
     machine = (
@@ -56,7 +56,9 @@ def _digest(content: bytes) -> str:
 
 
 class KeptOutcomes:
-    """``with`` takes the file for this process alone. Raises UsageError for a file that is something else."""
+    """The file of outcomes. ``with`` locks it for this process alone. Raises UsageError for a file that is something
+    else.
+    """
 
     def __init__(self, path: Path, recording: Recording, variants: Sequence[Variant], allowed: Allowed) -> None:
         self._path = path
@@ -64,7 +66,7 @@ class KeptOutcomes:
         self._keys = [key_of(recording, variant, allowed) for variant in variants]
         self._file: IO[bytes] | None = None
         self.known: dict[int, Outcome] = {}
-        """By place among the variants: those that need not be played."""
+        """The outcomes of variants that need not be played, by the variant's number."""
 
     def __enter__(self) -> KeptOutcomes:
         try:
@@ -105,7 +107,7 @@ class KeptOutcomes:
             self._file = None
 
     def add(self, number: int, outcome: Outcome) -> None:
-        """Raises NotWritten."""
+        """Appends an outcome. Raises NotWritten."""
         assert self._file is not None, "outcomes are added within `with`"
         told: dict[str, Any] = {"key": self._keys[number], "variant": outcome.variant.name}
         told |= {name: getattr(outcome, name) for name in FIGURES}

@@ -1,8 +1,8 @@
-"""Loops that ask whether one work is complete, in recorded rows.
+"""Finds loops that ask whether one work is complete, in recorded rows.
 
 Such a loop is a wait: it ends when the work is complete, also on another machine, where that takes fewer or more turns.
-A loop is a row of questions about the same work with nothing in between, of which the last one was told that it was
-complete; one question alone is no loop, unless the hook library has told that it is one (QUERY's `turns`).
+A loop is a row of questions about the same work with nothing in between, the last of which was answered that it is
+complete; one question alone is no loop, unless the hook library has reported that it is one (QUERY's `turns`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Places = NDArray[np.intp]
 
 
 def loops_of(rows: NDArray[np.void], answers: NDArray[np.uint8]) -> tuple[Places, Places]:
-    """Of each loop the first question, and the one behind its last, counted among all questions of this kind.
-    `answers`: what they were told.
+    """The number of the first question of each loop, and of the one behind its last, counted among all questions of
+    this kind. `answers`: the recorded answers.
     """
     asked = np.flatnonzero(rows["kind"] == records.QUERY)[: len(answers)]
     told = answers[: len(asked)]
@@ -41,7 +41,7 @@ def loops_of(rows: NDArray[np.void], answers: NDArray[np.uint8]) -> tuple[Places
 
 
 def in_loops(rows: NDArray[np.void], answers: NDArray[np.uint8]) -> Flags:
-    """Of each question of this kind: is it one of a loop's?"""
+    """For each question of this kind: true if it belongs to a loop."""
     change = np.zeros(len(answers) + 1, np.int64)
     first, end = loops_of(rows, answers)
     change[first] += 1
@@ -51,7 +51,7 @@ def in_loops(rows: NDArray[np.void], answers: NDArray[np.uint8]) -> Flags:
 
 
 def marked(stream: Stream, answers: NDArray[np.uint8]) -> Stream:
-    """With the questions of its loops marked for the engine (native/hosts.c says how)."""
+    """The stream with the questions of its loops marked for the engine (native/hosts.c says how)."""
     first, end = loops_of(stream.rows, answers)
     if not len(first):
         return stream

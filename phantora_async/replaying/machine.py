@@ -1,4 +1,4 @@
-"""The machine of a replay: that of the run, with what the user changes."""
+"""Makes the machine of a replay: that of the run, with the user's changes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ NCCL = "NCCL_"
 NONE = "none"
 EACH, SHARED = "each", "shared"
 KEPT = {one.name for one in dataclasses.fields(Setup)} & {one.name for one in dataclasses.fields(RunSpec)} - {"faults"}
-"""What is as it was, unless it is changed."""
+"""The settings that keep the run's values, unless they are changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is not given is as it was."""
+    """The changes of the machine. A field that is not given keeps the run's value."""
 
     cluster: str | None = None
     gpu: str | None = None
     host: str | None = None
-    """A mode of host time: modelled or none."""
+    """The mode of host time: modelled or none."""
     kernel_times: Sequence[str] = ()
     nccl: Sequence[str] = ()
     """NCCL's environment variables, NAME=VALUE each."""
@@ -46,21 +46,23 @@ class Changes:
     slow: Sequence[str] = ()
     """GPUs that are slower than the others, RANK=SHARE each: 17=0.7 works at 0.7 of its speed."""
     fault: Sequence[str] = ()
-    """What goes wrong, in place of what went wrong in the run; `none`: nothing."""
+    """The faults in place of those of the run; `none`: no faults."""
     faults: str | None = None
-    """A file of more."""
+    """A file with further faults."""
     width: Sequence[str] = ()
     """Other numbers of replicas, AXIS=SIZE each: dp=4096."""
     replicas: str | None = None
-    """`each`, or `shared`: those to which the same happens are simulated once."""
+    """`each`: every replica is simulated; `shared`: those to which the same happens are simulated once."""
     steps: int | None = None
-    """More than were recorded: the others are played from the record."""
+    """The number of steps if it is more than were recorded: the others are played from the record."""
     as_run: bool = False
-    """`cluster` and `gpu` are all that is said of them, as in a run: where both are None, the default."""
+    """True if `cluster` and `gpu` say all, as in a run: where both are None, the default is meant, not the run's
+    value.
+    """
 
 
 def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
-    """Raises UsageError."""
+    """The machine with these changes. Raises UsageError."""
     setup, _ = widened(recording.setup, changes.width)
     spec = RunSpec(
         socket=Path(os.devnull),
@@ -86,7 +88,7 @@ def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
 
 
 def _shared(changes: Changes, spec: RunSpec) -> bool:
-    """Are ranks to which the same happens simulated once? Raises UsageError."""
+    """Returns true if ranks to which the same happens are simulated once. Raises UsageError."""
     if changes.replicas not in (None, EACH, SHARED):
         raise UsageError(f"replicas {changes.replicas}: expected {EACH} or {SHARED}")
     if changes.replicas is not None and spec.folding is None:
@@ -101,8 +103,8 @@ def _shared(changes: Changes, spec: RunSpec) -> bool:
 def cast_for(
     recording: Recording, changes: Changes, spec: RunSpec, slow: Mapping[int, float], allowed: Allowed
 ) -> Recording:
-    """As the ranks of this machine have it. `slow`: GPUs, by rank. Raises UsageError, Damaged, and PathChanged where
-    ranks did what follows from the number of replicas.
+    """The recording for the ranks of this machine. `slow`: the speeds of GPUs, by rank. Raises UsageError, Damaged, and
+    PathChanged where ranks did what follows from the number of replicas.
     """
     _, width = widened(recording.setup, changes.width)
     if width is not None:
@@ -113,7 +115,9 @@ def cast_for(
 
 
 def _faults(recording: Recording, changes: Changes, spec: RunSpec) -> tuple[Fault, ...]:
-    """Raises UsageError. When batches come is a part of the recording: faults of data loaders stay."""
+    """The faults of the replay. Faults of data loaders stay, because the recording contains when batches come. Raises
+    UsageError.
+    """
     recorded = recording.setup.faults
     texts, file = tuple(changes.fault), None if changes.faults is None else Path(changes.faults)
     if not texts and file is None:
@@ -133,7 +137,7 @@ def _faults(recording: Recording, changes: Changes, spec: RunSpec) -> tuple[Faul
 
 
 def slow_gpus(changes: Changes, world_size: int) -> dict[int, float]:
-    """By rank: the share of its speed that its GPU reaches. Raises UsageError."""
+    """The share of its speed that each named rank's GPU reaches. Raises UsageError."""
     found = {}
     for text in changes.slow:
         rank, _, share = text.partition("=")
@@ -166,7 +170,7 @@ def _network(table: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
 
 
 def _described(spec: RunSpec, changes: Changes) -> RunSpec:
-    """With other descriptions. A cluster brings its GPU and its host. Raises ProfileError or UsageError."""
+    """The machine with other descriptions. A cluster brings its GPU and its host. Raises ProfileError or UsageError."""
     cluster, gpu, host, assumed = spec.cluster, spec.gpu, spec.host, spec.assumed_links
     if not changes.as_run and changes.cluster is None and changes.gpu is not None and cluster.name != gpu.servers:
         # The run was not in its GPU's own cluster: the user has chosen that one for its links.

@@ -1,7 +1,7 @@
-"""Rows of a recording as another GPU or host would have made them.
+"""Prices the rows of a recording as another GPU or host would have made them.
 
-The hook library folds launches to segments as they come, with durations and host times that it knows then. The same is
-done here again, from the recorded history: what was launched in which order, and what the host did in between.
+The hook library folds launches into segments as they come, with durations and host times that it knows then. The same
+is done here again, from the recorded history: which launches came in which order, and what the host did in between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from profiles import CALL_KINDS, FINE_KINDS, WORK_KINDS, Cost, Gpu, HostModel, d
 KINDS = (*CALL_KINDS, *WORK_KINDS)
 _PICOSECONDS = frozenset(number for number, kind in enumerate(KINDS) if kind in FINE_KINDS)
 _HOST_WORK = 2
-"""Place of the host's work among the fields of COUNTERS."""
+"""The index of the host's work among the fields of COUNTERS."""
 
 
 class Price(NamedTuple):
@@ -42,7 +42,7 @@ def price_of(cost: Cost) -> Price:
 
 
 class Host:
-    """How long work takes on a host."""
+    """Computes how long work takes on a host."""
 
     def __init__(self, model: HostModel, mode: str) -> None:
         self._costs = [device_file_value(kind, model.price_ns(kind)) for kind in KINDS]
@@ -56,20 +56,20 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What decides how long launches and the host's work take."""
+    """The facts of a machine that decide how long launches and the host's work take."""
 
     gpu: Gpu
     host: HostModel
     host_mode: str
     costs: Mapping[int, PricedSignature]
     slow: Mapping[int, float] = field(default_factory=dict)
-    """By rank: the share of its speed that its GPU reaches."""
+    """The share of its speed that the GPU reaches, by rank."""
 
 
 class Priced(NamedTuple):
     stream: Stream
     slowed_ns: list[dict[int, int]]
-    """By LAUNCH_COUNTS, in order: what the power limit added, by key."""
+    """The ns that the power limit added, by key, for each LAUNCH_COUNTS in order."""
 
 
 class _Segment:
@@ -80,7 +80,7 @@ class _Segment:
         self.solo_ns = self.contended_ns = self.tail_ns = self.tail_work_ns = self.queued = 0
 
     def fold(self, now_ns: int, solo_ns: int, contended_ns: int) -> None:
-        """A launch; see SEGMENT in records.def."""
+        """Adds a launch; see SEGMENT in records.def."""
         after_ns = now_ns - self.first_ns
         if after_ns > self.tail_ns:
             self.tail_ns = after_ns
@@ -92,7 +92,7 @@ class _Segment:
 
 
 class Pricing:
-    """``priced`` streams of one recording, for one machine."""
+    """Prices the streams of one recording for one machine."""
 
     def __init__(self, recording: Recording, machine: Machine) -> None:
         setup = recording.setup
@@ -107,7 +107,7 @@ class Pricing:
         self._streams: dict[tuple[int, float], Priced] = {}
 
     def priced(self, rank: int) -> Priced:
-        """Raises Damaged if the history does not fit the rows."""
+        """The rank's stream with new prices. Raises Damaged if the history does not fit the rows."""
         stream = self._recording.stream(rank)
         share = self._machine.slow.get(rank, 1.0)
         found = self._streams.get((id(stream), share))
@@ -128,7 +128,7 @@ class Pricing:
         }
 
     def work_ns(self, number: int) -> tuple[int, int]:
-        """As recorded, and now."""
+        """The ns of a piece of the host's work, as recorded and now."""
         found = self._works.get(number)
         if found is None:
             work = self._dictionary.works[number]
@@ -153,7 +153,7 @@ class Pricing:
 
 
 class _Folding:
-    """One stream of rows, folded again."""
+    """Folds one stream of rows again."""
 
     def __init__(self, pricing: Pricing, stream: Stream, prices: Mapping[int, Price]) -> None:
         self._pricing = pricing
@@ -166,9 +166,9 @@ class _Folding:
         self._then_ns = self._now_ns = 0
         """The host's clock, as recorded and now."""
         self._then_last_ns = self._last_ns = 0
-        """Of the latest record."""
+        """The instants of the latest record, as recorded and now."""
         self._copied_ns = 0
-        """How much longer the host itself has copied than it did, and that is in no clock yet."""
+        """The additional time of copies that the host itself makes, which is in no clock yet."""
         self._clocks: dict[int, PowerClock] = {}
         self._device_of: dict[int, int] = {}
         self._slowed_ns: dict[int, int] = {}
@@ -202,7 +202,7 @@ class _Folding:
         self._copied_ns = 0
 
     def _segments(self, number: int) -> None:
-        """A list of launches, whose segments end with it."""
+        """Folds a list of launches, whose segments end with it."""
         machine, then, now = self._pricing.machine, self._pricing.recorded_prices, self._prices
         gaps = machine.gpu.achieved.graph_gap_ns, machine.gpu.achieved.launch_gap_ns
         begun: dict[int, tuple[int, _Segment]] = {}
@@ -237,7 +237,7 @@ class _Folding:
         self._rows["values"][row, 1:5] = segment.solo_ns, segment.contended_ns, segment.tail_ns, segment.tail_work_ns
 
     def _take(self, kind: int, then_ns: int, now_ns: int) -> int:
-        """The next row, of a record with these instants."""
+        """Takes the next row, that of a record with these instants."""
         row = self._row
         if self._kinds[row] != kind or self._host_ns[row] != then_ns - self._then_last_ns:
             raise self._pricing.damaged(f"its history does not fit its rows ({records.NAMES[kind]}, row {row})")

@@ -1,4 +1,4 @@
-"""Rows of a recording as the engine of virtual time executes them."""
+"""Makes programs for the engine of virtual time from the rows of a recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phantora_async.virtual_time.native.binding import OPENS, OUTSIDE, Program, 
 
 _NO_RECORDING = (1 << 62) - 1
 _DROPS = 4
-"""Where a row says which recordings nobody names after it: the column for the first that it names."""
+"""The column in which a row names recordings that no later row names: the one for the first of its recordings."""
 
 
 def tables_of(recording: Recording) -> Tables:
@@ -35,7 +35,7 @@ def tables_of(recording: Recording) -> Tables:
 
 
 def programs_of(recording: Recording, streams: Sequence[Stream]) -> list[Program]:
-    """Of each rank that has a timeline of its own. Raises Damaged."""
+    """The programs of the ranks that have timelines of their own, in ascending order of ranks. Raises Damaged."""
     resolved: dict[int, NDArray[np.void]] = {}
     place_of = {number: place for place, number in enumerate(recording.comms)}
     programs = []
@@ -57,8 +57,8 @@ def programs_of(recording: Recording, streams: Sequence[Stream]) -> list[Program
 
 
 def _resolved(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """Recordings of events by their number among the rank's, from 1 on, in place of how many came since; and dropped
-    where they are named last. Each COUNTERS knows how many there were.
+    """The rows with recordings of events by their number among the rank's, from 1 on, in place of how many came since;
+    each is dropped where it is named last. Each COUNTERS has its number.
     """
     rows = rows.copy()
     kinds, values = rows["kind"], rows["values"]
@@ -91,7 +91,7 @@ def _resolved(rows: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _check(recording: Recording, rank: int, rows: NDArray[np.void], comms: int) -> None:
-    """Numbers that the engine uses as places. Raises Damaged."""
+    """Checks the numbers that the engine uses as indices. Raises Damaged."""
     launched = np.unique(rows["values"][rows["kind"] == records.NCCL_LAUNCH, 0])
     known = len(recording.kernels)
     if len(launched) and int(launched[-1]) >= known:

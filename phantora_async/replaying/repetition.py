@@ -1,4 +1,4 @@
-"""Steps that nobody ran: the record of one is executed again and again, in virtual time alone.
+"""Plays steps that nobody ran: the record of one is executed again and again, in virtual time alone.
 
 A step of a rank is its rows behind one step's end up to the next. If two consecutive steps of every rank have equal
 rows, that is the same work, host times, waits and questions, the later one can stand for further steps. What follows it
@@ -29,7 +29,7 @@ from phantora_async.replaying.answers import asked_inside
 from phantora_async.replaying.site_lines import line_of
 
 MOST_NBYTES = 2 << 30
-"""Of the rows of all ranks that differ."""
+"""The most bytes of the differing rows of all ranks."""
 MADE_ONCE = (
     records.COMM_INIT,
     records.COMM_SPLIT,
@@ -37,34 +37,34 @@ MADE_ONCE = (
     records.STREAM_CREATE,
     records.STREAM_DESTROY,
 )
-"""What has a number of its own cannot be done again."""
+"""Records that cannot be repeated, because what they make has a number of its own."""
 COUNTED = (records.LAUNCH_COUNTS, records.MARKER)
-"""Records beside the op stream that each step adds."""
+"""The records beside the op stream that each step adds."""
 _MASK = np.uint64((1 << 64) - 1)
 
 
 class StepRows(NamedTuple):
-    """Of the repeated step among a rank's rows."""
+    """The place of the repeated step among a rank's rows."""
 
     before: int
-    """Where the step before it begins."""
+    """The row at which the step before it begins."""
     begin: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """The step `step`, counted from 1, is executed `count` more times."""
+    """A repetition: the step `step`, counted from 1, is executed `count` more times."""
 
     step: int
     count: int
     places: Mapping[int, StepRows]
-    """By rank."""
+    """The place of the step in each rank's rows."""
     asked_otherwise: tuple[int, ...]
-    """Ranks of which PyTorch itself has asked otherwise in the step before."""
+    """The ranks whose PyTorch has asked differently in the step before."""
 
     def stream(self, rank: int, stream: Stream) -> Stream:
-        """The rank's rows with the played steps; `stream`: as recorded, or priced anew."""
+        """The rank's rows with the played steps. `stream`: as recorded, or priced anew."""
         _, begin, end = place = self.places[rank]
         played = np.tile(stream.rows[begin:end], self.count)
         rows = np.concatenate([stream.rows[:end], played, self._behind(stream.rows, place)])
@@ -78,8 +78,8 @@ class Repetition:
         return Stream(rows, counters)
 
     def _behind(self, rows: NDArray[Any], place: StepRows) -> NDArray[Any]:
-        """What was recorded behind the step. A recording of an event from before the last two steps lies further back
-        than it did; one of these steps means that of the last ones.
+        """The rows recorded behind the step. A recording of an event from before the last two steps lies further back
+        than it did; a recording from one of these steps is that of the last played steps.
         """
         numbers = np.cumsum(np.where(rows["kind"] == records.EVENT_RECORD, rows["values"][:, 0], 0).astype(np.uint64))
         more = np.uint64(self.count) * (numbers[place.end - 1] - numbers[place.begin - 1])
@@ -102,7 +102,7 @@ class Repetition:
         return [*side[:end], *(step * self.count), *side[end:]]
 
     def moved(self, recording: Recording) -> Recording:
-        """With the sleeps that are behind the step moved."""
+        """The recording with the sleeps behind the step moved."""
 
         def row(rank: int, number: int) -> int:
             place = self.places[rank]
@@ -116,9 +116,9 @@ class Repetition:
         return found
 
     def recorded(self, recording: Recording, rank: int, given: RecordedAnswers, allow: bool) -> RecordedAnswers:
-        """Answers to the questions that the recording has. Raises PathChanged if in a played step it was told otherwise
-        whether work is complete, unless that is to be allowed, or PyTorch itself has asked (see ``answers.compare``): a
-        real step might have gone another way then.
+        """The answers to the questions that the recording has. Raises PathChanged if in a played step the rank got
+        another answer whether work is complete, unless that is to be allowed, or PyTorch itself has asked (see
+        ``answers.compare``): a real step might have gone another way then.
         """
         kinds = recording.stream(rank).rows["kind"]
         _, begin, end = self.places[rank]
@@ -137,7 +137,9 @@ class Repetition:
         return RecordedAnswers(**parts)
 
     def _check(self, recording: Recording, rank: int, other: Sequence[int], each: int) -> None:
-        """`other`: questions of the played steps that are answered otherwise; `each`: of a step. Raises PathChanged."""
+        """Raises PathChanged for the first of them. `other`: the questions of the played steps that are answered
+        differently; `each`: the questions of a step.
+        """
         if not other:
             return
         number = other[0]
@@ -151,8 +153,8 @@ class Repetition:
 
 
 def repetition_of(recording: Recording, steps: int) -> Repetition:
-    """So that every rank does `steps` steps: the latest one of the recording is repeated that is as the one before, of
-    every rank. Raises UsageError.
+    """The repetition with which every rank does `steps` steps: of the recording's steps, the latest one is repeated
+    that equals the one before on every rank. Raises UsageError.
     """
     ends = {recording.key_of(rank): _ends(recording.stream(rank).rows) for rank in recording.own}
     counts = {len(found) for found in ends.values()}
@@ -195,7 +197,9 @@ def _ends_step(marker: Any) -> Any:
 
 
 def _other(recording: Recording, rank: int, place: StepRows, step: int, looks: Looks) -> tuple[str, bool]:
-    """Why the step cannot stand for others, "" if it can; and whether PyTorch itself has asked otherwise in it."""
+    """The reason why the step cannot stand for others, "" if it can; and whether PyTorch itself has asked differently
+    in it.
+    """
     rows, by_torch = recording.stream(rank).rows, looks.of(rank)
     before, now = (
         _without(rows[begin:end], by_torch[begin:end])
@@ -219,7 +223,7 @@ def _other(recording: Recording, rank: int, place: StepRows, step: int, looks: L
 
 
 class Looks:
-    """Which rows are questions of PyTorch itself whether work is complete."""
+    """Finds the rows that are questions of PyTorch itself whether work is complete."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -238,7 +242,7 @@ class Looks:
 
 
 def _without(rows: NDArray[Any], looks: NDArray[np.bool_]) -> NDArray[Any]:
-    """The rows without these questions, and without the host time that they cut in pieces."""
+    """The rows without these questions, and without the host time that they divide."""
     kept = rows[~looks].copy()
     kept["host_ns"][np.concatenate([[False], looks[:-1]])[~looks]] = 0
     return kept

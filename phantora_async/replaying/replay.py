@@ -40,7 +40,7 @@ NOBODY: Mapping[int, float] = {}
 class Replayed:
     report: Document
     compared: dict[str, Compared]
-    """Answers, by question."""
+    """The compared answers, by question."""
 
 
 def replay(
@@ -50,9 +50,9 @@ def replay(
     slow: Mapping[int, float] = NOBODY,
     repetition: Repetition | None = None,
 ) -> Replayed:
-    """`spec`: the machine; `slow`: the share of its speed that a rank's GPU reaches; `repetition`: steps that are
-    played. Raises Damaged, and PathChanged where the program would have been answered otherwise, unless that is
-    `allowed`.
+    """Replays the recording. `spec`: the machine; `slow`: the share of its speed that a rank's GPU reaches;
+    `repetition`: steps that are played. Raises Damaged, and PathChanged where the program would have got another
+    answer, unless that is `allowed`.
     """
     usage = Usage()
     with uncollected():
@@ -81,7 +81,7 @@ def replay(
 def _without_faults(
     recording: Recording, spec: RunSpec, pricing: Pricing | None, allowed: Allowed, repetition: Repetition | None
 ) -> Document:
-    """What a step takes then; nothing if there are none, or if the program would have gone another way."""
+    """The step time without the faults; empty if there are no faults, or if the program would have gone another way."""
     if not spec.faults:
         return {}
     with uncollected(), contextlib.suppress(PathChanged):
@@ -92,7 +92,7 @@ def _without_faults(
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Simulated state forms no garbage cycles: nobody looks for them."""
+    """A context without garbage collection: simulated state forms no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -107,7 +107,7 @@ class Executed(NamedTuple):
     network: NetsimNetworkModel
     compared: dict[str, Compared]
     stopped: Document | None
-    """Which option has ended the run before its script, if one has."""
+    """The option that has ended the run before its script; None if none has."""
 
 
 def execute_on(
@@ -117,7 +117,9 @@ def execute_on(
     allowed: Allowed,
     repetition: Repetition | None = None,
 ) -> Executed:
-    """`pricing`: None if nothing is priced anew. Raises Damaged and PathChanged."""
+    """Executes the recording on this machine. `pricing`: None if nothing is priced anew. Raises Damaged and
+    PathChanged.
+    """
     ranks = recording.own
     streams = [pricing.priced(rank).stream if pricing is not None else recording.stream(rank) for rank in ranks]
     try:
@@ -174,7 +176,7 @@ def _execute_on(
 
 
 def pricing_for(recording: Recording, spec: RunSpec, slow: Mapping[int, float] = NOBODY) -> Pricing | None:
-    """None for the machine of the run."""
+    """The pricing for this machine; None for the machine of the run."""
     setup = recording.setup
     same = (spec.gpu, spec.host, spec.host_mode) == (setup.gpu, setup.host, setup.host_mode) and not spec.kernel_times
     if same and not slow:
@@ -187,7 +189,7 @@ def pricing_for(recording: Recording, spec: RunSpec, slow: Mapping[int, float] =
 
 
 def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetition: Repetition | None) -> FactBuilder:
-    """What the report needs beside virtual time."""
+    """The facts about ranks that the report needs beside virtual time."""
     costs = recording.costs if pricing is None else pricing.machine.costs
     known = Costs(CostModel(spec.gpu), None)
     for key, priced in costs.items():

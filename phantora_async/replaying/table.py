@@ -1,4 +1,4 @@
-"""Figures of variants, for a terminal, as CSV and as JSON."""
+"""Writes the figures of variants, for a terminal, as CSV and as JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from phantora_async.replaying.variants import Outcome
 from phantora_async.wording import short
 
 NAME = 60
-"""Characters of a name that are shown."""
+"""The characters of a name that are shown."""
 COLUMNS = ("variant", "step_ms", "virtual_s", "other_states", "left")
 
 
 def as_text(outcomes: Sequence[Outcome]) -> str:
-    """The shortest step first; variants without figures last."""
+    """The figures as text, the shortest step first; variants without figures last."""
     good = sorted((one for one in outcomes if not one.left), key=lambda one: one.step_ns)
     width = min(max(len(one.variant.name) for one in outcomes), NAME)
     lines = [f"{'variant':<{width}}  {'step':>12}  {'to the best':>11}  {'virtual':>12}"]
@@ -35,7 +35,7 @@ def as_text(outcomes: Sequence[Outcome]) -> str:
 
 
 def as_csv(outcomes: Sequence[Outcome]) -> str:
-    """In the order of the variants."""
+    """The figures as CSV, in the order of the variants."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -46,7 +46,7 @@ def as_csv(outcomes: Sequence[Outcome]) -> str:
 
 
 def as_json(outcomes: Sequence[Outcome]) -> str:
-    """In the order of the variants, with what each changes."""
+    """The figures as JSON, in the order of the variants, with what each changes."""
     rows = [
         {
             "variant": one.variant.name,
@@ -71,7 +71,7 @@ def check_suffix(path: Path) -> None:
 
 
 def write(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Raises NotWritten."""
+    """Writes the table in the form that the path's suffix names. Raises NotWritten."""
     try:
         write_whole(path, FORMS[path.suffix](outcomes).encode())
     except OSError as error:

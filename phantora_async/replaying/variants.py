@@ -1,4 +1,4 @@
-"""Many replays of one recording on other machines, and what a step takes on each."""
+"""Plays many variants of one recording on other machines, and finds the step time on each."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ from phantora_async.run_spec import RunSpec
 
 MOST_VARIANTS = 100_000
 MOST_OF_A_PORTION = 8
-"""Variants that a process plays before it tells of them."""
+"""The variants that a process plays before it reports them."""
 MOST_KEPT = 8
-"""Machines whose prices, and whose ranks' parts, a process keeps."""
+"""The machines whose prices, and whose ranks' parts, a process keeps."""
 MEMORY_HINT = "perhaps for lack of memory: each has the recording in memory; replay --jobs with a smaller number"
 LISTS = ("kernel_times", "nccl", "network", "slow", "fault", "width")
-"""Changes that are lists of texts; in a file a text with blanks between them will do, of faults with commas."""
+"""The changes that are lists of texts; in a file a text with blanks between them is accepted, for faults with
+commas.
+"""
 T = TypeVar("T")
 _KEYS = frozenset(("name", *(one.name for one in fields(Changes)))) - {"as_run"}
 
@@ -51,17 +53,17 @@ class Variant:
 class Outcome:
     variant: Variant
     step_ns: int
-    """The median of the steps that count."""
+    """The median of the steps that count, in ns."""
     virtual_ns: int
     other_states: int
-    """Questions of PyTorch's own, whether work is complete, that are answered otherwise."""
+    """The number of PyTorch's own questions whether work is complete that are answered differently."""
     left: str
-    """Why there are no figures; empty if there are."""
+    """The reason why there are no figures; empty if there are."""
 
 
 def read_variants(path: Path) -> list[Variant]:
-    """From a TOML file: [[variant]] tables, and a [grid] table of lists, all combinations of which are variants. Raises
-    UsageError.
+    """Reads variants from a TOML file: [[variant]] tables, and a [grid] table of lists, all combinations of which are
+    variants. Raises UsageError.
     """
     source, values = read_toml(path, UsageError)
     table = FileTable(values, "", (source,), UsageError)
@@ -116,7 +118,7 @@ def _name(changes: Mapping[str, Any]) -> str:
 
 
 class Player:
-    """Plays variants of one recording. What they share is found once."""
+    """Plays variants of one recording. What they share is computed once."""
 
     def __init__(self, recording: Recording, allowed: Allowed) -> None:
         self._recording = recording
@@ -125,7 +127,7 @@ class Player:
         self._pricings: dict[tuple[object, ...], Pricing | None] = {}
 
     def play(self, variant: Variant) -> Outcome:
-        """Raises UsageError for what cannot be a machine."""
+        """Plays the variant. Raises UsageError for an invalid machine."""
         recording, changes = self._recording, variant.changes
         spec = spec_of(recording, changes, Path(os.devnull))
         try:
@@ -142,14 +144,14 @@ class Player:
         return Outcome(variant, step_ns, snapshot.now_ns, states.other, "")
 
     def _cast(self, changes: Changes, spec: RunSpec, slow: Mapping[int, float]) -> Recording:
-        """Variants that differ in their machine alone have the same one."""
+        """The recording for the ranks of this machine. Variants that differ only in other settings share it."""
         key = (changes.slow, changes.width, changes.replicas, spec.faults)
         return _kept(self._casts, key, lambda: cast_for(self._recording, changes, spec, slow, self._allowed))
 
     def _pricing(
         self, recording: Recording, spec: RunSpec, changes: Changes, slow: Mapping[int, float]
     ) -> Pricing | None:
-        """Variants that differ in their network have the same prices."""
+        """The prices for this machine. Variants that differ in their network share them."""
         key = (
             changes.cluster,
             changes.gpu,
@@ -171,7 +173,7 @@ def _kept(known: dict[tuple[object, ...], T], key: tuple[object, ...], make: Cal
 
 
 _player: list[Player] = []
-"""Of a worker's process."""
+"""The player of a worker's process."""
 
 
 def _start(recording: Recording, allowed: Allowed) -> None:
@@ -189,8 +191,9 @@ def _play(portion: Sequence[tuple[int, Variant]]) -> list[tuple[int, Outcome]]:
 def play_all(
     recording: Recording, variants: Sequence[Variant], allowed: Allowed, jobs: int
 ) -> Iterator[tuple[int, Outcome]]:
-    """Each as soon as it is known, with its place among the variants. By so many processes, which share what the
-    recording has been read to. Those with the same prices follow each other. Raises UsageError.
+    """Plays all variants, in so many processes, which share what has been read of the recording. Yields each outcome as
+    soon as it is known, with the variant's number. Variants with the same prices are played one after the other. Raises
+    UsageError.
     """
     order = sorted(enumerate(variants), key=lambda one: _prices_of(one[1]))
     if jobs <= 1 or len(variants) == 1:
@@ -209,7 +212,7 @@ def play_all(
 def _in_processes(
     count: int, start: Callable[[], None], portions: Sequence[Sequence[tuple[int, Variant]]]
 ) -> Iterator[tuple[int, Outcome]]:
-    """None of the processes is left, however this ends. Raises EnvironmentUnusable."""
+    """Plays the portions in processes, none of which is left, however this ends. Raises EnvironmentUnusable."""
     others = set(active_children())
     with ProcessPoolExecutor(count, get_context("fork"), start) as pool:
         try:

@@ -1,4 +1,4 @@
-"""Another number of replicas: which recorded rank does what a rank of the wider or narrower job would do.
+"""Changes the number of replicas: finds which recorded rank does what a rank of the wider or narrower job would do.
 
 Along a folded axis ranks do the same work on other data. Those that are apart (by default the first and the last one)
 keep their places, counted from the nearer end. Every other coordinate does what one of the recorded others does: one of
@@ -32,49 +32,52 @@ from phantora_async.virtual_time.facts import DTYPE_NBYTES
 SHARDING = frozenset(
     (NcclKind.ALL_GATHER, NcclKind.REDUCE_SCATTER, NcclKind.ALL_TO_ALL, NcclKind.GATHER, NcclKind.SCATTER)
 )
-"""Operations that give each member a part, or take one from it."""
+"""The operations that give each member a part, or take one from it."""
 ONE_BY_ONE = frozenset((NcclKind.BROADCAST, NcclKind.REDUCE))
-"""Operations with a root: if each member is one in turn, each has a part of its own."""
+"""Operations with a root: if each member is the root in turn, each has a part of its own."""
 SMALL_NBYTES = 4096
-"""What ranks tell each other before the first step has ended is no shard."""
+"""The size up to which data that ranks exchange before the first step has ended does not count as shards."""
 _AXIS = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<size>\d+)")
 _EXAMPLE = "for example: --width dp=4096"
 
 
 @dataclass(slots=True)
 class _Grid:
-    """Recorded members of a communicator."""
+    """The recorded members of a communicator as a grid."""
 
     members: tuple[int, ...]
     along: list[list[int]]
-    """By axis: their coordinates, in their order."""
+    """Their coordinates along each axis, in their order."""
     constant: list[int] | None = None
-    """Folded axes along which they have one coordinate; None: not looked at yet."""
+    """The folded axes along which they have one coordinate; None: not computed yet."""
     images: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
-    """By the coordinates on these axes of whoever asks."""
+    """The images, by the coordinates on these axes of the rank that asks."""
 
 
 @dataclass(frozen=True)
 class Width:
-    """From one mesh to another, which differs in the sizes of folded axes. Ranks that are apart are so in both."""
+    """The change from one mesh to another, which differs in the sizes of folded axes. Ranks that are apart are so in
+    both.
+    """
 
     before: Folding
     now: Folding
     places: tuple[dict[int, int] | None, ...]
-    """By axis: the recorded coordinate of each that is apart; None: the axis is as it was."""
+    """For each axis: the recorded coordinate of each that is apart; None: the axis is unchanged."""
     others: tuple[Mapping[int, int], ...]
-    """By axis whose size changes, and the first coordinate of a turn: the recorded coordinate of those that are not
-    apart."""
+    """For each axis whose size changes, by the first coordinate of a turn: the recorded coordinate of those that are
+    not apart.
+    """
     _grids: dict[int, _Grid] = field(default_factory=dict, compare=False, repr=False)
-    """By identity of recorded members: many ranks ask about the same ones."""
+    """The grids by identity of recorded members: many ranks ask about the same ones."""
 
     @cached_property
     def changed(self) -> tuple[int, ...]:
-        """Axes."""
+        """The axes whose size changes."""
         return tuple(at for at, places in enumerate(self.places) if places is not None)
 
     def recorded(self, rank: int) -> int:
-        """Which recorded rank does what this one would do."""
+        """The recorded rank that does what this one would do."""
         found = 0
         for at, places in enumerate(self.places):
             here = self.now.mesh.coordinate(rank, at)
@@ -85,8 +88,8 @@ class Width:
         return found
 
     def moved(self, recorded: int, constant: Collection[int], rank: int) -> int:
-        """Who does what this recorded rank did; on the `constant` axes beside `rank`. Raises CannotFold if nobody
-        does.
+        """The rank that does what this recorded rank did; on the `constant` axes the one beside `rank`. Raises
+        CannotFold if there is none.
         """
         found = 0
         for at, places in enumerate(self.places):
@@ -104,16 +107,16 @@ class Width:
         return found
 
     def constant(self, members: Collection[int]) -> list[int]:
-        """Folded axes along which recorded members have one coordinate. Raises CannotFold."""
+        """The folded axes along which recorded members have one coordinate. Raises CannotFold."""
         return self.before.mesh.constant_axes(members)
 
     def spans(self, members: tuple[int, ...]) -> bool:
-        """Do recorded members differ along an axis that has another size now?"""
+        """Returns true if recorded members differ along an axis that has another size now."""
         along = self._grid_of(members).along
         return any(len(along[at]) > 1 for at in self.changed)
 
     def image(self, members: tuple[int, ...], rank: int) -> tuple[int, ...]:
-        """The members of what `rank` has in the place of this recorded communicator, in its order. Raises
+        """The members of the communicator that `rank` has in the place of this recorded one, in its order. Raises
         CannotFold.
         """
         now, grid = self.now.mesh, self._grid_of(members)
@@ -134,7 +137,7 @@ class Width:
         return grid
 
     def _image(self, grid: _Grid, constant: Mapping[int, int]) -> tuple[int, ...]:
-        """`constant`: coordinates on axes along which members do not differ."""
+        """The image of a grid. `constant`: the coordinates on axes along which members do not differ."""
         before, now, along = self.before.mesh, self.now.mesh, grid.along
         order = _nesting(before, grid.members, along)
         ranges: list[Sequence[int]] = []
@@ -151,8 +154,8 @@ class Width:
 
 
 def _nesting(mesh: Mesh, members: tuple[int, ...], along: Sequence[Sequence[int]]) -> list[int]:
-    """Axes in the order in which members follow each other, the slowest first. Raises CannotFold if the members are no
-    grid.
+    """The axes in the order in which members follow each other, the slowest first. Raises CannotFold if the members are
+    no grid.
     """
     place = {member: at for at, member in enumerate(members)}
     steps = []
@@ -166,7 +169,7 @@ def _nesting(mesh: Mesh, members: tuple[int, ...], along: Sequence[Sequence[int]
 
 
 def _grid(mesh: Mesh, order: Sequence[int], along: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Ranks with these coordinates, by axis; `order`: the slowest first."""
+    """The ranks with these coordinates, by axis; `order`: the slowest axis first."""
     found = [0]
     for at in order:
         stride = mesh.strides[at]
@@ -175,7 +178,7 @@ def _grid(mesh: Mesh, order: Sequence[int], along: Sequence[Sequence[int]]) -> t
 
 
 def widened(setup: Setup, texts: Sequence[str]) -> tuple[Setup, Width | None]:
-    """The run with other sizes of axes, AXIS=SIZE each. Raises UsageError."""
+    """The settings of the run with other sizes of axes, AXIS=SIZE each. Raises UsageError."""
     sizes: dict[str, int] = {}
     for part in (part.strip() for text in texts for part in text.split(",")):
         found = _AXIS.fullmatch(part)
@@ -258,7 +261,9 @@ def _apart(before: Mesh, apart: frozenset[int], at: int, axis: Axis) -> dict[int
 
 
 def _others(folding: Folding, apart: frozenset[int], at: int, axis: Axis, places: Mapping[int, int]) -> dict[int, int]:
-    """By first coordinate of a turn: a representative's coordinate if there is one, else a witness's."""
+    """The recorded coordinate for each first coordinate of a turn: a representative's if there is one, else a
+    witness's.
+    """
     mesh, before = folding.mesh, folding.mesh.axes[at]
     own = {mesh.coordinate(rank, at) for rank in apart}
     witnesses = {mesh.coordinate(rank, at) for rank in folding.witnesses}
@@ -278,7 +283,7 @@ def _others(folding: Folding, apart: frozenset[int], at: int, axis: Axis, places
 
 
 def check_width(recording: Recording, width: Width, allowed: Allowed) -> None:
-    """Raises PathChanged if ranks did what follows from the number of replicas, unless that is `allowed`."""
+    """Raises PathChanged if ranks did something that follows from the number of replicas, unless that is `allowed`."""
     if WIDTH in allowed:
         return
     seen: set[tuple[object, ...]] = set()

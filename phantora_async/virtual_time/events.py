@@ -1,4 +1,4 @@
-"""What virtual time tells listeners: one class for each kind of event. All instants are of virtual time.
+"""The events that virtual time reports to listeners: one class for each kind. All instants are of virtual time.
 
 An event belongs to one rank. Streams, devices and recordings have the numbers that the rank's records give them; a
 process never gives two streams or recordings the same.
@@ -15,7 +15,7 @@ from phantora_async.virtual_time.states import HostState, Shares
 
 @dataclass(frozen=True, slots=True)
 class TraceSaid:
-    """A TRACE record, at the instant of the record of the op stream before it."""
+    """A TRACE record arrived; ``at_ns`` is the instant of the record of the op stream before it."""
 
     at_ns: int
     record: records.Trace
@@ -54,7 +54,7 @@ class CommAsked:
 
 @dataclass(frozen=True, slots=True)
 class UnseenPassed:
-    """An UnseenFact has been executed: so much time has passed until now, of which no record tells."""
+    """An UnseenFact has been executed: ``for_ns`` have passed until now that no record shows."""
 
     at_ns: int
     for_ns: int
@@ -73,17 +73,17 @@ class StepDone:
 
     at_ns: int
     number: int
-    """Counted from 0."""
+    """The step's number, counted from 0."""
     host_ns: int
-    """When the host reached the marker."""
+    """The instant at which the host reached the marker."""
     counters: records.Counters
     shares: Shares
-    """Of all the rank's devices, at ``at_ns``."""
+    """The shares of all the rank's devices, at ``at_ns``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """Another process becomes the rank. Of the former one nothing is left: no stream, no recording, no wait."""
+    """Another process becomes the rank. The former one's streams, recordings and waits no longer exist."""
 
     at_ns: int
 
@@ -111,12 +111,12 @@ class SegmentBegan:
     at_ns: int
     stream: int
     work: int
-    """Units that are to be done."""
+    """The units of work that are to be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRate:
-    """From now on the stream's segment does so many units of work a nanosecond."""
+    """The stream's segment does ``rate`` units of work a nanosecond from now on."""
 
     at_ns: int
     stream: int
@@ -131,7 +131,7 @@ class SegmentEnded:
 
 @dataclass(frozen=True, slots=True)
 class StreamBlocked:
-    """The stream waits for what another stream had been given when an event was recorded there."""
+    """The stream waits for the work that another stream had been given when an event was recorded there."""
 
     at_ns: int
     stream: int
@@ -156,7 +156,7 @@ class NcclLaunched:
 
 @dataclass(frozen=True, slots=True)
 class NcclBegan:
-    """The kernel is resident, and waits for the other members. One that was aborted before ends now, too."""
+    """The kernel is resident, and waits for the other members. If it was aborted before, it ends now, too."""
 
     at_ns: int
     stream: int
@@ -164,16 +164,18 @@ class NcclBegan:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveDone:
-    """One of the collectives of the stream's kernel. All members are told before any of their kernels ends."""
+    """One of the collectives of the stream's kernel is complete. All members are told before any of their kernels
+    ends.
+    """
 
     at_ns: int
     stream: int
     collective: Collective
     begun_ns: int
-    """Its data began to move when the last member had arrived."""
+    """The instant at which the last member had arrived and its data began to move."""
     last_rank: int
     last_stream: int
-    """Where the last member's kernel is."""
+    """The stream of the last member's kernel."""
 
 
 @dataclass(frozen=True, slots=True)

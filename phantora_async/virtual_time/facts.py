@@ -1,8 +1,8 @@
-"""What ranks said, as virtual time consumes it: immutable once it has arrived.
+"""Facts: the records of ranks as virtual time consumes them. A fact never changes once it has arrived.
 
 A rank's log holds records as they came or, where the coordinator has resolved what they mean among ranks, the facts
-below. All have ``kind``, ``site`` and ``host_ns``. Nothing that the simulation finds out is stored here, so that it can
-be thrown away and found out again.
+below. All have ``kind``, ``site`` and ``host_ns``. Results of the simulation are never stored here, so that they can be
+thrown away and computed again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _DTYPES = {
     "f8e4m3": 1,
     "f8e5m2": 1,
 }
-"""Name and bytes, in the order of ncclDataType_t."""
+"""The name and size of each type in bytes, in the order of ncclDataType_t."""
 DTYPE_NAMES, DTYPE_NBYTES = tuple(_DTYPES), tuple(_DTYPES.values())
 REDOP_NAMES = ("sum", "prod", "max", "min", "avg", "premulsum")
-"""By ncclRedOp_t."""
+"""The names of reductions, by ncclRedOp_t."""
 PAIRWISE = (NcclKind.SEND, NcclKind.RECV)
 ROOTED = (NcclKind.BROADCAST, NcclKind.REDUCE, NcclKind.GATHER, NcclKind.SCATTER)
 REDUCING = (NcclKind.ALL_REDUCE, NcclKind.REDUCE_SCATTER, NcclKind.REDUCE)
@@ -42,17 +42,17 @@ class Comm:
 
     id: int
     members: tuple[int, ...]
-    """World ranks, in the communicator's rank order."""
+    """The world ranks of the members, in the communicator's rank order."""
     devices: tuple[int, ...]
-    """Each member's device number on its server."""
+    """The number of each member's device on its server."""
     rank_of: dict[int, int]
-    """World rank -> rank in the communicator."""
+    """The rank in the communicator, by world rank."""
     label: str
-    """What a person can recognise it by, the same in every run."""
+    """A name by which a person can recognise it, the same in every run."""
     callers: tuple[int, ...] | None = None
-    """Members that have timelines of their own; None: all."""
+    """The members that have timelines of their own; None: all."""
     offsets: tuple[int, ...] = (0,)
-    """Of communicators that do the same at the same instants: see ``Timelines.offsets``."""
+    """The offsets of communicators that do the same at the same instants: see ``Timelines.offsets``."""
 
 
 class Collective:
@@ -106,7 +106,7 @@ class Collective:
         self.callers = ranks if callers is None else callers
         self.offsets = offsets
         self.exchange = False
-        """Of a send: one of its kernels sends and receives at once. Final when both members have joined."""
+        """True for a send if one of its kernels sends and receives at once. Final when both members have joined."""
         self.joined: list[int] = []
         self.sites: list[int] = []
 
@@ -116,11 +116,11 @@ class Collective:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of ``count`` elements: what NCCL's own size argument says."""
+        """The bytes of ``count`` elements, as NCCL's own size argument counts."""
         return self.count * DTYPE_NBYTES[self.dtype]
 
     def describe(self) -> str:
-        """``all_reduce #12 of 1024 bf16 (sum) on comm world[8]``"""
+        """Describes the collective: ``all_reduce #12 of 1024 bf16 (sum) on comm world[8]``."""
         text = f"{NcclKind(self.op).name.lower()} #{self.seq} of {self.count} {DTYPE_NAMES[self.dtype]}"
         if self.op in PAIRWISE:
             return f"send/recv{text.removeprefix('send')} from rank {self.ranks[0]} to rank {self.ranks[1]}"
@@ -137,7 +137,9 @@ class CommCreation:
     __slots__ = ("joined", "label", "members", "sites", "size")
 
     def __init__(self, label: str, size: int, members: tuple[int, ...] = ()) -> None:
-        """`size`: how many ask for it; `members`: all who would, if each had a timeline; () if that is not known."""
+        """`size`: the number of ranks that ask for it; `members`: all that would, if each had a timeline; () if that is
+        not known.
+        """
         self.label = label
         self.size = size
         self.members = members
@@ -158,19 +160,19 @@ class NcclKernelFact(NamedTuple):
 
 
 UNSEEN = (1 << 16) + 2
-"""Kind of a fact that no record has."""
+"""The kind of a fact that no record has."""
 
 
 class UnseenFact(NamedTuple):
-    """Time passes for the host, and no record tells of it: it waited in a socket or for a file, or its process has
-    ended and nobody has noticed yet.
+    """Time passes for the host that no record shows: it waited in a socket or for a file, or its process has ended and
+    nobody has noticed yet.
     """
 
     kind: int
     site: int
     nbytes: int
     host_ns: int
-    """For so long."""
+    """The time that has passed."""
 
     @classmethod
     def of(cls, for_ns: int) -> UnseenFact:
@@ -178,11 +180,13 @@ class UnseenFact(NamedTuple):
 
 
 SLEEP_NBYTES = len(records.HostAdvance.encode(0))
-"""Of a HOST_ADVANCE that a rank has sent. Others stand for records of which virtual time needs the host time alone."""
+"""The size of a HOST_ADVANCE that a rank has sent. Others stand for records of which virtual time needs only the host
+time.
+"""
 
 
 def sleeps(fact: Any) -> bool:
-    """Is the time before this fact one in which the host does nothing, so that a slow host takes no longer?"""
+    """Returns true if the host does nothing in the time before this fact, so that a slow host takes no longer."""
     kind: int = fact.kind
     return kind == UNSEEN or (kind == records.HOST_ADVANCE and fact.nbytes == SLEEP_NBYTES)
 

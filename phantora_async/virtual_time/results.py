@@ -1,4 +1,6 @@
-"""What the report needs of a run: ends of steps, completed collectives, answers that were revised."""
+"""Collects the results that the report needs of a run: ends of steps, completed collectives, answers that were
+revised.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.states import Shares
 
 WARM_UP = 2
-"""Steps that are left out of figures if more follow: the first two intervals between markers."""
+"""The steps that are left out of figures if more follow: the first two intervals between markers."""
 LOGGED_RANK = 0
-"""The rank whose steps and collectives tell how long a step takes."""
+"""The rank whose steps and collectives determine the step time."""
 LOGGED_COLLECTIVES = 200_000
-"""Later collectives are not logged, so that memory stays bounded."""
+"""The most collectives that are logged, so that memory stays bounded."""
 RECENT = 8
-"""Step ends of each rank that are kept."""
+"""The number of each rank's last step ends that are kept."""
 
 
 class StepFigures(NamedTuple):
@@ -26,12 +28,12 @@ class StepFigures(NamedTuple):
 
     number: int
     host_ns: int
-    """When the host reached the marker."""
+    """The instant at which the host reached the marker."""
     device_ns: int
-    """When all work enqueued before it was done."""
+    """The instant at which all work enqueued before the marker was done."""
     counters: records.Counters
     shares: Shares
-    """At ``device_ns``, of all the rank's devices."""
+    """The shares of all the rank's devices at ``device_ns``."""
 
 
 class StepWindow(NamedTuple):
@@ -48,12 +50,12 @@ class StepInstants(NamedTuple):
 
 class CompletedCollective(NamedTuple):
     signature: int
-    """Equal for collectives of the same kind, sizes and members."""
+    """A number that is equal for collectives of the same kind, sizes and members."""
     at_ns: int
 
 
 class Results:
-    """What the report needs of steps and collectives. Of each rank only the first and last step ends are kept."""
+    """The results of steps and collectives. Of each rank only the first and last step ends are kept."""
 
     __slots__ = ("_first_steps", "_last_step", "_recent", "_signatures", "completed_collectives", "step_instants")
 
@@ -64,12 +66,12 @@ class Results:
         self._recent: dict[int, deque[StepFigures]] = {}
         self._signatures: dict[tuple[object, ...], int] = {}
         self.step_instants: list[StepInstants] = []
-        """Of each step's end on LOGGED_RANK."""
+        """The instants of each step's end on LOGGED_RANK."""
         self.completed_collectives: list[CompletedCollective] = []
-        """Of LOGGED_RANK, the first LOGGED_COLLECTIVES."""
+        """The collectives of LOGGED_RANK, up to LOGGED_COLLECTIVES."""
 
     def add_step(self, rank: int, event: StepDone) -> None:
-        """All work of the step is done."""
+        """Adds a step of which all work is done."""
         figures = StepFigures(event.number, event.host_ns, event.at_ns, event.counters, event.shares)
         if rank == LOGGED_RANK:
             self.step_instants.append(StepInstants(event.at_ns, event.host_ns))
@@ -84,7 +86,7 @@ class Results:
         return list(self._recent.get(rank, ()))
 
     def steps_done(self, rank: int) -> int:
-        """How many steps of the rank have ended, on its GPUs too."""
+        """The number of the rank's steps that have ended, on its GPUs too."""
         last = self._last_step.get(rank)
         return 0 if last is None else last.number + 1
 
@@ -96,7 +98,7 @@ class Results:
         return StepWindow(first[min(WARM_UP, last.number - first[0].number - 1, len(first) - 1)], last)
 
     def add_collective(self, collective: Collective, at_ns: int) -> None:
-        """It was complete on LOGGED_RANK."""
+        """Adds a collective that is complete on LOGGED_RANK."""
         if len(self.completed_collectives) >= LOGGED_COLLECTIVES:
             return
         members = collective.ranks if collective.op == NcclKind.SEND else collective.comm.id
@@ -106,13 +108,13 @@ class Results:
 
 
 class Revisions(NamedTuple):
-    """Answers of an optimistic run that turned out to be different from what had left."""
+    """Answers of an optimistic run that turned out to be different from what had been sent."""
 
     early: int = 0
-    """Answers that left before they were final."""
+    """The answers that were sent before they were final."""
     revised: int = 0
     states: int = 0
-    """Those of them that said whether work was done; the others told times."""
+    """The revised answers that said whether work was done; the others gave times."""
     max_ns: int = 0
     sum_ns: int = 0
-    """By how much times were wrong."""
+    """The largest and the summed error of times, in ns."""

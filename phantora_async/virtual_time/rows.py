@@ -1,4 +1,4 @@
-"""Facts of a live rank become rows, as the engine executes them: ``native/engine.h`` has what each kind holds."""
+"""Turns facts of a live rank into rows, as the engine executes them: ``native/engine.h`` says what each kind holds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from phantora_async.virtual_time.native import binding
 from phantora_async.virtual_time.states import NO_COUNTERS, total
 
 ROW_LAYOUT = struct.Struct("<HHIQ6Q")
-"""Of a row, here and in a recording: kind, site, stream, host time, and six values."""
+"""The layout of a row, here and in a recording: kind, site, stream, host time, and six values."""
 _PACK = ROW_LAYOUT.pack
 assert ROW_LAYOUT.size == binding.ROW_NBYTES
 
 
 def segment_row(fact: records.Segment, site: int) -> bytes:
-    """Of a segment, whose values are the same wherever it is written."""
+    """The row of a segment, which has the same values wherever it is written."""
     return _PACK(
         fact.kind,
         site,
@@ -34,16 +34,17 @@ def segment_row(fact: records.Segment, site: int) -> bytes:
 
 
 class RowWriter:
-    """One rank's. What rows cannot hold is kept here by number: counters, and texts of traces."""
+    """Writes the rows of one rank. Data that rows cannot hold is kept here by number: counters, and texts of traces."""
 
     def __init__(self, number_of: Callable[[Collective], int], creation_of: Callable[[CommCreation], int]) -> None:
         self.counters: dict[int, records.Counters] = {}
-        """Totals since the run's start, by how many there were. Those that no step will tell of any more are left out:
-        see ``forget``."""
+        """The totals since the run's start, by the number of COUNTERS until then. ``forget`` drops those that no step
+        will need.
+        """
         self.traces: dict[int, records.Trace] = {}
         self._counted = self._traced = 0
         self._before = NO_COUNTERS
-        """What former processes have counted."""
+        """The counts of former processes."""
         self._joined: list[int] = []
         self._number_of = number_of
         self._creation_of = creation_of
@@ -83,12 +84,12 @@ class RowWriter:
         return rows, joined
 
     def forget(self, before: int) -> None:
-        """No step will tell of earlier counters."""
+        """Drops counters before this number, which no step will need."""
         while self.counters and (first := next(iter(self.counters))) < before:
             del self.counters[first]
 
     def process_ended(self, counters: int) -> None:
-        """The next process of the rank counts from 0 again."""
+        """Adds up the counts of a process that has ended: the next process of the rank counts from 0 again."""
         self._before = self.counters.get(counters, NO_COUNTERS)
 
     # ---- writers ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the timeline shows of itself: immutable values.
+"""Snapshots of the timeline: immutable values.
 
 Reports, the status line and failure messages read these and nothing else of the timeline. Taking a snapshot changes
 nothing. What is simulated ahead of global virtual time is shown as it is now; it may still be taken back.
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
 
 APART = DeviceKind.APART
-"""Time of devices whose numbers begin here does not count."""
+"""The number from which on devices do not count in a rank's time."""
 
 
 class CollectiveSnapshot(NamedTuple):
     description: str
     joined: tuple[int, ...]
-    """Members that have called it, in the order in which their calls arrived."""
+    """The members that have called it, in the order in which their calls arrived."""
     sites: tuple[int, ...]
-    """Where each of them called, as a number of its own places."""
+    """The call site of each of them, as a number of its own sites."""
     missing: tuple[int, ...]
-    """Members whose streams have not reached it; empty once its data moves."""
+    """The members whose streams have not reached it; empty once its data moves."""
 
 
 class StreamSnapshot(NamedTuple):
@@ -54,20 +54,22 @@ class StreamSnapshot(NamedTuple):
     """The stream behind which it is blocked in the end, or itself."""
     cause_state: StreamState
     collectives: tuple[CollectiveSnapshot, ...]
-    """Of the NCCL kernel at the cause's head: the first that waits for members, or the first two if none does."""
+    """The collectives of the NCCL kernel at the cause's head: the first that waits for members, or the first two if
+    none does.
+    """
 
 
 class CommCreationSnapshot(NamedTuple):
     label: str
     arrived: tuple[int, ...]
-    """Ranks whose hosts wait in it."""
+    """The ranks whose hosts wait in it."""
 
 
 class WaitSnapshot(NamedTuple):
-    """What a host waits for: one stream, all causes of its GPU's work, or a communicator's creation."""
+    """A wait of a host: for one stream, for all causes of its GPU's work, or for a communicator's creation."""
 
     site: int
-    """Where the rank called, as a number of its own places; 0: unknown."""
+    """The rank's call site, as a number of its own sites; 0: unknown."""
     streams: tuple[StreamSnapshot, ...]
     creation: CommCreationSnapshot | None
 
@@ -78,25 +80,25 @@ class RankSnapshot(NamedTuple):
     clock_ns: int
     wait: WaitSnapshot | None
     last_site: int
-    """Of the last call received that told its place, reached or not; 0: unknown."""
+    """The site of the last received call that has one, executed or not; 0: unknown."""
     steps: int
     counters: records.Counters
     memory: MemoryPeaks
-    """The largest of its devices."""
+    """The largest peaks of its devices."""
     shares: Shares
-    """Until now, of all its devices."""
+    """The shares of all its devices until now."""
     window: StepWindow | None
     """Its steps that count; None if it has no whole one."""
 
 
 class SimulatorFigures(NamedTuple):
     facts: int
-    """Executed, and not taken back."""
+    """The facts that were executed and not taken back."""
     events: int
-    """Events executed, with those that were taken back."""
+    """The events that were executed, including those that were taken back."""
     events_taken_back: int
     rollbacks: int
-    """How often a rank went back."""
+    """The number of times that a rank went back."""
     revisions: Revisions
 
 
@@ -105,16 +107,16 @@ class Snapshot:
     now_ns: int
     """Global virtual time: everything before it is decided."""
     ahead_ns: int
-    """How far any rank has been simulated."""
+    """The instant up to which any rank has been simulated."""
     steps: int
-    """Done by every rank's host."""
+    """The steps that every rank's host has done."""
     collectives: int
-    """That have begun."""
+    """The number of collectives that have begun."""
     ranks: tuple[RankSnapshot, ...]
     step_instants: tuple[StepInstants, ...]
-    """Of each step's end on rank 0."""
+    """The instants of each step's end on rank 0."""
     completed_collectives: tuple[CompletedCollective, ...]
-    """Of rank 0, in order."""
+    """The completed collectives of rank 0, in order."""
     simulator: SimulatorFigures
 
 
@@ -162,7 +164,7 @@ def take_activity(timeline: Timeline) -> Activity:
 
 
 def _gpus(timeline: Timeline, place: int, now_ns: int) -> list[Any]:
-    """The host's devices whose time counts: its own GPU, or all that it has used if that is none of them."""
+    """The host's devices whose time counts: its own GPU, or all that it has used if it has not used its own."""
     counted = [device for device in timeline.engine.devices(place, now_ns) if device.number < APART]
     return [device for device in counted if device.number == timeline.own_hosts[place].gpu] or counted
 
@@ -183,7 +185,9 @@ def _latest_change(timeline: Timeline, place: int) -> MemoryChange | None:
 
 
 class _Ranks:
-    """Ranks' parts of one snapshot. A collective is described once, however many of its members are shown."""
+    """Builds the ranks' parts of one snapshot. A collective is described once, however many of its members are
+    shown.
+    """
 
     def __init__(self, timeline: Timeline, now_ns: int) -> None:
         self._timeline = timeline

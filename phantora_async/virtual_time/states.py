@@ -1,4 +1,4 @@
-"""States of hosts and streams, and where a device's time goes, as reports and messages see them."""
+"""The states of hosts and streams, and the shares of a device's time, as reports and messages see them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from emu.contract import records
 
 
 class HostState(IntEnum):
-    """The numbers of ``native/engine.h``."""
+    """The states of a host, with the numbers of ``native/engine.h``."""
 
     RUNNING = 0
-    """It has an entry in the event queue: its next fact's instant, or its clock if that fact has not come."""
+    """It has an entry in the event queue: at its next fact's instant, or at its clock if that fact has not come."""
     WAITS_STREAM = 1
     WAITS_EVENT = 2
     WAITS_DEVICE = 3
@@ -21,7 +21,7 @@ class HostState(IntEnum):
     """The launch queue is full; the fact that did not fit will be executed again."""
     WAITS_COMM_CREATION = 5
     PASSED_OVER = 6
-    """Asleep where no record tells of it; holds no time back at present."""
+    """It is asleep where no record says so, and holds no time back at present."""
     FINISHED = 7
     ENDED = 8
     """Its process has failed, and will be started again."""
@@ -30,31 +30,31 @@ class HostState(IntEnum):
 
 
 class StreamState(IntEnum):
-    """The numbers of ``native/engine.h``."""
+    """The states of a stream, with the numbers of ``native/engine.h``."""
 
     IDLE = 0
-    """All that it was given is done."""
+    """All its work is done."""
     RUNNING = 1
     """A segment is at its head."""
     BLOCKED = 2
-    """Waits for an event recording."""
+    """It waits for an event recording."""
     COLLECTIVE = 3
     """An NCCL kernel is at its head: resident, waiting for peers or moving data."""
 
 
 class MemoryPeaks(NamedTuple):
-    """Bytes: what the caching allocator had given out and held, and what the driver had given out."""
+    """Peaks in bytes: what the caching allocator had given out and held, and what the driver had given out."""
 
     allocated: int
     reserved: int
     device: int
 
     def largest(self, other: MemoryPeaks) -> MemoryPeaks:
-        """The larger of both, each for itself."""
+        """The larger value of both, for each peak."""
         return MemoryPeaks(*map(max, self, other))
 
     def exceed(self, most: MemoryPeaks) -> bool:
-        """Is any of them more than may be?"""
+        """Returns true if any peak is more than its limit."""
         return any(own > limit for own, limit in zip(self, most, strict=True))
 
 
@@ -63,7 +63,7 @@ NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0,
 
 
 def total(before: records.Counters, now: records.Counters) -> records.Counters:
-    """What processes of one rank have counted, one after the other."""
+    """The sum of what two processes of one rank have counted, one after the other."""
     return now._replace(
         launches=before.launches + now.launches,
         flops=before.flops + now.flops,
@@ -76,7 +76,7 @@ def total(before: records.Counters, now: records.Counters) -> records.Counters:
 
 
 class Shares(NamedTuple):
-    """Where a device's time went."""
+    """The shares of a device's time, in ns."""
 
     compute_ns: int
     transfer_ns: int
@@ -84,11 +84,11 @@ class Shares(NamedTuple):
     peers_ns: int
     """Communication that nothing hides, waiting for peers."""
     host_bound_ns: int
-    """Empty while the host works."""
+    """The device is empty while the host works."""
     idle_ns: int
-    """Empty while the host waits for something that is not this device."""
+    """The device is empty while the host waits for something that is not this device."""
     communication_ns: int
-    """With an NCCL kernel on it, hidden or not."""
+    """An NCCL kernel is on the device, hidden or not."""
 
     def plus(self, other: Shares) -> Shares:
         return Shares(*map(add, self, other))

@@ -1,7 +1,7 @@
 """The one discrete-event simulation that executes what all ranks did in order of virtual time.
 
-It is a C library (``native``); this is its face. Facts become rows for it, its numbers become answers, events and
-snapshots again.
+The simulation is a C library (``native``); this module wraps it. Facts become rows for it, its numbers become answers,
+events and snapshots again.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from phantora_async.virtual_time.states import NO_COUNTERS, HostState, MemoryPea
 from phantora_async.virtual_time.timelines import Timelines
 
 TURN = 100_000
-"""Events between two looks at who holds time back, before ranks are started again."""
+"""The events between two checks who holds time back, before ranks are started again."""
 
 
 class OutsideWait(NamedTuple):
-    """A host that was passed over went on."""
+    """The wait of a host that was passed over and has gone on."""
 
     rank: int
     facts_done: int
-    """How many facts of the rank came before the wait."""
+    """The number of the rank's facts before the wait."""
     for_ns: int
     cause: tuple[int, int] | None = None
-    """The rank whose answer has ended it, and how many facts that rank had executed then; None: no answer has."""
+    """The rank whose answer has ended it, and the number of facts that this rank had executed then; None: no answer has
+    ended it.
+    """
 
 
 class Stop(Enum):
-    """Why ``Timeline.run`` has ended."""
+    """The reasons for which ``Timeline.run`` ends."""
 
     BUDGET = "there is more to do"
     STARVED = "the next fact of some rank has to come first"
@@ -55,7 +57,7 @@ _STOPS = {Why.BUDGET: Stop.BUDGET, Why.STARVED: Stop.STARVED, Why.DRAINED: Stop.
 
 
 class Listener(Protocol):
-    """Who is told what happens.
+    """Receives the events of virtual time.
 
     Listeners are told what is final, and nothing twice: a rollback drops what has not been told, and what is executed
     instead is told instead. Each rank's events come in the order of virtual time. The ranks' events come in one order
@@ -64,7 +66,7 @@ class Listener(Protocol):
     """
 
     def on(self, rank: int, event: events.Event) -> None:
-        """It must not change virtual time, nor run it."""
+        """Handles an event. It must not change virtual time, nor run it."""
 
 
 class Recorded(Protocol):
@@ -72,37 +74,37 @@ class Recorded(Protocol):
 
     @property
     def programs(self) -> Sequence[Program]:
-        """Of each rank that has a timeline of its own, in order."""
+        """The programs of the ranks that have timelines of their own, in ascending order of ranks."""
 
     @property
     def tables(self) -> Tables: ...
 
     @property
     def creations(self) -> Sequence[CommCreation]:
-        """To which programs refer by number."""
+        """The creations of communicators to which programs refer by number."""
 
     @property
     def gates(self) -> int:
-        """How many there are of those at which ranks wait."""
+        """The number of gates at which ranks wait."""
 
     def collective(self, called: Any) -> Collective:
-        """What a program has called: see ``Engine.called``."""
+        """The collective for a program's call: see ``Engine.called``."""
 
     def counters(self, place: int, number: int) -> records.Counters:
-        """Totals of the program of this place after so many COUNTERS."""
+        """The totals of the program of this place after so many COUNTERS."""
 
 
 class History(NamedTuple):
-    """What going ahead of missing facts has cost."""
+    """The cost of simulating ahead of missing facts."""
 
     ahead: bool
-    """Something is simulated ahead now."""
+    """True if something is simulated ahead now."""
     events: int
-    """Events that were taken back."""
+    """The events that were taken back."""
     rollbacks: int
-    """How often a rank went back."""
+    """The number of times that a rank went back."""
     kept: int
-    """Checkpoints that are held."""
+    """The checkpoints that are held."""
     most_kept: int
 
 
@@ -113,7 +115,8 @@ class Host:
 
     def __init__(self, engine: Engine, place: int, rank: int, pace: Pace | None, gpu: int) -> None:
         """`place`: its number in the engine; `pace`: None: it always works at full speed; `gpu`: the number of its own
-        GPU on its server, -1: not known."""
+        GPU on its server, -1: not known.
+        """
         self._engine = engine
         self._place = place
         self.rank = rank
@@ -126,33 +129,33 @@ class Host:
 
     @property
     def steps(self) -> int:
-        """Step ends that it has come to."""
+        """The number of step ends that it has come to."""
         return self._engine.steps(self._place)
 
     @property
     def clock_ns(self) -> int:
-        """When it executed its last fact, or was woken."""
+        """The instant at which it executed its last fact, or was woken."""
         return self._engine.clock_ns(self._place)
 
     @property
     def memory(self) -> dict[int, MemoryPeaks]:
-        """By device."""
+        """The peaks of memory, by device."""
         view = self._engine.host(self._place)
         changes = binding.int64s(view.memory, 5 * view.nmemory).reshape(-1, 5).tolist()
         return {device: MemoryPeaks(*peaks) for _, device, *peaks in changes}
 
     @property
     def checkpoints(self) -> list[int]:
-        """Instants of its history since global virtual time, while the simulation is ahead of that."""
+        """The instants of its history since global virtual time, while the simulation is ahead of that."""
         return self._engine.checkpoints(self._place)
 
     def undone_recordings(self) -> list[int]:
-        """Numbers of its event recordings that are not complete."""
+        """The numbers of its event recordings that are not complete."""
         return self._engine.undone(self._place)
 
 
 class _Network:
-    """The network, with numbers in place of collectives."""
+    """The network, as the engine calls it: with numbers in place of collectives."""
 
     def __init__(self, network: NetworkModel, recorded: Recorded | None) -> None:
         self.engine: Engine
@@ -162,7 +165,7 @@ class _Network:
         self._collectives: dict[int, Collective] = {}
 
     def number_of(self, collective: Collective) -> int:
-        """A collective is known to the engine from the first call on."""
+        """The collective's number. The engine knows a collective from its first call on."""
         number = self._numbers.get(collective)
         if number is None:
             size, weight = len(collective.callers), len(collective.offsets)
@@ -180,7 +183,7 @@ class _Network:
         return found
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """These may be given to other collectives."""
+        """Frees these numbers, which may be given to other collectives."""
         for number in numbers:
             found = self._collectives.pop(number, None)
             if found is not None:
@@ -221,7 +224,9 @@ class _Network:
 
 
 class Timeline:
-    """``feed`` facts, ``run``, ``take_answers``. Not thread-safe: the caller must serialise calls."""
+    """Executes the ranks' facts: ``feed`` facts, ``run``, ``take_answers``. Not thread-safe: the caller must serialise
+    calls.
+    """
 
     def __init__(
         self,
@@ -234,8 +239,8 @@ class Timeline:
         timelines: Timelines | None = None,
         recorded: Recorded | None = None,
     ) -> None:
-        """`optimistic`: answers leave as soon as they are simulated, though they may be revised. `timelines`: which
-        ranks share one; None: each has its own. `recorded`: what all ranks do; None: it is fed.
+        """`optimistic`: answers are sent as soon as they are simulated, though they may be revised. `timelines`: says
+        which ranks share one; None: each has its own. `recorded`: all that the ranks do; None: facts are fed.
         """
         timelines = timelines or Timelines(world_size)
         self.optimistic = optimistic
@@ -289,18 +294,18 @@ class Timeline:
 
     @property
     def ahead_ns(self) -> int:
-        """How far any rank has been simulated."""
+        """The instant up to which any rank has been simulated."""
         found: int = self.engine.view().ahead_ns
         return found
 
     @property
     def facts_done(self) -> int:
-        """Facts that are executed and not taken back."""
+        """The number of facts that are executed and not taken back."""
         return self.engine.facts_done()
 
     @property
     def events(self) -> int:
-        """Events executed, with those that were taken back."""
+        """The number of events executed, including those that were taken back."""
         found: int = self.engine.view().events
         return found
 
@@ -312,12 +317,12 @@ class Timeline:
 
     @property
     def answers_sent(self) -> int:
-        """Since the run's start."""
+        """The number of answers since the run's start."""
         return self.engine.answers_sent()
 
     @property
     def answered_early(self) -> int:
-        """Answers of an exact run that left before their question's instant."""
+        """The number of answers of an exact run that were sent before their question's instant."""
         found: int = self.engine.view().answered_early
         return found
 
@@ -333,7 +338,7 @@ class Timeline:
 
     @property
     def limit_ns(self) -> int:
-        """No event from this instant on is executed."""
+        """The instant from which on no event is executed."""
         return self._limit_ns
 
     @limit_ns.setter
@@ -342,15 +347,15 @@ class Timeline:
         self.engine.limit(at_ns)
 
     def snapshot(self, ranks: Sequence[int] | None = None) -> Snapshot:
-        """The present state, as values. `ranks`: those to be looked at in detail, all if it is left out."""
+        """The present state, as values. `ranks`: the ranks to look at in detail; None: all."""
         return take(self, range(len(self.hosts)) if ranks is None else ranks)
 
     def activity(self) -> Activity:
-        """What every rank's GPUs have done over time, until now."""
+        """The activity of every rank's GPUs over time, until now."""
         return take_activity(self)
 
     def listen(self, listener: Listener, ranks: Iterable[int]) -> None:
-        """From now on the listener is told of all that happens to these ranks, too."""
+        """Adds a listener that is told from now on of all that happens to these ranks."""
         for rank in ranks:
             place = self._place.get(rank)
             if place is not None and listener not in self._listeners[place]:
@@ -358,7 +363,7 @@ class Timeline:
                 self.engine.listen(place)
 
     def limit_memory(self, most: MemoryPeaks, last_step: int) -> None:
-        """Hosts whose peaks exceed these are held when a step ends, except after `last_step`, after which the run ends
+        """Holds hosts whose peaks exceed these when a step ends, except after `last_step`, after which the run ends
         anyhow; 0: there is none.
         """
         self.engine.limit_memory(most, last_step)
@@ -375,27 +380,27 @@ class Timeline:
             self.engine.feed(place, rows, joined)
 
     def queued(self, rank: int) -> int:
-        """How many of the rank's facts wait to be executed."""
+        """The number of the rank's facts that wait to be executed."""
         return self.engine.queued(self.place(rank))
 
     def all_finished(self) -> bool:
-        """Has every host executed its BYE?"""
+        """Returns true if every host has executed its BYE."""
         return all(host.state == HostState.FINISHED for host in self.own_hosts)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
-        """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
-        questions."""
+        """The answers since the last call as (rank, encoded record), each rank's in the order of its questions."""
         return [(one.rank, _ENCODE[one.kind](one.qid, one.value, one.more)) for one in self.engine.take_leaving()]
 
     def take_outside_waits(self) -> list[OutsideWait]:
-        """Waits of ranks that were passed over, since the last call."""
+        """The waits of ranks that were passed over, since the last call."""
         return [
             OutsideWait(one.rank, one.facts_done, one.for_ns, (one.cause, one.cause_facts) if one.cause >= 0 else None)
             for one in self.engine.take_waits()
         ]
 
     def pass_over(self, ranks: Sequence[int]) -> None:
-        """These ranks sleep where no record tells of it: until the next answer leaves, they hold no time back.
+        """Passes over these ranks, which sleep where no record says so: until the next answer is sent, they hold no
+        time back.
 
         At that instant their hosts go on: whatever wakes them follows from that answer or from one before it. Meanwhile
         nothing is simulated ahead.
@@ -404,23 +409,23 @@ class Timeline:
         self._take_told()
 
     def has_ended(self, rank: int) -> bool:
-        """Has everything been executed that the rank sent up to its BYE, and what its GPU was given? Ends what is
-        simulated ahead.
+        """Returns true if everything has been executed that the rank sent up to its BYE, and all work of its GPU. Ends
+        what is simulated ahead.
         """
         ended = self.engine.has_ended(self.place(rank))
         self._take_told()
         return ended
 
     def begin_again(self, rank: int) -> None:
-        """The process of the rank ``has_ended``, and another one of the same rank starts at the present instant."""
+        """Starts another process of a rank that ``has_ended``, at the present instant."""
         place = self.place(rank)
         self.writers[place].process_ended(self.engine.host(place).counters)
         self.engine.begin_again(place)
         self._take_told()
 
     def restart(self, first: int, ranks: Collection[int], not_before_ns: int = 0) -> int:
-        """All processes have ended, because that of the rank `first` failed; those of `ranks` start again at the end of
-        its last fact, or later. Returns that instant. All facts of the ended processes have been fed.
+        """Restarts `ranks` after all processes have ended, because that of the rank `first` failed: they start again at
+        the end of its last fact, or later. Returns that instant. All facts of the ended processes have been fed.
 
         The processes have ended in real time, some of them earlier, some later than at the instant at which their
         launcher ends them in virtual time. What they sent is executed up to that instant, and what would come later is
@@ -449,7 +454,8 @@ class Timeline:
                 self.engine.end(self._place[starved])
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
-        """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.
+        """Executes about `budget` events and returns why it stopped. Raises ProtocolError for a fact that no working
+        hook sends.
 
         `ahead`: if a rank's next fact is missing, go on as if it came later. STARVED then means that nothing is left to
         simulate, either.
@@ -465,7 +471,7 @@ class Timeline:
     # ---- what is told ----------------------------------------------------------------------------------------------
 
     def counters(self, place: int, number: int) -> records.Counters:
-        """Totals of this host after so many COUNTERS."""
+        """The totals of this host after so many COUNTERS."""
         if not number:
             return NO_COUNTERS
         if self.recorded is not None:
@@ -473,7 +479,7 @@ class Timeline:
         return self.writers[place].counters[number]
 
     def _take_told(self) -> None:
-        """What has become final goes to the listeners."""
+        """Passes what has become final to the listeners."""
         for kind, place, at_ns, *values in self.engine.take_told():
             rank = self.own_hosts[place].rank
             if kind == _COMPLETED:
@@ -489,7 +495,7 @@ class Timeline:
 
 
 def _table_of(paces: Paces, own: Sequence[int]) -> PaceTable:
-    """`own`: ranks that have timelines of their own."""
+    """The paces as the engine reads them. `own`: the ranks that have timelines of their own."""
     every = list(dict.fromkeys([*paces.hosts.values(), *paces.devices.values()]))
     number = {pace: place for place, pace in enumerate(every)}
     hosts = [number[paces.hosts[rank]] if rank in paces.hosts else -1 for rank in own]
@@ -503,7 +509,7 @@ _ENCODE: dict[int, Callable[[int, int, int], bytes]] = {
     records.ELAPSED: lambda qid, elapsed_ns, ready: records.ElapsedNs.encode(qid, elapsed_ns, ready, 0),
     records.QUERY: lambda qid, done, turns: records.Done.encode(qid, done, turns),
 }
-"""Answers by the question's kind."""
+"""Encodes an answer, by the question's kind."""
 
 _Maker = Callable[[Timeline, int, int, list[int]], events.Event]
 _MASK = (1 << 64) - 1
@@ -554,6 +560,6 @@ _EVENTS: tuple[_Maker, ...] = (
     _collective_done,
     lambda timeline, place, at_ns, v: events.NcclEnded(at_ns, v[0]),
 )
-"""By the engine's number of the kind."""
+"""Makes an event, by the engine's number of its kind."""
 _COMPLETED = len(_EVENTS)
-"""A collective of ``LOGGED_RANK`` is complete: for ``Results``."""
+"""The number of the event that a collective of ``LOGGED_RANK`` is complete: it goes to ``Results``."""

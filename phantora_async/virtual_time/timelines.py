@@ -1,4 +1,4 @@
-"""Ranks to which the same happens at the same instants share one timeline: that of one of them.
+"""Decides which ranks share a timeline: ranks to which the same happens at the same instants share that of one of them.
 
 In a folded run the ranks of a role do the same work. What happens to them differs only where the ranks beside them
 differ: those that are apart, those whose GPU or host a fault slows. So along each folded axis the coordinates that such
@@ -24,16 +24,16 @@ class _Axis(NamedTuple):
     stride: int
     size: int
     alike: tuple[int, ...]
-    """These coordinates, two at least. The first has the timelines."""
+    """The coordinates that are alike, two at least. The first has the timelines."""
     coordinates: frozenset[int]
-    """``alike``, to look one up."""
+    """The values of ``alike`` as a set, for look-ups."""
 
     def coordinate(self, rank: int) -> int:
         return rank // self.stride % self.size
 
 
 class Timelines:
-    """``of(rank)`` is the rank whose timeline shows what happens to this one: itself, unless ranks share timelines."""
+    """Finds the rank whose timeline shows what happens to a rank: itself, unless ranks share timelines."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Timelines:
         servers: Sequence[int] = (),
         slowed: Collection[int] = (),
     ) -> None:
-        """`folding`: ranks share timelines; None: each has its own. `servers`: GPUs in use on each. `slowed`: ranks
-        that a fault makes different.
+        """`folding`: ranks share timelines; None: each has its own. `servers`: the number of GPUs in use on each
+        server. `slowed`: the ranks that a fault makes different.
         """
         self.world_size = world_size
         self.slowed = slowed
@@ -54,12 +54,12 @@ class Timelines:
         self._offsets: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def gpu_of(self, rank: int) -> int:
-        """Its GPU's number on its server; -1: the servers are not known."""
+        """The number of its GPU on its server; -1: the servers are not known."""
         return self.gpus[rank] if self.gpus else -1
 
     @property
     def shared(self) -> bool:
-        """May ranks share one?"""
+        """True if ranks may share a timeline."""
         return self._folding is not None
 
     def of(self, rank: int) -> int:
@@ -71,35 +71,39 @@ class Timelines:
 
     @cached_property
     def of_each(self) -> Sequence[int]:
-        """``of``, by rank."""
+        """The result of ``of`` for each rank."""
         return [self.of(rank) for rank in range(self.world_size)]
 
     @cached_property
     def own(self) -> tuple[int, ...]:
-        """Ranks that have one of their own, in order."""
+        """The ranks that have timelines of their own, in ascending order."""
         return tuple(rank for rank, own in enumerate(self.of_each) if rank == own)
 
     @cached_property
     def sharing(self) -> Mapping[int, Sequence[int]]:
-        """By rank that has one of its own: all that share it, this one among them, in order."""
+        """For each rank with a timeline of its own, all ranks that share it, this one among them, in ascending
+        order.
+        """
         found: dict[int, list[int]] = {}
         for rank, own in enumerate(self.of_each):
             found.setdefault(own, []).append(rank)
         return found
 
     def having(self, ranks: Iterable[int]) -> tuple[int, ...]:
-        """Those of these ranks that have one of their own."""
+        """The ranks among these that have timelines of their own."""
         of_each = self.of_each
         return tuple(rank for rank in ranks if of_each[rank] == rank)
 
     def root_is_alone(self, members: Sequence[int], root: int) -> CannotFold:
-        """What to raise where ranks share timelines and the root of a gather or scatter shares that of a member."""
+        """The error to raise where ranks share timelines and the root of a gather or scatter shares that of a
+        member.
+        """
         assert self._folding is not None, "ranks share timelines"
         return root_is_alone(self._folding.mesh, members, root)
 
     def pair_offsets(self, comm: Comm, ranks: tuple[int, ...]) -> tuple[int, ...]:
-        """Of a send with its receive. Along a part of a folded axis only parts of gathers and scatters go, which stand
-        for what those of other communicators do.
+        """The offsets of a send with its receive. Along a part of a folded axis only parts of gathers and scatters are
+        sent, which stand for those of other communicators.
         """
         try:
             return self.offsets(ranks)
@@ -107,9 +111,9 @@ class Timelines:
             return comm.offsets
 
     def offsets(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
-        """Of groups that do the same as these ranks at the same instants: by how much each member's number is larger.
-        The first is 0, for the ranks themselves. They are ranks with timelines, along the axes on which they do not
-        differ. Raises CannotFold if they have some coordinates of a folded axis, but not all.
+        """The offsets of groups that do the same as these ranks at the same instants: by how much each member's number
+        is larger. The first is 0, for the ranks themselves. They are ranks with timelines, along the axes on which they
+        do not differ. Raises CannotFold if they have some coordinates of a folded axis, but not all.
         """
         if self._folding is None:
             return (0,)

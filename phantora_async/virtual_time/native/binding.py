@@ -18,7 +18,7 @@ from phantora_async.virtual_time.native import library
 
 NEVER = 1 << 62
 OUTSIDE, OPENS, UNSEEN, JOINED = range(1000, 1004)
-"""Kinds of rows that stand for no record: see ``engine.h``."""
+"""The kinds of rows that stand for no record: see ``engine.h``."""
 ROW_NBYTES = 64
 _i64, _i32, _pointer = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
 _i64s = ctypes.POINTER(_i64)
@@ -33,12 +33,12 @@ _FUNCTIONS = (
     ("more", ctypes.CFUNCTYPE(_i64, _i32, _i64)),
 )
 RAISED = -1
-"""What a function of the network returns that has raised an exception."""
+"""The value that a function of the network returns after an exception."""
 LEAVING, TOLD, WAITS, GONE = 1, 2, 4, 8
 
 
 class Why(enum.IntEnum):
-    """Why the engine stopped."""
+    """The reasons for which the engine stops."""
 
     BUDGET = 0
     STARVED = 1
@@ -97,18 +97,18 @@ _Stream = _structure("Stream", *_numbers("id cause_id cause_state ncollectives")
 
 
 class Leaving(NamedTuple):
-    """An answer."""
+    """An answer that is ready to be sent."""
 
     rank: int
     kind: int
-    """Of the question."""
+    """The kind of the question."""
     qid: int
     value: int
     more: int
 
 
 class Wait(NamedTuple):
-    """A host that was passed over went on."""
+    """The wait of a host that was passed over and has gone on."""
 
     rank: int
     facts_done: int
@@ -124,7 +124,7 @@ class Program:
 
     rows: NDArray[np.void]
     comms: NDArray[np.int32]
-    """Its communicators, by its own numbers."""
+    """The numbers of its communicators, by its own numbers of them."""
     places: NDArray[np.int32]
     """Its rank in each of them."""
     creations: NDArray[np.int32]
@@ -132,47 +132,47 @@ class Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """What programs share."""
+    """The tables that programs share."""
 
     kernels: NDArray[np.int64]
-    """Where each kernel's calls begin; one more for the end."""
+    """The index of each kernel's first call; one more for the end."""
     calls: NDArray[np.int32]
-    """A row for each: communicator, whether it is a pair, sender, receiver."""
+    """A row for each call: communicator, whether it is a pair, sender, receiver."""
     members: NDArray[np.int32]
-    """How many call, by communicator."""
+    """The number of members that call, by communicator."""
 
 
 class EndlessPace(Protocol):
-    """Of a GPU or a host, as ``faults.pace`` has it."""
+    """The pace of a GPU or a host, as ``faults.pace`` has it."""
 
     starts: list[int]
     paces: list[int]
 
     def know(self, at_ns: int) -> None:
-        """The lists reach beyond this instant."""
+        """Extends the lists beyond this instant."""
 
     @property
     def known_ns(self) -> int:
-        """What follows is not in the lists yet."""
+        """The instant up to which the lists are complete."""
 
     @property
     def frame(self) -> tuple[int, int, int]:
-        """The origin of instants; from when until when it is dead."""
+        """The origin of instants, and from when until when it is dead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaceTable:
-    """What is not as fast as described."""
+    """The paces of GPUs and hosts that are not as fast as described."""
 
     paces: Sequence[EndlessPace]
     hosts: NDArray[np.int32]
-    """Of each host: its place in ``paces``, -1 for none."""
+    """The index of each host in ``paces``, -1 for none."""
     devices: NDArray[np.int32]
-    """A row for each: host, device, its place in ``paces``."""
+    """A row for each device with a pace: host, device, its index in ``paces``."""
 
 
 class Network(Protocol):
-    """What the engine asks of the network. Collectives have numbers."""
+    """The functions of the network that the engine calls. Collectives have numbers."""
 
     def begin(self, number: int, at_ns: int, beside_compute: int) -> int: ...
 
@@ -250,7 +250,9 @@ def _array(values: Sequence[int]) -> Any:
 
 
 class Engine:
-    """Hosts are numbered from 0. Whatever a function of the network raises is raised by the call that led to it."""
+    """The engine. Hosts are numbered from 0. An exception of a function of the network is raised by the call that led
+    to it.
+    """
 
     def __init__(
         self,
@@ -265,8 +267,8 @@ class Engine:
         keeps_answers: bool = False,
         gates: int = 0,
     ) -> None:
-        """`ranks`: what each host is called. `gpus`: the number of its own GPU on its server; -1: not known.
-        `keeps_answers`: nobody takes them, see ``answers``.
+        """`ranks`: the rank of each host. `gpus`: the number of its own GPU on its server; -1: not known.
+        `keeps_answers`: answers are kept, because nobody takes them: see ``answers``.
         """
         self._calls = _calls()
         self._network = network
@@ -274,7 +276,7 @@ class Engine:
         self._error: BaseException | None = None
         self._functions = [made(getattr(self, f"_on_{name}")) for name, made in _FUNCTIONS]
         self._kept: list[Any] = []
-        """What the engine points to."""
+        """Objects to which the engine points."""
         frames = np.array([pace.frame for pace in paces.paces], np.int64).reshape(-1, 3)
         own, numbers = np.array(ranks, np.int64), np.array(gpus, np.int32)
         given = _Input(
@@ -369,43 +371,43 @@ class Engine:
         return RAISED
 
     def _tell_pace(self, number: int) -> None:
-        """The engine copies it."""
+        """Tells the engine a pace, which it copies."""
         pace = self._paces[number]
         starts, paces = np.array(pace.starts, np.int64), np.array(pace.paces, np.int64)
         self._calls["pace"](self._it, number, starts.ctypes.data, paces.ctypes.data, len(starts), pace.known_ns)
 
     def revised(self, number: int, before_ns: int, after_ns: int) -> None:
-        """For ``Network.begin`` and ``retract``: the completion has moved."""
+        """Reports that a completion has moved, for ``Network.begin`` and ``retract``."""
         self._calls["revised"](self._it, number, before_ns, after_ns)
 
     # ---- what ranks say --------------------------------------------------------------------------------------------
 
     def collective(self, comm: int, needed: int, weight: int) -> int:
-        """A number for it."""
+        """Makes a collective and returns its number."""
         found: int = self._calls["collective"](self._it, comm, needed, weight)
         return found
 
     def called(self, number: int) -> Any:
-        """What a program has called: comm, call, seq, exchange."""
+        """The call of a program behind a collective: comm, call, seq, exchange."""
         found = _Collective()
         self._calls["collective_view"](self._it, number, ctypes.byref(found))
         return found
 
     def weigh(self, number: int, weight: int) -> None:
-        """For how many collectives it stands."""
+        """Sets the number of collectives for which this one stands."""
         self._calls["weigh"](self._it, number, weight)
 
     def creation(self, size: int) -> int:
-        """A number for it."""
+        """Makes a creation of a communicator and returns its number."""
         found: int = self._calls["creation"](self._it, size)
         return found
 
     def feed(self, host: int, rows: bytes, joined: Sequence[int]) -> None:
-        """`joined`: numbers of collectives, to which JOINED rows refer by place."""
+        """Appends rows of one host. `joined`: the numbers of collectives, to which JOINED rows refer by index."""
         self._calls["feed"](self._it, host, rows, len(rows) // ROW_NBYTES, _array(joined) if joined else None)
 
     def play(self, programs: Sequence[Program], tables: Tables) -> None:
-        """All that the hosts do."""
+        """Gives the engine all that the hosts do."""
         made = (_Program * len(programs))(
             *(
                 _Program(
@@ -473,7 +475,7 @@ class Engine:
         return taken
 
     def take_told(self) -> list[tuple[int, ...]]:
-        """(kind, host, instant, ten values)."""
+        """The events since the last call as (kind, host, instant, ten values)."""
         found = self._outputs()
         if not found.ntold:
             return []
@@ -482,7 +484,7 @@ class Engine:
         return taken
 
     def take_gone(self) -> list[int]:
-        """Numbers of collectives that are no more."""
+        """The numbers of collectives that no longer exist."""
         found = self._outputs()
         if not found.ngone:
             return []
@@ -532,7 +534,7 @@ class Engine:
         return found
 
     def held(self) -> int:
-        """Things that grow if nobody forgets them."""
+        """The number of objects that grow if nobody forgets them."""
         found: int = self._calls["held"](self._it)
         return found
 
@@ -542,14 +544,14 @@ class Engine:
         return found
 
     def checkpoints(self, host: int) -> list[int]:
-        """Their instants."""
+        """The instants of the host's checkpoints."""
         count = self.host(host).ncheckpoints
         found = _array([0] * count)
         self._calls["checkpoints"](self._it, host, found)
         return list(found[:count])
 
     def devices(self, host: int, now_ns: int) -> list[Any]:
-        """Those that were given work."""
+        """The devices that were given work."""
         count = self.host(host).ndevices
         found = (_Device * count)()
         if count:
@@ -562,24 +564,24 @@ class Engine:
         return list(found)
 
     def awaited(self, host: int) -> list[Any]:
-        """Streams that the host waits for."""
+        """The streams that the host waits for."""
         found = (_Stream * max(self.host(host).nstreams, 1))()
         count = self._calls["awaited"](self._it, host, ctypes.byref(found))
         return list(found[:count])
 
     def arrived(self, number: int, most: int) -> list[int] | None:
-        """Ranks of hosts whose streams have reached the collective; None: it has begun, or is complete."""
+        """The ranks of hosts whose streams have reached the collective; None: it has begun, or is complete."""
         found = _array([0] * most)
         count = self._calls["arrived"](self._it, number, found)
         return None if count < 0 else list(found[:count])
 
     def asking(self, creation: int, most: int) -> list[int]:
-        """Ranks of hosts that wait for others to ask for the communicator."""
+        """The ranks of hosts that wait for others to ask for the communicator."""
         found = _array([0] * most)
         return list(found[: self._calls["asking"](self._it, creation, found)])
 
     def undone(self, host: int) -> list[int]:
-        """Recordings that are not complete."""
+        """The recordings that are not complete."""
         count = self._calls["undone"](self._it, host, None, 0)
         found = (ctypes.c_uint64 * max(count, 1))()
         self._calls["undone"](self._it, host, found, count)
