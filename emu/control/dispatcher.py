@@ -131,7 +131,7 @@ def install(
     reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
     reads.decisions.forget_on_device = control.forget_followed
     reads.decisions.flags_on_device = control.flags_of_unknown
-    reads.decisions.is_unknown = reads.checkpoints.is_unknown = control.is_unknown
+    reads.decisions.is_unknown = control.is_unknown
     return Installed(library, routing, sized.sizes, control)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
 from . import saved
+from .elements import Flags
 from .host_memory import reference
 
 if TYPE_CHECKING:
@@ -59,10 +60,10 @@ class Checkpoints:
         self._at: dict[int, _Copied] = {}
         """The tensors that were copied last, by the address of the storage on the host."""
         self._steps = 0
-        self.is_unknown: Callable[[Tensor], bool] = lambda tensor: False
-        """Tells whether this is a small tensor that nobody computed."""
-        self.mark_loaded: Callable[[Any], Any] = lambda value: value
-        """Returns the number or tensor that the program loads, as one that nobody computed."""
+        self.unknown_elements: saved.Elements = lambda value: False
+        """Says what of a number, an array or a small tensor nobody computed."""
+        self.mark_loaded: Callable[[Any, Flags | None], Any] = lambda value, flags: value
+        """Makes of a number or tensor that the program loads one that nobody computed; flags: these elements of it."""
 
     def install(self, when_imported: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
         """Changes the functions that write and load files. Called in the forker, before torch is imported.
@@ -169,7 +170,7 @@ class Checkpoints:
 
         @functools.wraps(save)
         def save_and_tell(obj: Any, f: Any, *arguments: Any, **named: Any) -> Any:
-            obj, unknown = saved.for_file(obj, self.is_unknown)
+            obj, unknown = saved.for_file(obj, self.unknown_elements)
             with self._writing(obj, f):
                 result = save(obj, f, *arguments, **named)
             saved.note(_path(f), unknown)

@@ -203,9 +203,17 @@ class Decisions:
                 self.result(one, mark)
         return value
 
-    def loaded(self, value: Any) -> Any:
-        """Returns a number or tensor of a file, of which nobody computed what was saved, as such a value."""
-        return self.result(value, Mark("", "loaded from a file", "saved"))
+    def loaded(self, value: Any, flags: Flags | None) -> Any:
+        """Returns a number or tensor of a file, of which nobody computed what was saved, as such a value; `flags`:
+        these elements of it.
+        """
+        return self.result(value, Mark("", "loaded from a file", "saved"), flags)
+
+    def unknown_elements(self, value: Any) -> bool | Flags:
+        """Says whether nobody computed a number, an array or a small tensor; flags say so of each element."""
+        if hasattr(value, "untyped_storage"):
+            return self.is_unknown(value) and (self._flags(value) or True)
+        return marked.mark_of(value) is not None and (self._flags(value) or True)
 
     def _replace(self, name: str, result: Any, failed: bool, just_read: bool, first: Any) -> Any:
         """Returns what the program gets of a function in C that has read such a number or was called with one."""

@@ -7,58 +7,78 @@ beside it, in an extended attribute of the file: it goes along when the file is 
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .marked import PLAIN, mark_of, plain
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .elements import MOST, Flags
+from .marked import BY_BASE, PLAIN, plain
 
 _ATTRIBUTE = "user.phantora_async.not_computed"
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _MOST = 8_000
 """The most numbers and tensors that are named for one file: an attribute is a few thousand bytes long."""
+Elements = Callable[[Any], "bool | Flags"]
+"""`elements(value)` says whether nobody computed a number, tensor or array; flags say so of each element."""
+Noted = dict[int, "Flags | None"]
+"""The numbers, tensors and arrays of a file that nobody computed, by their place in it: flags of their elements; None:
+all of them.
+"""
 
 
-def for_file(value: Any, is_unknown: Callable[[Tensor], bool]) -> tuple[Any, list[int]]:
-    """Returns what the file gets, with ordinary numbers; and which of the numbers and tensors in it nobody computed."""
-    unknown: list[int] = []
+def for_file(value: Any, elements: Elements) -> tuple[Any, Noted]:
+    """Returns what the file gets, with ordinary numbers, and what of it nobody computed."""
+    unknown: Noted = {}
 
     def visit(number: int, one: Any) -> Any:
-        if mark_of(one) is not None or (hasattr(one, "untyped_storage") and is_unknown(one)):
-            unknown.append(number)
+        found = elements(one)
+        if found is not False:
+            unknown[number] = None if found is True else found
         return plain(one)
 
     return _Walk(visit).of(value), unknown
 
 
-def from_file(value: Any, unknown: list[int], mark: Callable[[Any], Any]) -> Any:
-    """Returns what the program gets of a file: `mark` makes numbers and tensors of it such that nobody computed."""
-    wanted = set(unknown)
-    return _Walk(lambda number, one: mark(one) if number in wanted else one).of(value)
+def from_file(value: Any, unknown: Noted, mark: Callable[[Any, Flags | None], Any]) -> Any:
+    """Returns what the program gets of a file: `mark(value, flags)` makes numbers and tensors of it such that nobody
+    computed.
+    """
+    return _Walk(lambda number, one: mark(one, unknown[number]) if number in unknown else one).of(value)
 
 
-def note(path: str, unknown: list[int]) -> None:
-    """Notes which numbers and tensors of the file nobody computed."""
+def note(path: str, unknown: Noted) -> None:
+    """Notes at the file what of it nobody computed: places, and for a tensor of which a part is known the lengths of
+    its known and unknown runs, a known one first.
+    """
+    entries = [number if flags is None else [number, *_runs(flags)] for number, flags in unknown.items()]
     try:
-        if unknown:
-            os.setxattr(path, _ATTRIBUTE, json.dumps(unknown[:_MOST]).encode())
+        if entries:
+            os.setxattr(path, _ATTRIBUTE, json.dumps(entries[:_MOST]).encode())
         elif _ATTRIBUTE in os.listxattr(path):
             os.removexattr(path, _ATTRIBUTE)
     except OSError:
         return  # the file system keeps no attributes: the numbers count as known
 
 
-def noted(path: str) -> list[int]:
-    """Returns what was noted of a file that the program loads; empty for other files."""
+def noted(path: str) -> Noted:
+    """Returns what was noted at a file that the program loads; empty for other files."""
+    found: Noted = {}
     try:
-        return [int(one) for one in json.loads(os.getxattr(path, _ATTRIBUTE))]
+        for entry in json.loads(os.getxattr(path, _ATTRIBUTE)):
+            number, *runs = entry if isinstance(entry, list) else [entry]
+            flags = (i % 2 == 1 for i, run in enumerate(runs) for _ in range(run))
+            found[int(number)] = list(itertools.islice(flags, MOST)) or None
     except (OSError, ValueError, TypeError):
-        return []
+        return {}
+    return found
+
+
+def _runs(flags: Flags) -> list[int]:
+    runs = [sum(1 for _ in run) for _, run in itertools.groupby(flags)]
+    return [0, *runs] if flags[0] else runs
 
 
 class _Walk:
@@ -73,7 +93,7 @@ class _Walk:
         nothing.
         """
         kind = type(value)
-        if kind is float or kind in PLAIN or hasattr(value, "untyped_storage"):
+        if kind in BY_BASE or kind in PLAIN or hasattr(value, "untyped_storage"):
             self._number += 1
             return self._visit(self._number, value)
         if kind in _MAPPINGS:

@@ -39,7 +39,7 @@ class UncomputedReads:
         self.stated = StatedValues(hook, values, folder)
         self._loops = WaitingLoops(hook, most_turns, folder)
         self.decisions = Decisions(hook, folder, carriers)
-        checkpoints.mark_loaded = self.decisions.loaded
+        checkpoints.mark_loaded, checkpoints.unknown_elements = self.decisions.loaded, self.decisions.unknown_elements
 
     def start(self, rank: int) -> None:
         """Begins to count and to send records. Called in the rank, before its script runs."""
