@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from formats.nearest import meant_or_known
 from phantora_async.errors import UsageError
-from phantora_async.wording import UNITS_NS, gib, seconds
+from phantora_async.figures import ALLOCATED, MFU, RESERVED, STEP_TIME, RunFigure, has_steps
+from phantora_async.figures.run_figures import STEPS
+from phantora_async.wording import UNITS_NS
 
 Report = Mapping[str, Any]
 UNITS_NBYTES = {
@@ -30,8 +32,6 @@ UNITS_NBYTES = {
     "TiB": 2**40,
 }
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
-WHOLE_RUN = "the whole run"
-"""How the source of a step begins if no steps were found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,27 @@ class Budgeted:
 
     name: str
     """The figure's name in rules, options and budget files, such as ``step``."""
-    title: str
+    figure: RunFigure
     units: Mapping[str, float]
-    """The units that a text may carry, each as a multiple of the unit of ``value``; "" allows a bare number."""
+    """The units in which a limit may be written, each in the figure's own unit."""
     more_is_worse: bool
-    value: Callable[[Mapping[str, Any]], float | None]
-    """Reads the figure from a report's part ``simulated``; None if the report does not know it."""
-    text: Callable[[float], str]
     example: str
     most: float = math.inf
+
+    @property
+    def title(self) -> str:
+        """Its name in tables and sentences."""
+        return self.figure.title
+
+    def value(self, simulated: Mapping[str, Any]) -> float | None:
+        """The figure in a report's ``simulated``; None: the report does not know it, or nothing was done or held."""
+        if self.figure.window == STEPS and not has_steps(simulated["step"]):
+            return None
+        return self.figure.value(simulated) or None
+
+    def text(self, value: float) -> str:
+        """The value with its unit."""
+        return self.figure.text(value)
 
     def read(self, text: str) -> float:
         """The limit that the text states, in the unit of ``value``. Raises ValueError."""
@@ -63,43 +75,14 @@ class Budgeted:
         return value
 
 
-def _step(simulated: Mapping[str, Any]) -> float | None:
-    if str(simulated["step"]["source"]).startswith(WHOLE_RUN):
-        return None
-    return float(simulated["step"]["median_ns"]) / 1e9
-
-
-def _mfu(simulated: Mapping[str, Any]) -> float | None:
-    return float(simulated["work"]["mfu"]) or None if _step(simulated) is not None else None
-
-
-def _peak(which: str) -> Callable[[Mapping[str, Any]], float | None]:
-    def value(simulated: Mapping[str, Any]) -> float | None:
-        return float(max(one["memory"][which] for one in simulated["ranks"])) or None
-
-    return value
-
-
-def _seconds(value: float) -> str:
-    return seconds(round(value * 1e9))
-
-
-def _nbytes(value: float) -> str:
-    return gib(value) if value >= 2**30 else f"{value / 2**20:.2f} MiB"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
 _TIMES = {unit: ns / 1e9 for unit, ns in UNITS_NS.items()}
 FIGURES = {
     one.name: one
     for one in (
-        Budgeted("memory", "memory reserved", UNITS_NBYTES, True, _peak("reserved_peak_nbytes"), _nbytes, "76GiB"),
-        Budgeted("allocated", "memory allocated", UNITS_NBYTES, True, _peak("allocated_peak_nbytes"), _nbytes, "76GiB"),
-        Budgeted("step", "step", _TIMES, True, _step, _seconds, "450ms"),
-        Budgeted("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%", 1.0),
+        Budgeted("memory", RESERVED, UNITS_NBYTES, True, "76GiB"),
+        Budgeted("allocated", ALLOCATED, UNITS_NBYTES, True, "76GiB"),
+        Budgeted("step", STEP_TIME, _TIMES, True, "450ms"),
+        Budgeted("mfu", MFU, {"": 1.0, "%": 0.01}, False, "40%", 1.0),
     )
 }
 """The figures that can be limited, by name, in the order in which they are shown. Memory is the memory of PyTorch's

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.files import MOST_TRACE_NBYTES, read_text, write_figure
 from formats.json_lines import parse
 from phantora_async.errors import EnvironmentUnusable, UsageError, drawing
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.trace_request import TraceRequest
 
 if TYPE_CHECKING:
@@ -22,17 +23,9 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 32
 """The most ranks that are shown if the user chooses none."""
-COLOURS = {
-    "compute": "#2f7ed8",
-    "transfer": "#e69f00",
-    "peers": "#d55e00",
-    "host": "#a05fb5",
-    "idle": "#c9d0d8",
-    "good": "#1c7c4a",
-}
-"""The colours of the page's style sheet (pages/page.css), for a bright background."""
-LANES = {"compute": COLOURS["compute"], "communication": COLOURS["transfer"], "copies": COLOURS["good"]}
-PARTS = {part: COLOURS[part.removesuffix("_bound")] for part in ("compute", "transfer", "peers", "host_bound", "idle")}
+COLOURS = {account.name: account.bright for account in TIME_ACCOUNTS}
+LANES = {"compute": COLOURS["compute"], "communication": COLOURS["transfer"], "copies": "#1c7c4a"}
+"""The last one is `--good` of the page's style sheet (pages/page.css)."""
 STEP = re.compile("ProfilerStep#([0-9]{1,18})")
 Span = tuple[float, float]
 """The begin and the length of an interval, in ms."""
@@ -100,13 +93,11 @@ def _chosen(run: Run, ranks: Sequence[int] | None, known: Sequence[int]) -> list
 
 def _draw_shares(axes: Any, run: Run, shown: Sequence[int]) -> None:
     step_ms = (run.step_time or 0.0) * 1e3
-    for part, colour in PARTS.items():
-        before = list(PARTS)[: list(PARTS).index(part)]
-        for place, number in enumerate(shown):
-            rank = run.ranks[number]
-            begin = sum(getattr(rank, other) for other in before) * step_ms
-            label = part.replace("_", "-") if place == 0 else None
-            axes.barh(place, getattr(rank, part) * step_ms, left=begin, color=colour, label=label)
+    for number, account in enumerate(TIME_ACCOUNTS):
+        for place, rank in enumerate(run.ranks[one] for one in shown):
+            begin = sum(getattr(rank, earlier.name) for earlier in TIME_ACCOUNTS[:number]) * step_ms
+            label = account.title if place == 0 else None
+            axes.barh(place, getattr(rank, account.name) * step_ms, left=begin, color=account.bright, label=label)
     axes.set_title("the parts of the mean step (a trace shows when: trace=...)", fontsize="medium")
 
 

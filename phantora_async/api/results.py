@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phantora_async.api.tables import Table, data_frame, rows_of
+from phantora_async.api.tables import Table, data_frame, rows_of, summary
 from phantora_async.errors import UsageError
+from phantora_async.figures import STEP_TIME, TIME_ACCOUNTS
 from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
 from phantora_async.report.steps import has_step_time
 from phantora_async.wording import gib, seconds
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from phantora_async.comparison import Comparison
-
-SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
-"""The shares of a GPU's time; docs/data/reference.md says what they mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,7 @@ class Run:
         """Seconds that a training step takes: the median of the steps that count. None: the run failed before it had
         any, for lack of memory or otherwise.
         """
-        return float(self._simulated["step"]["median_ns"]) / 1e9 if has_step_time(self.report) else None
+        return STEP_TIME.value(self._simulated) if has_step_time(self.report) else None
 
     @property
     def step_source(self) -> str:
@@ -306,19 +304,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """The run as HTML, for notebooks."""
-        rows = [
-            ("run", f"{self.world_size} x {self.gpu} on {self.cluster}"),
-            ("step", _step(self.step_time)),
-            ("MFU", f"{self.mfu:.1%}"),
-            ("memory allocated, reserved", f"{gib(self.peak_memory)}, {gib(self.peak_reserved)}"),
-            ("report", str(self.path)),
-        ]
-        if not self.used_gpu:
-            rows[1:4] = [("GPU", "no emulated GPU was used")]
-        elif self.interval is not None:
-            rows.insert(2, ("90% interval", f"{_seconds(self.interval[0])} to {_seconds(self.interval[1])}"))
-        if self.failure is not None:
-            rows.insert(1, ("failed", self.failure))
+        rows = [*summary(self), ("report", str(self.path))]
         cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows)
         whole = html.escape(str(self))
         return f"<table>{cells}</table><details><summary>report</summary><pre>{whole}</pre></details>"
@@ -348,8 +334,8 @@ def compare(*runs: Run | str | os.PathLike[str]) -> Comparison:
 
 
 def _rank(one: Mapping[str, Any]) -> Rank:
-    total = sum(one[f"{name}_ns"] for name in SHARES)
-    shares = {name: one[f"{name}_ns"] / total if total else 0.0 for name in SHARES}
+    total = sum(one[account.ns] for account in TIME_ACCOUNTS)
+    shares = {account.name: one[account.ns] / total if total else 0.0 for account in TIME_ACCOUNTS}
     memory = one["memory"]
     return Rank(
         rank=one["rank"],

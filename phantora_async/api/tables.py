@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.figures import ALLOCATED, MFU, RESERVED, STEP_TIME, TIME_ACCOUNTS
 from phantora_async.wording import gib, markdown, markdown_code, seconds
 
 if TYPE_CHECKING:
@@ -120,31 +121,17 @@ def as_markdown(run: Run) -> str:
     """The report in Markdown for an issue, a pull request or a wiki: the figures, ranks, memory of the fullest rank,
     and kernels.
     """
-    found = _figures(run)
-    head = [("run", f"{found.world_size} x {found.gpu} on {found.cluster}")]
-    if run.failure is not None:
-        head.append(("failed", run.failure))
-    if run.independent:
-        head.append(("jobs", f"{found.world_size} independent ones: no rank was in a process group"))
+    parts = [f"# {markdown(run.script) or 'Report'}", _markdown(["", ""], summary(run))]
     if run.used_gpu:
-        head.append(("fits", {True: "yes", False: "no", None: "not known"}[found.fits]))
-        if found.step_time is not None:
-            head.append(("step", _seconds(found.step_time)))
-        if found.interval_low is not None and found.interval_high is not None:
-            head.append(("90% interval", f"{_seconds(found.interval_low)} to {_seconds(found.interval_high)}"))
-        if found.step_time is not None:
-            head.append(("MFU", f"{found.mfu:.1%}"))
-        head.append(("memory allocated, reserved", f"{gib(found.peak_memory)}, {gib(found.peak_reserved)}"))
-    else:
-        head.append(("GPU", "no emulated GPU was used"))
-    parts = [f"# {markdown(found.script) or 'Report'}", _markdown(["", ""], head)]
-    if run.used_gpu:
-        names = ("compute", "transfer", "peers", "host_bound", "idle")
         ranks = [
-            (rank.rank, *(f"{getattr(rank, name):.1%}" for name in names), gib(rank.allocated_peak))
+            (
+                rank.rank,
+                *(f"{getattr(rank, account.name):.1%}" for account in TIME_ACCOUNTS),
+                gib(rank.allocated_peak),
+            )
             for rank in run.ranks
         ]
-        parts.append(_markdown(["rank", *(name.replace("_", "-") for name in names), "allocated"], ranks))
+        parts.append(_markdown(["rank", *(account.title for account in TIME_ACCOUNTS), "allocated"], ranks))
         if held := run.memory_parts:
             parts.append(
                 _markdown(["fullest GPU holds", "size"], [(name, gib(nbytes)) for name, nbytes in held.items()])
@@ -155,6 +142,26 @@ def as_markdown(run: Run) -> str:
         ]
         parts.append(_markdown(["share", "time", "launches", "source", "bound by", "GPU work"], kernels))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def summary(run: Run) -> list[tuple[str, str]]:
+    """Titles and texts of the figures that matter most, for Markdown and notebooks."""
+    rows = [("run", f"{run.world_size} x {run.gpu} on {run.cluster}")]
+    if run.failure is not None:
+        rows.append(("failed", run.failure))
+    if run.independent:
+        rows.append(("jobs", f"{run.world_size} independent ones: no rank was in a process group"))
+    if not run.used_gpu:
+        return [*rows, ("GPU", "no emulated GPU was used")]
+    rows.append(("fits", {True: "yes", False: "no", None: "not known"}[run.fits]))
+    if run.step_time is not None:
+        rows.append((STEP_TIME.title, STEP_TIME.text(run.step_time)))
+    if run.interval is not None:
+        rows.append(("90% interval", " to ".join(map(STEP_TIME.text, run.interval))))
+    if run.step_time is not None:
+        rows.append((MFU.title, MFU.text(run.mfu)))
+    rows.append((ALLOCATED.title, ALLOCATED.text(run.peak_memory)))
+    return [*rows, (RESERVED.title, RESERVED.text(run.peak_reserved))]
 
 
 class Code(str):

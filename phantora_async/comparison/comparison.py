@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from phantora_async.comparison.figures import (
-    WHOLE_RUN,
     ComparedWork,
     Figure,
     Part,
@@ -23,6 +22,7 @@ from phantora_async.comparison.figures import (
 )
 from phantora_async.comparison.setup import DATA_SHAPES, Difference, differences
 from phantora_async.errors import UsageError
+from phantora_async.figures import has_steps
 from phantora_async.report import used_no_gpu
 
 SCHEMA = 1
@@ -118,7 +118,7 @@ def _remarks(reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for letter, one in zip(LETTERS, simulated, strict=False):
         if used_no_gpu(one):
             yield f"{letter} used no emulated GPU: its times are its script's on the host"
-        elif one["step"]["source"].startswith(WHOLE_RUN):
+        elif not has_steps(one["step"]):
             yield f"no steps were found in {letter}: its step time is that of the whole run"
     if len({one["step"]["source"].split(":", 1)[0] for one in simulated}) > 1:
         yield "steps were found in different ways: step times are not compared"

@@ -6,23 +6,26 @@ Times of parts, families and signatures are milliseconds of one step and one GPU
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
+from phantora_async.figures import (
+    ALLOCATED,
+    HOST_WORK,
+    INTERVAL_HIGH,
+    INTERVAL_LOW,
+    MFU,
+    RESERVED,
+    STEP_TIME,
+    TFLOPS,
+    TIME_ACCOUNTS,
+    RunFigure,
+    logged_rate,
+)
 from phantora_async.report.steps import has_step_time
 
 Report = Mapping[str, Any]
-WHOLE_RUN = "the whole run"
-"""The beginning of the source of a step when no steps were found."""
-PARTS = {
-    "compute": "compute_ns",
-    "transfer": "transfer_ns",
-    "peers": "peers_ns",
-    "host-bound": "host_bound_ns",
-    "idle": "idle_ns",
-}
 COPIES = ("copy", "memset")
 SAME, SIZES, NEW, GONE = "both", "other sizes", "new", "gone"
 
@@ -81,20 +84,17 @@ def figures(reports: Sequence[Report]) -> list[Figure]:
     """The figures in the order in which they are shown, without those that no run has."""
     simulated = [report["simulated"] for report in reports]
 
-    def row(name: str, unit: str, value: Callable[[Any], float | None], comparable: bool = True) -> Figure:
-        return Figure(name, unit, tuple(value(one) for one in simulated), comparable)
+    def row(figure: RunFigure, comparable: bool = True) -> Figure:
+        scale = figure.unit.scale
+        values = tuple(value / scale if value else None for value in map(figure.value, simulated))
+        return Figure(figure.title, figure.unit.shown, values, comparable)
 
     steps_compare = len({_step_kind(one["step"]) for one in simulated}) == 1
     rows = [
-        Figure("step time", "ms", tuple(map(_step_ms, reports)), steps_compare),
-        row("90% range, low end", "ms", lambda one: _end(one["step"], "low_ns"), steps_compare),
-        row("90% range, high end", "ms", lambda one: _end(one["step"], "high_ns"), steps_compare),
-        row("host's work in a step", "ms", _host_work_ms, steps_compare),
-        *(row(f"{rate}, logged by the script", "", _logged(rate)) for rate in _rates(simulated)),
-        row("TFLOP/s per GPU", "", lambda one: one["work"]["tflops_per_gpu"] or None),
-        row("MFU", "%", lambda one: 100 * one["work"]["mfu"] or None),
-        row("memory allocated", "GiB", lambda one: _peak_gib(one, "allocated_peak_nbytes")),
-        row("memory reserved", "GiB", lambda one: _peak_gib(one, "reserved_peak_nbytes")),
+        Figure(STEP_TIME.title, "ms", tuple(map(_step_ms, reports)), steps_compare),
+        *(row(figure, steps_compare) for figure in (INTERVAL_LOW, INTERVAL_HIGH, HOST_WORK)),
+        *(row(logged_rate(rate)) for rate in _rates(simulated)),
+        *map(row, (TFLOPS, MFU, ALLOCATED, RESERVED)),
     ]
     return [one for one in rows if any(value is not None for value in one.values)]
 
@@ -107,29 +107,8 @@ def _step_kind(step: Mapping[str, Any]) -> str:
     return str(step["source"]).split(":", 1)[0]
 
 
-def _end(step: Mapping[str, Any], end: str) -> float | None:
-    return step["interval"][end] / 1e6 if step["interval"] is not None else None
-
-
-def _host_work_ms(simulated: Mapping[str, Any]) -> float | None:
-    step_ns = simulated["step"]["median_ns"]
-    ranks = [one for one in simulated["ranks"] if one.get("window_ns") and "host_work_ns" in one]
-    return fmean(one["host_work_ns"] / one["window_ns"] for one in ranks) * step_ns / 1e6 if ranks else None
-
-
 def _rates(simulated: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(one["rate"] for each in simulated for one in each.get("logged", []) if "rate" in one))
-
-
-def _logged(rate: str) -> Callable[[Mapping[str, Any]], float | None]:
-    def value(simulated: Mapping[str, Any]) -> float | None:
-        return next((one.get("value") for one in simulated.get("logged", []) if one.get("rate") == rate), None)
-
-    return value
-
-
-def _peak_gib(simulated: Mapping[str, Any], which: str) -> float | None:
-    return max(one["memory"][which] for one in simulated["ranks"]) / 2**30 or None
 
 
 # ---- of a step -------------------------------------------------------------------------------------------------------
@@ -138,17 +117,17 @@ def _peak_gib(simulated: Mapping[str, Any], which: str) -> float | None:
 def parts(reports: Sequence[Report]) -> list[Part]:
     """The parts of the step time, which add up to it."""
     shares = [_shares(report["simulated"]) for report in reports]
-    return [Part(name, tuple(one[name] for one in shares)) for name in PARTS]
+    return [Part(account.title, tuple(one[account.name] for one in shares)) for account in TIME_ACCOUNTS]
 
 
 def _shares(simulated: Mapping[str, Any]) -> dict[str, float]:
     step_ms = simulated["step"]["median_ns"] / 1e6
-    means = dict.fromkeys(PARTS, 0.0)
+    means = {account.name: 0.0 for account in TIME_ACCOUNTS}
     ranks = simulated["ranks"]
     for rank in ranks:
-        total = sum(rank[key] for key in PARTS.values())
-        for name, key in PARTS.items():
-            means[name] += rank[key] / total / len(ranks) * step_ms if total else 0.0
+        total = sum(rank[account.ns] for account in TIME_ACCOUNTS)
+        for account in TIME_ACCOUNTS:
+            means[account.name] += rank[account.ns] / total / len(ranks) * step_ms if total else 0.0
     return means
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from phantora_async.comparison.comparison import LETTERS, Comparison
 from phantora_async.comparison.figures import SAME, ComparedWork, Figure, Part
+from phantora_async.figures import STEP_TIME
 from phantora_async.wording import printable, short
 
 WIDTH = 110
@@ -117,7 +118,7 @@ def _work_row(work: ComparedWork) -> list[str]:
 
 def _why(comparison: Comparison, letters: str) -> Iterator[str]:
     """Yields a sentence for each run whose step time differs: which parts of the step account for it."""
-    step = next((one for one in comparison.figures if one.name == "step time"), None)
+    step = next((one for one in comparison.figures if one.name == STEP_TIME.title), None)
     if step is None or not step.comparable:
         return
     for run, letter in enumerate(letters[1:], start=1):

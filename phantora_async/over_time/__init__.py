@@ -3,10 +3,10 @@
 A run keeps a bounded number of parts, however long it is. The figures are the same whatever order facts arrive in.
 Comes in: the accounts of devices, noted by virtual time; the collectives that the network has carried.
 Goes out: the parts ``activity`` and ``links`` of the report.
-May import: netsim.
+May import: netsim, the table of figures.
 """
 
-from phantora_async.over_time.document import KINDS, activity_document, links_document
+from phantora_async.over_time.document import activity_document, links_document
 from phantora_async.over_time.link_traffic import Carried, LinkTraffic, Traffic
 from phantora_async.over_time.samples import (
     LEAST_PARTS,
@@ -20,7 +20,6 @@ from phantora_async.over_time.samples import (
 )
 
 __all__ = [
-    "KINDS",
     "LEAST_PARTS",
     "Activity",
     "Carried",

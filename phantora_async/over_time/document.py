@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import Link
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.over_time.samples import Activity
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 """The characters for shares from 0 to 1, in equal steps."""
-KINDS = ("compute", "transfer", "peers", "host_bound", "idle")
-"""The kinds of a GPU's time. The rest of a part is the time before the GPU's first use."""
 MOST_ROWS = 64
 MOST_LINKS = 64
 Document = dict[str, Any]
@@ -56,7 +55,8 @@ def _merged(activity: Activity, ranks: range) -> Document:
 
 def _row(accounts: Figures, devices: int, width_ns: int) -> Document:
     spent = np.diff(accounts) / (devices * width_ns)
-    return {kind: _text(shares) for kind, shares in zip(KINDS, spent, strict=True)}
+    # What no account has of a part is the time before the GPU's first use.
+    return {account.name: _text(shares) for account, shares in zip(TIME_ACCOUNTS, spent, strict=True)}
 
 
 def _memory(memory: Figures) -> Document:

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-ACCOUNTS = ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
+from phantora_async.figures import TIME_ACCOUNTS
+
+ACCOUNTS = len(TIME_ACCOUNTS)
+"""The number of figures in a sample."""
 MOST_PARTS, LEAST_PARTS, ALL_PARTS = 1024, 128, 32768
 SHORT_NS = 1 << 27
 """The duration in ns of a run that is shown in as many parts as there may be."""
@@ -36,9 +39,7 @@ def width_for(until_ns: int, parts: int) -> int:
 
 
 class Samples:
-    """The samples of one device: its ``ACCOUNTS`` at the instants 0, ``width_ns``, 2 x ``width_ns`` ..., one after the
-    other.
-    """
+    """The ``TIME_ACCOUNTS`` of one device at the instants 0, ``width_ns``, 2 x ``width_ns`` ..., one after another."""
 
     __slots__ = ("_most", "figures", "width_ns")
 
@@ -62,17 +63,17 @@ class Samples:
 
     def put(self, place: int, accounts: tuple[int, ...]) -> None:
         """Writes a sample. `place`: its number, at most one behind the last."""
-        figures, at = self.figures, place * len(ACCOUNTS)
+        figures, at = self.figures, place * ACCOUNTS
         if at == len(figures):
             figures.extend(accounts)
         else:
-            figures[at : at + len(ACCOUNTS)] = array("q", accounts)
+            figures[at : at + ACCOUNTS] = array("q", accounts)
 
     def at(self, every: int) -> NDArray[np.int64]:
         """Every `every`-th sample, by sample and account. It is a view, which must be gone before ``put`` is called
         again.
         """
-        return np.frombuffer(self.figures, np.int64).reshape(-1, len(ACCOUNTS))[::every]
+        return np.frombuffer(self.figures, np.int64).reshape(-1, ACCOUNTS)[::every]
 
 
 class MemoryChange:
@@ -105,7 +106,7 @@ def accounts_at(samples: Samples, width_ns: int, until_ns: int, final: Sequence[
     ones.
     """
     places = -(-until_ns // width_ns)
-    found = np.empty((len(ACCOUNTS), places + 1), np.int64)
+    found = np.empty((ACCOUNTS, places + 1), np.int64)
     found[:, places] = final
     found[:, :places] = samples.at(width_ns // samples.width_ns)[:places].T
     return found

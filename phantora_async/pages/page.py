@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.wording import printable
 
 SCRIPTS = (
@@ -64,8 +65,25 @@ def _files() -> dict[str, str]:
     def read(name: str) -> str:
         return folder.joinpath(name).read_text(encoding="utf-8")
 
-    script = "\n".join(["'use strict';", *map(read, SCRIPTS)])
-    return {"template": read("page.html"), "style": read("page.css"), "script": script}
+    script = "\n".join(["'use strict';", f"const ACCOUNTS = {_accounts()};", *map(read, SCRIPTS)])
+    return {"template": read("page.html"), "style": f"{_colours()}\n{read('page.css')}", "script": script}
+
+
+def _accounts() -> str:
+    """The table of time accounts for the scripts; a colour is the name of the variable that holds it."""
+    return embedded(
+        [
+            {"name": one.name, "ns": one.ns, "title": one.title, "meaning": one.meaning, "colour": f"--{one.name}"}
+            for one in TIME_ACCOUNTS
+        ]
+    )
+
+
+def _colours() -> str:
+    """Variables of CSS with the colours of time accounts, for bright and for dark grounds."""
+    bright = " ".join(f"--{one.name}: {one.bright};" for one in TIME_ACCOUNTS)
+    dark = " ".join(f"--{one.name}: {one.dark};" for one in TIME_ACCOUNTS)
+    return f":root {{ {bright} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
 
 
 def _policy(script: str, connects: str) -> str:

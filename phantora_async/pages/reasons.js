@@ -2,7 +2,7 @@
 
 const CAUSES = {
   compute: ['compute', '--compute'], communication: ['communication that nothing hides', '--transfer'], copies: ['copies', '--good'],
-  host: ['the GPU waits for the host', '--host'], peer: ['one rank works while its peer waits for it', '--peers'],
+  host: ['the GPU waits for the host', '--host_bound'], peer: ['one rank works while its peer waits for it', '--peers'],
   straggler: ['one rank works while half of the others or more wait for it', '--bad'],
 };
 const causeName = kind => CAUSES[kind]?.[0] ?? kind;

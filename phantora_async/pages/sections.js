@@ -1,11 +1,6 @@
 // The sections of the report. Each takes the view (view.py) and returns an element, or null if it has nothing to show.
 
-const TIMES = [
-  ['compute', 'compute_ns', '--compute'], ['transfer', 'transfer_ns', '--transfer'], ['peers', 'peers_ns', '--peers'],
-  ['host-bound', 'host_bound_ns', '--host'], ['idle', 'idle_ns', '--idle'],
-];
-const EXPLAINED = 'Transfer and peers are communication that no computation hides: moving data, and waiting for other ranks. ' +
-  'Host-bound: the GPU is empty while its host works. Idle: it is empty while the host waits for something else.';
+const MEANINGS = ACCOUNTS.map(({title, meaning}) => `${title}: ${meaning}`).join(' ');
 
 function section(id, title, ...children) {
   return el('section', {id, 'aria-labelledby': `${id}-title`}, el('h2', {id: `${id}-title`}, title), ...children);
@@ -60,7 +55,7 @@ function steps(view) {
   const picture = new Columns(`Time of each of ${each.length} steps; median ${seconds(step.median_ns)}`, {
     labels: place => `step ${place + first}`, form: seconds, lines,
     band: step.interval ? [step.interval.low_ns, step.interval.high_ns] : null,
-    series: [{name: '', colour: '--compute', values: each, colourOf: place => counts(place) ? '--compute' : '--idle'}],
+    series: [{name: '', colour: '--bar', values: each, colourOf: place => counts(place) ? '--bar' : '--pale'}],
   });
   const host = step.host_median_ns === null ? '' : `, ${seconds(step.host_median_ns)} on the host`;
   const range = step.counted > 1 ? `; ${seconds(step.min_ns)} to ${seconds(step.max_ns)}` : '';
@@ -68,13 +63,13 @@ function steps(view) {
     el('p', {}, `A step takes ${seconds(step.median_ns)}${host} (median of ${countedSteps(step)}${range}). Steps from: ${step.source}.` +
       (first === 2 ? ' Step 1 begins with the run and is not timed.' : '')),
     picture.element,
-    legend([['counted', '--compute'], ...(step.warm_up ? [['warm-up, not counted', '--idle']] : []),
+    legend([['counted', '--bar'], ...(step.warm_up ? [['warm-up, not counted', '--pale']] : []),
       ...(step.interval ? [['shaded: 90% interval', '--accent']] : []), ['dashed: median', '--text']]),
     folded('Steps as a table', () => table([['step', row => row.step], ['time', row => seconds(row.for_ns)], ['ns', row => count(row.for_ns)],
       ['', row => row.counted ? '' : 'warm-up', 'text']], each.map((for_ns, place) => ({step: place + first, for_ns, counted: counts(place)})))));
 }
 
-const spent = rank => TIMES.reduce((sum, [, key]) => sum + rank[key], 0);
+const spent = rank => ACCOUNTS.reduce((sum, {ns}) => sum + rank[ns], 0);
 const share = (rank, key) => spent(rank) ? rank[key] / spent(rank) : 0;
 
 function breakdown(view) {
@@ -82,15 +77,15 @@ function breakdown(view) {
   if (!ranks.some(spent)) return null;
   const picture = new Columns(`Where the time of ${plural(ranks.length, 'GPU')} goes`, {
     labels: place => `rank ${ranks[place].rank}`, form: percent, axis: value => percent(value, 0), stacked: true, most: 1,
-    series: TIMES.map(([name, key, colour]) => ({name, colour, values: ranks.map(rank => share(rank, key))})),
+    series: ACCOUNTS.map(({title, ns, colour}) => ({name: title, colour, values: ranks.map(rank => share(rank, ns))})),
   });
   const mean = key => ranks.reduce((sum, rank) => sum + share(rank, key), 0) / ranks.length;
   return section('ranks', 'Where each GPU’s time goes',
-    el('p', {}, `Mean over ranks, in ${ranksWindow(view)}: ${TIMES.map(([name, key]) => `${percent(mean(key))} ${name}`).join(', ')}.`),
-    el('p', {class: 'faint'}, EXPLAINED),
-    picture.element, legend(TIMES.map(([name, , colour]) => [name, colour])),
+    el('p', {}, `Mean over ranks, in ${ranksWindow(view)}: ${ACCOUNTS.map(({title, ns}) => `${percent(mean(ns))} ${title}`).join(', ')}.`),
+    el('p', {class: 'faint'}, MEANINGS),
+    picture.element, legend(ACCOUNTS.map(({title, colour}) => [title, colour])),
     folded('Ranks as a table', () => table([['rank', rank => rank.rank],
-      ...TIMES.map(([name, key]) => [name, rank => percent(share(rank, key))]),
+      ...ACCOUNTS.map(({title, ns}) => [title, rank => percent(share(rank, ns))]),
       ['allocated', rank => peak(rank.memory.allocated_peak_nbytes)], ['reserved', rank => peak(rank.memory.reserved_peak_nbytes)]], ranks)));
 }
 
@@ -108,7 +103,6 @@ function firstShown(view, over) {
   return ends.length > 2 && !view.live ? {from_ns: ends.at(-Math.min(4, ends.length)), to_ns: ends.at(-1)} : {from_ns: 0, to_ns: over.until_ns};
 }
 
-const KINDS = [['compute', '--compute'], ['transfer', '--transfer'], ['peers', '--peers'], ['host_bound', '--host'], ['idle', '--idle']];
 const rowLabel = row => row.ranks.length > 6 ? `${named(row.ranks)}`.slice(0, 22) : named(row.ranks);
 
 function activity(view) {
@@ -116,15 +110,15 @@ function activity(view) {
   if (!activity?.ranks.some(row => row.compute)) return null;
   const parts = Math.max(...activity.ranks.map(row => row.compute.length));
   const rows = activity.ranks.map(row => ({...row, label: rowLabel(row), describe: part => {
-    const said = KINDS.map(([kind]) => [kind.replace('_', '-'), shareAt(row[kind], part)]).filter(([, share]) => share > 0);
-    return said.length ? said.map(([kind, share]) => `${percent(share, 0)} ${kind}`).join(', ') : 'GPU not used yet';
+    const said = ACCOUNTS.map(({name, title}) => [title, shareAt(row[name], part)]).filter(([, share]) => share > 0);
+    return said.length ? said.map(([title, share]) => `${percent(share, 0)} ${title}`).join(', ') : 'GPU not used yet';
   }}));
   let colours;
   const picture = new Heat(`What ${plural(rows.length, 'row')} of ranks did over ${seconds(activity.until_ns)}`, {
     id: 'activity', rows, parts, part_ns: activity.part_ns, until_ns: activity.until_ns, marks: stepEnds(view), ...firstShown(view, activity),
     paintCell: (row, part) => {
-      colours ??= {of: KINDS.map(([, name]) => rgb(colour(name))), unused: rgb(colour('--unused'))};
-      const shares = KINDS.map(([kind]) => shareAt(row[kind], part)), total = shares.reduce((a, b) => a + b, 0);
+      colours ??= {of: ACCOUNTS.map(one => rgb(colour(one.colour))), unused: rgb(colour('--unused'))};
+      const shares = ACCOUNTS.map(({name}) => shareAt(row[name], part)), total = shares.reduce((a, b) => a + b, 0);
       const parts = [...shares, Math.max(0, 1 - total)], sum = Math.max(total, 1);
       return [0, 1, 2].map(at => [...colours.of, colours.unused].reduce((mixed, one, place) => mixed + one[at] * parts[place] / sum, 0));
     },
@@ -134,7 +128,7 @@ function activity(view) {
   return section('activity', 'Ranks over time',
     el('p', {class: 'faint'}, `Each cell is ${seconds(activity.part_ns)} of a GPU; its colours are mixed by their shares. Ranks that did the same share a row. ` +
       'Lines are ends of steps. Double-click zooms; arrow keys, + and − do with the keyboard.'),
-    picture.element, legend([...TIMES.map(([name, , colour]) => [name, colour]), ['not used yet', '--unused']]));
+    picture.element, legend([...ACCOUNTS.map(({title, colour}) => [title, colour]), ['not used yet', '--unused']]));
 }
 
 function memory(view) {
@@ -146,19 +140,19 @@ function memory(view) {
     labels: place => `rank ${ranks[place].rank}`, form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
     lines: capacity ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
     series: [
-      {name: 'reserved', colour: '--idle', values: ranks.map(rank => rank.memory.reserved_peak_nbytes)},
-      {name: 'allocated', colour: '--compute', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
+      {name: 'reserved', colour: '--pale', values: ranks.map(rank => rank.memory.reserved_peak_nbytes)},
+      {name: 'allocated', colour: '--bar', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
     ],
   });
   const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated${least(memory)}, ${size(largest('reserved_peak_nbytes'))} reserved` +
     (capacity ? ` of ${size(capacity)} that the GPU has for them.` : '.');
   return section('memory', 'Memory', el('p', {}, said), ...remarks(memory), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
-    legend([['allocated', '--compute'], ['reserved', '--idle'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
+    legend([['allocated', '--bar'], ['reserved', '--pale'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
 }
 
 const CATEGORIES = [
-  ['parameters', '--compute'], ['gradients', '--transfer'], ['optimizer state', '--host'], ['activations', '--good'],
-  ['temporaries', '--peers'], ['communication buffers', '--accent'], ['not told', '--faint'], ['cached or fragmented', '--idle'],
+  ['parameters', '--parameters'], ['gradients', '--gradients'], ['optimizer state', '--optimizer'], ['activations', '--activations'],
+  ['temporaries', '--temporaries'], ['communication buffers', '--buffers'], ['not told', '--faint'], ['cached or fragmented', '--pale'],
   ['outside PyTorch', '--unused'], ['other ranks', '--bad'],
 ];
 
@@ -204,7 +198,7 @@ function overStep(fullest, capacity) {
   const ends = step.most_nbytes.map((_, point) => held.reduce((sum, [name]) => sum + step.parts[name][point], 0));
   const brief = step.most_nbytes.map((most, point) => Math.max(most - ends[point], 0));
   const series = [...held.map(([name, colour]) => ({name, colour, values: step.parts[name]})),
-    {name: 'more for a moment', colour: '--idle', values: brief}];
+    {name: 'more for a moment', colour: '--pale', values: brief}];
   const most = Math.max(...step.most_nbytes);
   const picture = new Columns(`What rank ${fullest.rank} has allocated over ${plural(step.allocations, 'allocation')}; at most ${size(most)}`, {
     labels: point => percent(points > 1 ? point / (points - 1) : 1, 0), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB',
@@ -233,7 +227,7 @@ function growth(activity) {
   };
   const picture = new Columns('Growth of the largest memory peaks over time', {
     height: 140, labels: part => seconds((part + 1) * activity.part_ns), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
-    series: [{name: 'reserved', colour: '--idle', values: until('reserved')}, {name: 'allocated', colour: '--compute', values: until('allocated')}],
+    series: [{name: 'reserved', colour: '--pale', values: until('reserved')}, {name: 'allocated', colour: '--bar', values: until('allocated')}],
   });
   return [el('h3', {}, 'Peaks over time, of the rank that has most'), picture.element];
 }

@@ -10,6 +10,7 @@ import orjson
 
 import netsim
 from phantora_async.faults import begin_ns
+from phantora_async.figures import has_steps
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder, RankInfo
 from phantora_async.ingest.launch_counts import Counts
@@ -37,7 +38,7 @@ from phantora_async.report.stated_values import (
     stated_document,
     total_of,
 )
-from phantora_async.report.steps import WHOLE_RUN, step_document
+from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 from phantora_async.spending.energy import Launched, energy_document
 from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
@@ -243,7 +244,7 @@ def _energy(
         for counts, _ in together(rank.counts for rank in window.ranks)
     }
     launched = [of_counts[id(rank.counts)] for rank in window.ranks]
-    step_ns = None if step["source"].startswith(WHOLE_RUN) else int(step["median_ns"])
+    step_ns = int(step["median_ns"]) if has_steps(step) else None
     return energy_document(spec.gpu, ranks, launched, step_ns)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phantora_async.over_time import KINDS
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.report.shapes import FLAG, NUMBER, TEXT, WHOLE, AnyObject, Each, Fields, Maybe, Named, Shape, Whole
 
 
@@ -22,7 +22,7 @@ _SIGNATURE = Fields(
     | _fields(WHOLE, "total_ns", "full_clock_ns", "contended_ns"),
 )
 _RANK = Fields(
-    _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
+    _fields(WHOLE, "rank", *(account.ns for account in TIME_ACCOUNTS))
     | {
         "window": TEXT,
         "memory": Fields(
@@ -52,12 +52,13 @@ _ROUTED = Fields(
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
 _CHANGES = Each(Each(WHOLE, 2))
+_OVER_TIME = [account.name for account in TIME_ACCOUNTS]
 _ACTIVITY = Fields(
     {
         "part_ns": Whole(1),
         "until_ns": WHOLE,
         "ranks": Each(
-            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *_OVER_TIME))
         ),
     }
 )

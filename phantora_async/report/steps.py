@@ -11,11 +11,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from phantora_async.figures import WHOLE_RUN, has_steps
 from phantora_async.virtual_time import Snapshot
 from phantora_async.virtual_time.results import WARM_UP, CompletedCollective
 
-WHOLE_RUN = "the whole run"
-"""The beginning of the source of a step when no steps were found."""
 ONE_STEP = "one step was found, and two are needed, as the first is not timed"
 MOST_IN_TURN = 8
 """The longest cycle of different steps that is looked for."""
@@ -112,7 +111,7 @@ def _turn(each_ns: Sequence[int]) -> list[int]:
 
 def counted_steps(step: Mapping[str, Any]) -> str:
     """The window of the figures, in words: `steps 4 to 5`."""
-    if step["source"].startswith(WHOLE_RUN):
+    if not has_steps(step):
         return WHOLE_RUN
     if "first_counted" not in step:
         return "the steps that count"  # a report of an older version
@@ -121,7 +120,7 @@ def counted_steps(step: Mapping[str, Any]) -> str:
 
 def has_step_time(report: Mapping[str, Any]) -> bool:
     """Returns false for a run that failed before it had whole steps: the time until then is no step's time."""
-    return not (report.get("exit_code") and report["simulated"]["step"]["source"].startswith(WHOLE_RUN))
+    return not (report.get("exit_code") and not has_steps(report["simulated"]["step"]))
 
 
 def why_untimed(step: Mapping[str, Any]) -> str:

@@ -12,18 +12,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from phantora_async.figures import TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
+from phantora_async.figures.time_accounts import HOST
 from phantora_async.report.loading import binding_note, loading_binds
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reasons import reasons_notes
-from phantora_async.report.steps import WHOLE_RUN, counted_steps, steps_named, why_untimed, window
+from phantora_async.report.steps import counted_steps, steps_named, why_untimed, window
 from phantora_async.spending.text import spending_notes
 from phantora_async.wording import printable, seconds, size
 
 RESOURCES = {
     "GPU compute": "GPU computation",
     "network between servers": "the network between servers",
-    "host": "the host",
+    "host": HOST,
 }
 """The names of resources, which a what-if makes faster, in a sentence."""
 LEAST_SAVED = 0.02
@@ -41,14 +43,6 @@ FIGURES = 64
 KERNELS = 20
 FEW_KERNELS = 5
 """The rows of GPU work in a verbose report and in a short one. The JSON report has all."""
-COLUMNS = (
-    ("compute", "compute_ns"),
-    ("transfer", "transfer_ns"),
-    ("peers", "peers_ns"),
-    ("host-bound", "host_bound_ns"),
-    ("idle", "idle_ns"),
-)
-"""The parts of a GPU's time."""
 SOURCES = (
     ("measured", "measured"),
     ("interpolated", "interpolated"),
@@ -127,7 +121,7 @@ def verdict_until_failure(document: Mapping[str, Any]) -> list[str]:
     """
     document = _printable(document)
     simulated = document["simulated"]
-    if used_no_gpu(simulated) or simulated["step"]["source"].startswith(WHOLE_RUN):
+    if used_no_gpu(simulated) or not has_steps(simulated["step"]):
         return []
     return until_then(_verdict(document)[not simulated["memory"]["verdict"]["fits"] :])
 
@@ -165,7 +159,7 @@ def independent_text(simulated: Mapping[str, Any]) -> str:
 
 def share(rank: Rank, key: str) -> float:
     """The share of the rank's window; all GPUs of a rank together."""
-    total = sum(rank[other] for _, other in COLUMNS)
+    total = sum(rank[account.ns] for account in TIME_ACCOUNTS)
     return float(rank[key]) / total if total else 0.0
 
 
@@ -180,7 +174,7 @@ def _memory(simulated: Mapping[str, Any]) -> str:
 
 def _step(simulated: Mapping[str, Any]) -> str:
     step, work, found = simulated["step"], simulated["work"], simulated["step"]["interval"]
-    if step["source"].startswith(WHOLE_RUN):
+    if not has_steps(step):
         text = f"{why_untimed(step)}: the whole run takes {_at_least(simulated)}{seconds(step['median_ns'])}"
     else:
         median = "median of " * (step["counted"] > 1)
@@ -237,8 +231,8 @@ def _assumed(sources: Mapping[str, Any]) -> str:
 def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
     """The line on what binds a step. Shares are means over ranks."""
     ranks: Sequence[Rank] = simulated["ranks"]
-    shares = {name: sum(share(rank, key) for rank in ranks) / len(ranks) for name, key in COLUMNS}
-    shown = ", ".join(f"{name} {part:.1%}" for name, part in shares.items() if part >= LEAST_SHOWN)
+    shares = [(account, sum(share(rank, account.ns) for rank in ranks) / len(ranks)) for account in TIME_ACCOUNTS]
+    shown = ", ".join(f"{account.title} {part:.1%}" for account, part in shares if part >= LEAST_SHOWN)
     reasons = simulated.get("reasons")
     if not by_loading and reasons and not reasons["missing"] and reasons["what_if"]:
         text = f"bound by {_what_helps(reasons)}"
@@ -253,19 +247,16 @@ def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
     return text
 
 
-def _what_binds(shares: Mapping[str, float], found: Mapping[str, Any] | None, by_loading: bool) -> str:
+def _what_binds(shares: Sequence[tuple[TimeAccount, float]], found: Mapping[str, Any] | None, by_loading: bool) -> str:
     if by_loading:
         return "data loading"
     if found is not None and found["bound"] == "host":
-        return "the host"
-    causes = {
-        "GPU computation": shares["compute"],
-        "communication": shares["transfer"] + shares["peers"],
-        "the host": shares["host-bound"],
-        "nothing on the GPU": shares["idle"],
-    }
+        return HOST
+    causes = dict.fromkeys((account.cause for account, _ in shares), 0.0)
+    for account, part in shares:
+        causes[account.cause] += part
     most = max(causes, key=lambda name: causes[name])
-    close = most != "the host" and found is not None and found["bound"] == "both"
+    close = most != HOST and found is not None and found["bound"] == "both"
     return f"{most}, nearly by the host" if close else most
 
 
@@ -341,8 +332,8 @@ def _ranks(ranks: Sequence[Rank], most: int) -> Table:
     """The table of ranks: up to `most` ranks have a row each; of more ranks it shows quantiles and the busiest ones."""
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
-    for title, _ in COLUMNS:
-        table.add_column(title, justify="right")
+    for account in TIME_ACCOUNTS:
+        table.add_column(account.title, justify="right")
     table.add_column("allocated", justify="right")
     table.add_column("reserved", justify="right")
     if len(ranks) <= most:
@@ -396,7 +387,7 @@ def _busy(rank: Rank) -> float:
 
 
 def _cells(rank: Rank) -> list[str]:
-    cells = [f"{share(rank, key):.1%}" for _, key in COLUMNS]
+    cells = [f"{share(rank, account.ns):.1%}" for account in TIME_ACCOUNTS]
     told = [rank["memory"][key] for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
     return cells + [peak(nbytes) for nbytes in told]
 
@@ -405,7 +396,7 @@ def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
     def value(values: list[float]) -> float:
         return sorted(values)[round(at * (len(values) - 1))]
 
-    cells = [f"{value([share(rank, key) for rank in ranks]):.1%}" for _, key in COLUMNS]
+    cells = [f"{value([share(rank, account.ns) for rank in ranks]):.1%}" for account in TIME_ACCOUNTS]
     for key in ("allocated_peak_nbytes", "reserved_peak_nbytes"):
         cells.append(peak(value([rank["memory"][key] for rank in ranks])))
     return cells

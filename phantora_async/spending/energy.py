@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from phantora_async.figures import TIME_ACCOUNTS, Doing
 from profiles import Cost, Gpu
 
 Document = dict[str, Any]
-COMPUTING, COMMUNICATING, WAITING = ("compute_ns",), ("transfer_ns", "peers_ns"), ("host_bound_ns", "idle_ns")
-"""The parts of a rank's time, as the report names them."""
 
 
 class Launched(NamedTuple):
@@ -52,10 +51,10 @@ def energy_document(
     sums = _Sums()
     watts_of = {at: kernel_watts(gpu, works) for at, works in {id(works): works for works in launched}.items()}
     for rank, works in zip(ranks, launched, strict=True):
-        sums.computing += watts_of[id(works)] * _seconds(rank, COMPUTING)
-        sums.communicating += gpu.power.nccl_w * _seconds(rank, COMMUNICATING)
-        sums.waiting += gpu.power.idle_w * _seconds(rank, WAITING)
-        sums.gpu_s += _seconds(rank, (*COMPUTING, *COMMUNICATING, *WAITING))
+        sums.computing += watts_of[id(works)] * _seconds(rank, Doing.COMPUTING)
+        sums.communicating += gpu.power.nccl_w * _seconds(rank, Doing.COMMUNICATING)
+        sums.waiting += gpu.power.idle_w * _seconds(rank, Doing.WAITING)
+        sums.gpu_s += _seconds(rank, *Doing)
     if not sums.gpu_s:
         return None
     parts = sums.document()
@@ -79,5 +78,5 @@ def kernel_watts(gpu: Gpu, works: Iterable[Launched]) -> float:
     return energy / ns if ns else float(gpu.power.idle_w)
 
 
-def _seconds(rank: Mapping[str, Any], parts: Sequence[str]) -> float:
-    return sum(float(rank[part]) for part in parts) / 1e9
+def _seconds(rank: Mapping[str, Any], *doing: Doing) -> float:
+    return sum(float(rank[account.ns]) for account in TIME_ACCOUNTS if account.doing in doing) / 1e9

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-WHOLE_RUN = "the whole run"
+from phantora_async.figures import has_steps
+
 """How the source of a step begins if no steps were found."""
 _OF_ONE_GPU = re.compile(r"\btps:|per_gpu|/gpu", re.IGNORECASE)
 """Matches log lines whose rate is that of one GPU, as torchtitan's `tps` is."""
@@ -32,7 +33,7 @@ def job_of(report: Mapping[str, Any], tokens_per_step: float | None = None) -> J
     simulated = report["simulated"]
     step, gpus = simulated["step"], int(simulated["world_size"])
     unused = simulated.get("gpu_use", {}).get("unused_ranks", ())
-    if str(step["source"]).startswith(WHOLE_RUN) or len(unused) == gpus:
+    if not has_steps(step) or len(unused) == gpus:
         return None
     step_s, tokens_from = step["median_ns"] / 1e9, "as given"
     if tokens_per_step is None:

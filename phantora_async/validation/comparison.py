@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.validation.emulation import Emulated
 from phantora_async.validation.truth import JobTruth, Range
 
@@ -102,15 +103,9 @@ def explanation(report: dict[str, Any]) -> str:
     simulated = report.get("simulated", {})
     ranks: Sequence[dict[str, Any]] = simulated.get("ranks", [])
     shares: list[tuple[float, str]] = []
-    for key, name in (
-        ("compute_ns", "compute"),
-        ("transfer_ns", "exposed transfer"),
-        ("peers_ns", "waiting for peers"),
-        ("host_bound_ns", "host-bound"),
-    ):
-        window = sum(rank["window_ns"] for rank in ranks)
-        if window:
-            shares.append((sum(rank[key] for rank in ranks) / window, name))
+    window = sum(rank["window_ns"] for rank in ranks)
+    if window:
+        shares = [(sum(rank[one.ns] for rank in ranks) / window, one.title) for one in TIME_ACCOUNTS]
     texts = [f"{share:.0%} {name}" for share, name in sorted(shares, reverse=True) if share >= 0.02]
     sources = simulated.get("cost_sources", {})
     if sources.get("gpu_ns") and sources["roofline"] >= NOTABLE:

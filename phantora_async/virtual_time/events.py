@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emu.contract import records
+from phantora_async.figures import Shares
 from phantora_async.virtual_time.facts import Collective
-from phantora_async.virtual_time.states import HostState, Shares
+from phantora_async.virtual_time.states import HostState
 
 
 @dataclass(frozen=True, slots=True)

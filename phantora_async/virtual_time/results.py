@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import NcclKind
+from phantora_async.figures import Shares
 from phantora_async.virtual_time.events import StepDone
 from phantora_async.virtual_time.facts import Collective
-from phantora_async.virtual_time.states import Shares
 
 WARM_UP = 2
 """The steps that are left out of figures if more follow: the first two intervals between markers."""

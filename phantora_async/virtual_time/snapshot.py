@@ -16,6 +16,7 @@ import numpy as np
 
 from emu.contract import records
 from emu.contract.records import DeviceKind
+from phantora_async.figures import Shares
 from phantora_async.over_time import (
     Activity,
     MemoryChange,
@@ -29,7 +30,7 @@ from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.native.binding import int64s
 from phantora_async.virtual_time.results import CompletedCollective, Revisions, StepInstants, StepWindow
-from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, Shares, StreamState
+from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, StreamState
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
@@ -148,9 +149,9 @@ def take_activity(timeline: Timeline) -> Activity:
     width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
     accounts = []
     for devices in sampled:
-        together = np.zeros((len(ACCOUNTS), -(-now_ns // width_ns) + 1), np.int64)
+        together = np.zeros((ACCOUNTS, -(-now_ns // width_ns) + 1), np.int64)
         for samples, shares in devices:
-            together += accounts_at(samples, width_ns, now_ns, shares[: len(ACCOUNTS)])
+            together += accounts_at(samples, width_ns, now_ns, shares[:ACCOUNTS])
         accounts.append(together)
     memory = [memory_at(_latest_change(timeline, place), width_ns, now_ns) for place in places]
     shown = [timeline.place(rank) for rank in range(len(hosts))]
@@ -172,7 +173,7 @@ def _gpus(timeline: Timeline, place: int, now_ns: int) -> list[Any]:
 def _samples(parts: int, device: Any) -> Samples:
     made = Samples(parts)
     made.width_ns = device.width_ns
-    made.figures = array("q", int64s(device.samples, len(ACCOUNTS) * device.nsamples).tobytes())
+    made.figures = array("q", int64s(device.samples, ACCOUNTS * device.nsamples).tobytes())
     return made
 
 

@@ -1,9 +1,8 @@
-"""The states of hosts and streams, and the shares of a device's time, as reports and messages see them."""
+"""The states of hosts and streams, as reports and messages see them."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from operator import add, sub
 from typing import NamedTuple
 
 from emu.contract import records
@@ -73,28 +72,3 @@ def total(before: records.Counters, now: records.Counters) -> records.Counters:
         unmodelled_reads=before.unmodelled_reads + now.unmodelled_reads,
         refused_calls=before.refused_calls + now.refused_calls,
     )
-
-
-class Shares(NamedTuple):
-    """The shares of a device's time, in ns."""
-
-    compute_ns: int
-    transfer_ns: int
-    """Communication that nothing hides, moving data."""
-    peers_ns: int
-    """Communication that nothing hides, waiting for peers."""
-    host_bound_ns: int
-    """The device is empty while the host works."""
-    idle_ns: int
-    """The device is empty while the host waits for something that is not this device."""
-    communication_ns: int
-    """An NCCL kernel is on the device, hidden or not."""
-
-    def plus(self, other: Shares) -> Shares:
-        return Shares(*map(add, self, other))
-
-    def since(self, earlier: Shares) -> Shares:
-        return Shares(*map(sub, self, earlier))
-
-
-NO_SHARES = Shares(0, 0, 0, 0, 0, 0)

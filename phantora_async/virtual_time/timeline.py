@@ -15,6 +15,7 @@ import numpy as np
 from emu.contract import records
 from phantora_async.errors import ProtocolError
 from phantora_async.faults.pace import NEVER, NO_PACES, Pace, Paces
+from phantora_async.figures import Shares
 from phantora_async.over_time import Activity, parts_for
 from phantora_async.virtual_time import events
 from phantora_async.virtual_time.facts import Collective, CommCreation
@@ -24,7 +25,7 @@ from phantora_async.virtual_time.network import NetworkModel
 from phantora_async.virtual_time.results import Results, Revisions
 from phantora_async.virtual_time.rows import RowWriter
 from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
-from phantora_async.virtual_time.states import NO_COUNTERS, HostState, MemoryPeaks, Shares
+from phantora_async.virtual_time.states import NO_COUNTERS, HostState, MemoryPeaks
 from phantora_async.virtual_time.timelines import Timelines
 
 TURN = 100_000

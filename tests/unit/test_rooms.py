@@ -212,7 +212,9 @@ MAY_IMPORT = {
         "phantora_async.errors",
         "phantora_async.wording",
     ],
-    "phantora_async.over_time": ["netsim", "netsim.collectives"],
+    # One table of figures, which every reader of a report uses.
+    "phantora_async.figures": ["phantora_async.wording"],
+    "phantora_async.over_time": ["netsim", "netsim.collectives", "phantora_async.figures"],
     "phantora_async.folding": [
         "emu.contract",
         "profiles",
@@ -224,6 +226,7 @@ MAY_IMPORT = {
     ],
     "phantora_async.virtual_time.native": [],
     "phantora_async.virtual_time": [
+        "phantora_async.figures",
         "emu.contract",
         "phantora_async.errors",
         "phantora_async.over_time",
@@ -251,8 +254,9 @@ MAY_IMPORT = {
         "phantora_async.ingest",
         "phantora_async.virtual_time",
     ],
-    "phantora_async.spending": ["profiles", "phantora_async.errors"],
+    "phantora_async.spending": ["phantora_async.figures", "profiles", "phantora_async.errors"],
     "phantora_async.report": [
+        "phantora_async.figures",
         "formats",
         "emu.contract",
         "emu.contract.policies",
@@ -267,6 +271,7 @@ MAY_IMPORT = {
         "phantora_async.faults",
     ],
     "phantora_async.pages": [
+        "phantora_async.figures",
         "phantora_async.entrance",
         "phantora_async.errors",
         "phantora_async.report",
@@ -385,6 +390,7 @@ MAY_IMPORT = {
         "phantora_async.folding",
     ],
     "phantora_async": [
+        "phantora_async.figures",
         "formats",
         "emu.contract",
         "emu.contract.policies",
@@ -418,12 +424,14 @@ MAY_IMPORT = {
         "phantora_async.wording",
     ],
     "phantora_async.comparison": [
+        "phantora_async.figures",
         "phantora_async.errors",
         "phantora_async.options",
         "phantora_async.wording",
         "phantora_async.report",
     ],
     "phantora_async.api": [
+        "phantora_async.figures",
         "formats",
         "emu.contract",
         "phantora_async.bench",
@@ -491,6 +499,7 @@ MAY_IMPORT = {
         "phantora_async.wording",
     ],
     "phantora_async.validation": [
+        "phantora_async.figures",
         "formats",
         "netsim.collectives",
         "netsim.tools",

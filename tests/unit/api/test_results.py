@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import Any
 import pytest
 
 import phantora_async
-from phantora_async import errors, pages
-from phantora_async.api.pictures import COLOURS
+from phantora_async import errors
 from phantora_async.api.results import Run
 from phantora_async.api.running import BOOTSTRAP
 from phantora_async.errors import EnvironmentUnusable, NotWritten, PhantoraError, UsageError
@@ -188,12 +186,6 @@ def test_a_picture_says_which_ranks_it_leaves_out(drawing: Any, tmp_path: Path) 
     (axes,) = run_of(report(40), tmp_path).plot_timeline().axes
     assert len(axes.get_yticklabels()) == 32
     assert axes.get_title().endswith("; 8 more ranks: ranks=[...]")
-
-
-def test_pictures_have_the_page_s_colours() -> None:
-    bright = (Path(pages.__file__).parent / "page.css").read_text().partition("@media")[0]
-    on_page = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", bright))
-    assert COLOURS.items() <= on_page.items()
 
 
 def event(cat: str, name: str, ts: float, dur: float) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_markdown_has_whole_tables(tmp_path: Path, capsys: pytest.CaptureFixture
     run_of(explained(), tmp_path)
     tables = command(capsys, tmp_path, "--md").split("\n\n")
     assert tables[0].startswith("# ")
-    assert "| step | 1.6 µs |" in tables[1]
+    assert "| step time | 1.6 µs |" in tables[1]
     for table in tables[1:]:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
 

@@ -47,7 +47,7 @@ def test_other_texts_are_refused_with_an_example(text: str) -> None:
 
 
 def test_more_than_all_of_the_gpu_s_work_is_no_limit() -> None:
-    with pytest.raises(UsageError, match=r"min_mfu: expected at most 100.0 %, found '140%'"):
+    with pytest.raises(UsageError, match=r"min_mfu: expected at most 100.0%, found '140%'"):
         Limits.of({"min_mfu": "140%"})
     assert Limits.of({"min_mfu": "100%"}).by_figure == {"mfu": 1.0}
 
@@ -68,7 +68,7 @@ def test_a_step_that_is_not_known_keeps_no_limit() -> None:
     unknown = report()
     unknown["simulated"]["step"]["source"] = "the whole run: no steps were found"
     rows = Limits.of({"max_step_time": "1s", "min_mfu": "1%"}).rows(unknown)
-    assert broken_text(rows) == "step not known; MFU not known"
+    assert broken_text(rows) == "step time not known; MFU not known"
     assert set(figures_of(unknown)) == {"memory", "allocated"}
 
 
@@ -131,7 +131,7 @@ def test_a_run_that_ended_as_its_steps_were_too_slow() -> None:
     stopped = {"text": "", "over_budget": {"figure": "step", "step": 6, "at_least_ns": 600_000_000}}
     limits = Limits.of({"max_memory": "400GiB", "max_step_time": "400ms", "min_mfu": "90%"})
     (row,) = limits.rows(report() | {"stopped": stopped})
-    assert row.text == "step at least 600.0 ms of 400.0 ms (+50.0 %)"
+    assert row.text == "step time at least 600.0 ms of 400.0 ms (+50.0 %)"
 
 
 def test_figures_of_a_run_that_ended_early_are_compared_with_nothing() -> None:
@@ -139,4 +139,4 @@ def test_figures_of_a_run_that_ended_early_are_compared_with_nothing() -> None:
     assert figures_of(early) == {}
     rules = Rules.of("memory > +1%, step > +3%")
     for run, before in ((early, whole), (whole, early)):
-        assert broken_text(rules.rows(run, figures_of(before))) == "memory reserved not known; step not known"
+        assert broken_text(rules.rows(run, figures_of(before))) == "memory reserved not known; step time not known"

@@ -64,7 +64,7 @@ def test_a_line_for_each_job_and_an_exit_code(ran: list[dict[str, Any]], capsys:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == (
         "ok    roomy  fits, 4.00 GiB left; memory reserved 76.00 GiB of 80.00 GiB (-5.0 %); "
-        "step 400.0 ms of 450.0 ms (-11.1 %); 5 steps for a median"
+        "step time 400.0 ms of 450.0 ms (-11.1 %); 5 steps for a median"
     )
     assert lines[1] == "FAIL  tight  fits, 4.00 GiB left; memory reserved 76.00 GiB of 70.00 GiB (+8.6 %)"
     assert lines[2:] == ["tight: phantora-async report report.json", "2 jobs: 1 within their budgets, 1 not"]
@@ -160,7 +160,7 @@ def test_changes_are_judged_against_a_baseline_that_update_stores(
     slower = lambda *_, **__: Run(_report(step_ns=420_000_000), Path("report.json"))  # noqa: E731
     monkeypatch.setattr(running, "run", slower)
     assert cli.run(["check", "budgets.toml"]) == 1
-    assert "step 420.0 ms, baseline 400.0 ms (+5.0 %)" in capsys.readouterr().out
+    assert "step time 420.0 ms, baseline 400.0 ms (+5.0 %)" in capsys.readouterr().out
 
 
 def test_figures_of_the_warm_up_are_no_baseline(

@@ -69,7 +69,7 @@ def test_a_killed_sweep_comes_to_the_same_trials(runs: Runs, tmp_path: Path, stu
         (folder / "train.py").write_text("pass\n")
     at_once = run(study, whole, 0)
     assert at_once.returncode == 0, at_once.stderr
-    assert at_once.stdout.count("pruned: step at least") == (3 if study is PRUNED else 0)
+    assert at_once.stdout.count("pruned: step time at least") == (3 if study is PRUNED else 0)
     assert run(study, killed, 4).returncode == -signal.SIGKILL
     done = run(study, killed, 0)
     assert (done.returncode, done.stdout) == (0, at_once.stdout)

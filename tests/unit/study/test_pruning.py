@@ -107,7 +107,7 @@ def test_a_run_that_is_slower_than_the_best_one_ends(runs: Runs) -> None:
     limits = [options.max_step_time for options in runs.asked]
     assert limits == [None, "500000000.500ns", "400000000.400ns"]
     assert states(swept) == [("done", "run"), ("done", "run"), ("pruned", "run")]
-    assert swept.trials[2].unfit == "pruned: step at least 600.0 ms of 400.0 ms (+50.0 %)"
+    assert swept.trials[2].unfit == "pruned: step time at least 600.0 ms of 400.0 ms (+50.0 %)"
     assert swept.best("time") is swept.trials[1]
 
 

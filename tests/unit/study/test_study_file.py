@@ -94,7 +94,7 @@ def test_a_result_is_of_what_the_files_were(runs: Runs, tmp_path: Path) -> None:
         ({"run": RUN, "grid": {"gpus": ["h100"]}}, "grid.gpus: unknown key; did you mean gpu?"),
         ({"run": RUN, "grid": {"gpu": "h100"}}, "grid.gpu: expected a list"),
         ({"run": RUN, "grid": {"gpu": []}}, "grid.gpu: expected a list of one value or more"),
-        ({"run": RUN | {"min_mfu": "140%"}, "trial": [{}]}, "run.min_mfu: expected at most 100.0 %, found '140%'"),
+        ({"run": RUN | {"min_mfu": "140%"}, "trial": [{}]}, "run.min_mfu: expected at most 100.0%, found '140%'"),
         ({"run": RUN | {"max_memory": "-1GiB"}, "trial": [{}]}, "run.max_memory: expected a value such as"),
         ({"run": RUN, "grid": {"--a": list(range(400)), "--b": list(range(400))}}, "more than 100,000 combinations"),
         ({"run": RUN, "grid": {"record": ["x"]}}, "grid.record: not for a sweep"),

@@ -188,7 +188,7 @@ def test_a_full_disk_ends_the_sweep_and_is_no_trial_s_result(runs: Runs) -> None
 
 def test_a_limit_that_is_broken_is_a_reason(runs: Runs) -> None:
     limited = {"run": RUN | {"max_step_time": "300ms"}, "grid": {"--fast": [True, False]}}
-    assert [one.unfit for one in sweep(limited).trials] == ["", "step 400.0 ms of 300.0 ms (+33.3 %)"]
+    assert [one.unfit for one in sweep(limited).trials] == ["", "step time 400.0 ms of 300.0 ms (+33.3 %)"]
 
 
 def test_a_run_without_steps_has_failed(runs: Runs) -> None:

@@ -1,0 +1,115 @@
+"""The accounts to which a GPU's time is booked: one table that virtual time, reports, pages, pictures and the API read.
+
+Each instant of a GPU belongs to exactly one account, so the accounts add up to the window that a report looks at.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from operator import add, sub
+from typing import NamedTuple
+
+
+class Shares(NamedTuple):
+    """The time of a GPU by account, in nanoseconds of virtual time; the order is that of ``native/engine.h``."""
+
+    compute_ns: int
+    transfer_ns: int
+    peers_ns: int
+    host_bound_ns: int
+    idle_ns: int
+    communication_ns: int
+    """The time with an NCCL kernel on the GPU, hidden or not. It overlaps the accounts and is none of them."""
+
+    def plus(self, other: Shares) -> Shares:
+        """The sum, account by account."""
+        return Shares(*map(add, self, other))
+
+    def since(self, earlier: Shares) -> Shares:
+        """The time that was booked after `earlier`."""
+        return Shares(*map(sub, self, earlier))
+
+
+HOST = "the host"
+"""What binds a step whose GPUs wait for their hosts."""
+
+
+class Doing(Enum):
+    """What a GPU does, as far as its power is concerned."""
+
+    COMPUTING = "computing"
+    COMMUNICATING = "communicating"
+    WAITING = "waiting"
+
+
+class TimeAccount(NamedTuple):
+    """One account of a GPU's time, and how it is shown."""
+
+    name: str
+    """Its name in the API and in ``activity`` of a report; with ``_ns`` the name of its time."""
+    title: str
+    """Its name for people."""
+    meaning: str
+    """A sentence that says what is booked here."""
+    cause: str
+    """What binds a step most of whose time is booked here."""
+    doing: Doing
+    bright: str
+    """Its colour on a bright ground, as CSS writes it."""
+    dark: str
+    """Its colour on a dark ground."""
+
+    @property
+    def ns(self) -> str:
+        """The name of its time in reports and in ``Shares``."""
+        return f"{self.name}_ns"
+
+
+TIME_ACCOUNTS = (
+    TimeAccount(
+        "compute",
+        "compute",
+        "The GPU has work that is no communication.",
+        "GPU computation",
+        Doing.COMPUTING,
+        "#2f7ed8",
+        "#4a97ee",
+    ),
+    TimeAccount(
+        "transfer",
+        "transfer",
+        "Communication that no computation hides moves data.",
+        "communication",
+        Doing.COMMUNICATING,
+        "#e69f00",
+        "#f0b429",
+    ),
+    TimeAccount(
+        "peers",
+        "peers",
+        "Communication that no computation hides waits for other ranks.",
+        "communication",
+        Doing.COMMUNICATING,
+        "#d55e00",
+        "#f0743a",
+    ),
+    TimeAccount(
+        "host_bound",
+        "host-bound",
+        "The GPU is empty while its host works.",
+        HOST,
+        Doing.WAITING,
+        "#a05fb5",
+        "#c48bd6",
+    ),
+    TimeAccount(
+        "idle",
+        "idle",
+        "The GPU is empty while its host waits for something else.",
+        "nothing on the GPU",
+        Doing.WAITING,
+        "#c9d0d8",
+        "#4a5461",
+    ),
+)
+"""In the order of ``Shares``, which is the order in which they are shown."""
