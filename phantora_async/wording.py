@@ -15,6 +15,8 @@ MOST_PARTS = 16
 
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 """The environment variable that helps where memory is fragmented."""
+GROWS = "allocated memory grows"
+"""The beginning of ``growth_text``."""
 
 
 def compact(ranks: Iterable[int]) -> str:
@@ -152,3 +154,12 @@ _LIMITS: dict[int, str] = {
     Signals.SIGXCPU: "it has used the processor time that `ulimit -t` allows",
     Signals.SIGXFSZ: "it has written a larger file than `ulimit -f` allows",
 }
+
+
+def growth_text(growth: Mapping[str, Any]) -> str:
+    """Says how memory grows. `growth`: ``memory.growth`` of a report."""
+    nbytes, steps = size(growth["nbytes"]), growth["steps"]
+    by = f"{nbytes} in each of the last {steps} steps" if growth["equal"] else f"{nbytes} a step in the last {steps}"
+    op = f" by {growth['op']}" if growth["op"] else ""
+    origin = f", asked for{op} at {growth['site']}," if growth["site"] else f", asked for{op}," if op else ""
+    return f"{GROWS} by {by}{origin} and fills the GPU after {growth['steps_left']:,} more"

@@ -13,7 +13,7 @@ from phantora_async.config.outputs import report_of, run_dir_of
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.options import PathText
 from phantora_async.recording import Recording, load
-from phantora_async.replaying.differences import MAY_CHANGE, attributes, grid_share
+from phantora_async.replaying.differences import MAY_CHANGE, attention_by, attention_share, attributes, grid_share
 from phantora_async.replaying.machine import Changes, cast_for, slow_gpus, spec_of
 from phantora_async.replaying.repetition import repetition_of
 from phantora_async.replaying.replay import Replayed
@@ -54,6 +54,13 @@ class Written:
                 f"{len(changed)} device attributes differ, which PyTorch reads when it starts; what it chose by them "
                 "is as recorded. Kernels with a block for each SM of the recorded GPU, or a multiple: "
                 f"{grid_share(self.replayed.report, setup.gpu.sm_count):.1%} of GPU time"
+            )
+        then, now = attention_by(setup.gpu), attention_by(self.spec.gpu)
+        if then != now and (share := attention_share(self.replayed.report)):
+            yield (
+                f"PyTorch prefers {then} on {setup.gpu.name} and {now} on {self.spec.gpu.name}: attention keeps the "
+                f"kernels that were recorded, {share:.1%} of GPU time, unless the script chooses them; a run there has "
+                "others"
             )
 
 

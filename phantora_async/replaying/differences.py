@@ -4,6 +4,7 @@ runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 from typing import Any
 
@@ -18,6 +19,8 @@ QUERIES, MEMORY, WIDTH, ATTRIBUTES = "queries", "memory", "width", "attributes"
 MAY_CHANGE = (QUERIES, MEMORY, WIDTH, ATTRIBUTES)
 """The kinds of answers that stop a replay, unless the user allows that they change."""
 Allowed = Set[str]
+_ATTENTION = re.compile(r"^sdpa;|flash_fwd|flash_bwd|fmha_cutlass")
+"""Finds the signatures of attention by cuDNN, FlashAttention and CUTLASS."""
 
 
 def check_memory(recording: Recording, spec: RunSpec, allowed: Allowed) -> None:
@@ -90,6 +93,22 @@ def grid_share(report: dict[str, Any], sm_count: int) -> float:
     kernels = report["simulated"]["kernels"]
     chosen_ns = sum(one["total_ns"] for one in kernels["signatures"] if _blocks(one["signature"]) % sm_count == 0)
     return chosen_ns / kernels["gpu_ns"] if kernels["gpu_ns"] else 0.0
+
+
+def attention_by(gpu: Gpu) -> str:
+    """The implementation of attention that PyTorch prefers on a GPU of this capability (`priority_order` and
+    `check_flash_attention_hardware_support` in its sdp_utils.cpp).
+    """
+    if gpu.cc_major in (9, 10) and gpu.cc_minor in (0, 3):
+        return "cuDNN"
+    return "FlashAttention" if gpu.cc_major >= 8 else "memory-efficient attention"
+
+
+def attention_share(report: dict[str, Any]) -> float:
+    """The share of the GPU time that attention takes."""
+    kernels = report["simulated"]["kernels"]
+    attention_ns = sum(one["total_ns"] for one in kernels["signatures"] if _ATTENTION.search(one["signature"]))
+    return attention_ns / kernels["gpu_ns"] if kernels["gpu_ns"] else 0.0
 
 
 def _blocks(signature: str) -> int:

@@ -14,7 +14,7 @@ from emu.contract.records import HeldKind
 from phantora_async.ingest.call_sites import Site
 from phantora_async.ingest.memory_holders import HeldMemory, Holder, StepMemory
 from phantora_async.report.guests import Guest, guests_document
-from phantora_async.wording import EXPANDABLE, size
+from phantora_async.wording import EXPANDABLE, growth_text, size
 
 Document = dict[str, Any]
 PARTS = {
@@ -237,7 +237,7 @@ def memory_notes(memory: Mapping[str, Any]) -> list[str]:
     parts = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in (known | fullest["parts"]).items())
     notes.append(f"  rank {fullest['rank']} at its peak: {parts}")
     if growth := memory.get("growth"):
-        notes[0] += f"; {_growth_text(growth)}"
+        notes[0] += f"; {growth_text(growth)}"
     named = [one for one in fullest["holders"] if one["op"] or one["site"]]
     notes += [f"  {_holder_text(one)}" for one in named[:SHOWN]]
     return notes
@@ -276,14 +276,6 @@ def _verdict_text(verdict: Mapping[str, Any], total: int) -> str:
     if verdict.get("fragmented"):
         text += f"; with {EXPANDABLE} this request would have fitted"
     return text
-
-
-def _growth_text(growth: Mapping[str, Any]) -> str:
-    nbytes, steps = size(growth["nbytes"]), growth["steps"]
-    by = f"{nbytes} in each of the last {steps} steps" if growth["equal"] else f"{nbytes} a step in the last {steps}"
-    op = f" by {growth['op']}" if growth["op"] else ""
-    origin = f", asked for{op} at {growth['site']}," if growth["site"] else f", asked for{op}," if op else ""
-    return f"allocated memory grows by {by}{origin} and fills the GPU after {growth['steps_left']:,} more"
 
 
 def _holder_text(one: Mapping[str, Any]) -> str:

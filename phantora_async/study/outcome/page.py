@@ -83,7 +83,7 @@ def _row(document: Document, one: Document, number: int, keys: Sequence[str]) ->
         value = one["values"][name]
         cells.append(_cell("" if value is None else figure_text(name, value, document["currency"]), value))
     cells.append(_cell(one["how"], one["how"], "text"))
-    remark = "best" if one["front"] else one["reason"]
+    remark = "; ".join(filter(None, ["best" if one["front"] else "", one["reason"]]))
     cells.append(_cell(remark, remark, "text"))
     kind = "front" if one["front"] else "" if one["compared"] else "unfit"
     chosen_text = _text(json.dumps(chosen))

@@ -11,7 +11,7 @@ from phantora_async.spending.text import amount_text, duration_text, energy_text
 from phantora_async.study.outcome.front import Entry, Outcome
 from phantora_async.study.trials.goal import ENERGY, JOB, MEMORY, MFU, MILLION_TOKENS, MONEY, RATE, STEP, TIME
 from phantora_async.study.trials.results import Result
-from phantora_async.wording import gib, printable, seconds
+from phantora_async.wording import GROWS, gib, printable, seconds
 
 WHOLE = {STEP: "of a step", MILLION_TOKENS: "of a million tokens", JOB: "of the job"}
 OF = {
@@ -99,7 +99,8 @@ def _remarks(found: Outcome) -> list[str]:
         )
     if any(one.bill is not None and one.bill["price"] for one in found.fit):
         lines.append(INCLUDES)
-    return lines
+    growing = [one for one in found.fit if one.result.reason.startswith(GROWS)]
+    return lines + [printable(f"{_short(one)}: {one.result.reason.split('; ')[0]}") for one in growing]
 
 
 def _work(entry: Entry) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from phantora_async.budget import Limits, broken_text, ended_over_budget, figures_of
 from phantora_async.spending.job import Job, job_of
 from phantora_async.study.trials.trial import Trial
-from phantora_async.wording import EXPANDABLE, gib
+from phantora_async.wording import EXPANDABLE, gib, growth_text
 
 DONE, NO_MEMORY, PRUNED, FAILED = "done", "out of memory", "pruned", "failed"
 """PRUNED: the trial ended, or was not begun, because it cannot be one that is wanted."""
@@ -53,7 +53,14 @@ def result_of(trial: Trial, how: str, report: Mapping[str, Any], path: str, wall
         return Result(
             trial.key, trial.name, how, FAILED, "no steps were found, or no GPU was used", {}, None, path, wall_s
         )
-    return Result(trial.key, trial.name, how, DONE, note, figures_of(report), job, path, wall_s)
+    memory = report["simulated"].get("memory", {})
+    verdict = memory.get("verdict")
+    if verdict is not None and not verdict["fits"]:
+        reason = _no_memory(verdict)
+        return Result(trial.key, trial.name, how, NO_MEMORY, reason, {}, None, path, wall_s)
+    growth = memory.get("growth")
+    notes = [*([growth_text(growth)] if growth else []), *([note] if note else [])]
+    return Result(trial.key, trial.name, how, DONE, "; ".join(notes), figures_of(report), job, path, wall_s)
 
 
 def pruned_of(trial: Trial, limits: Limits, report: Mapping[str, Any], path: str, wall_s: float) -> Result | None:
@@ -69,13 +76,23 @@ def failure_of(
     trial: Trial, how: str, failure: str, report: Mapping[str, Any] | None, path: str, wall_s: float
 ) -> Result:
     """The result of a run that failed. `report`: None if there is none."""
-    verdict = None if report is None else report["simulated"].get("memory", {}).get("verdict")
+    memory = {} if report is None else report["simulated"].get("memory", {})
+    verdict, growth = memory.get("verdict"), memory.get("growth")
     if verdict is not None and not verdict["fits"]:
-        missing, unused = verdict["missing_nbytes"], verdict.get("unused_nbytes", 0)
-        reason = f"{gib(missing)} missing at least" if missing else "it does not fit"
-        if not missing and unused:
-            reason = f"{FRAGMENTED}: {gib(unused)} of the allocator's cache are in pieces that are too small"
-            if verdict.get("fragmented"):
-                reason += f"; with {EXPANDABLE} the request would have fitted"
+        reason = _no_memory(verdict)
+        if growth:
+            reason += f"; {growth_text(growth)}"
         return Result(trial.key, trial.name, how, NO_MEMORY, reason, {}, None, path, wall_s)
     return Result(trial.key, trial.name, how, FAILED, failure.splitlines()[0], {}, None, path, wall_s)
+
+
+def _no_memory(verdict: Mapping[str, Any]) -> str:
+    """Says why a job does not fit. `verdict`: the report's."""
+    missing, unused = verdict["missing_nbytes"], verdict.get("unused_nbytes", 0)
+    if others := verdict.get("others_nbytes", 0):
+        owner = verdict["rank"]
+        return f"{gib(missing)} missing on the GPU of rank {owner}, {gib(others)} of which other ranks hold"
+    if missing or not unused:
+        return f"{gib(missing)} missing at least" if missing else "it does not fit"
+    reason = f"{FRAGMENTED}: {gib(unused)} of the allocator's cache are in pieces that are too small"
+    return f"{reason}; with {EXPANDABLE} the request would have fitted" if verdict.get("fragmented") else reason

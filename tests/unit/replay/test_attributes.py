@@ -10,7 +10,7 @@ from emu.contract import records
 from phantora_async.errors import PathChanged
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.attribute_reads import value_of
-from phantora_async.replaying.differences import ATTRIBUTES
+from phantora_async.replaying.differences import ATTRIBUTES, attention_by, attention_share
 from phantora_async.replaying.machine import Changes, spec_of
 from phantora_async.replaying.replay import replay
 from phantora_async.report.text import terminal_report
@@ -106,3 +106,32 @@ def test_every_property_of_torch_has_a_value(name: str) -> None:
         total_memory warp_size"""
     for attribute in names.split():
         assert value_of(gpu, attribute) is not None, attribute
+
+
+@pytest.mark.parametrize(
+    ("gpu", "implementation"),
+    [
+        ("h200", "cuDNN"),  # 9.0
+        ("b200", "cuDNN"),  # 10.0
+        ("b300", "cuDNN"),  # 10.3
+        ("a100-80g", "FlashAttention"),  # 8.0
+        ("l40s", "FlashAttention"),  # 8.9
+        ("rtx-pro-6000", "FlashAttention"),  # 12.0
+        ("t4", "memory-efficient attention"),  # 7.5
+    ],
+)
+def test_attention_follows_the_gpu_s_capability(gpu: str, implementation: str) -> None:
+    assert attention_by(load_gpu(gpu)) == implementation
+
+
+def test_the_share_of_attention() -> None:
+    times = {
+        "sdpa;fwd;4x16x2048x128": 10,
+        "kernel;_ZN13pytorch_flash16flash_fwd_kernel;1,1,1": 20,
+        "kernel;_ZN13pytorch_flash25flash_bwd_dot_do_o_kernel;1,1,1": 5,
+        "kernel;fmha_cutlassF_bf16_aligned_64x64_rf_sm80;1,1,1": 5,
+        "gemm;bf16": 60,
+    }
+    signatures = [{"signature": name, "total_ns": total_ns} for name, total_ns in times.items()]
+    assert attention_share({"simulated": {"kernels": {"gpu_ns": 100, "signatures": signatures}}}) == 0.4
+    assert attention_share({"simulated": {"kernels": {"gpu_ns": 0, "signatures": []}}}) == 0.0
