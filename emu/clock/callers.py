@@ -1,4 +1,4 @@
-"""Which time a caller gets: real time if its timeouts guard real waits, virtual time otherwise."""
+"""Decides which time a caller gets: real time if its timeouts guard real waits, virtual time otherwise."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ files of a data set, need not wait for ranks that wait for a lock of this one.
 
 
 class TimeSource(enum.Enum):
-    """Where the time comes from that a caller gets."""
+    """The source of the time that a caller gets."""
 
     REAL = enum.auto()
     """The machine's clock."""
@@ -80,7 +80,7 @@ class TimeSource(enum.Enum):
 
 
 def time_source_of(module: str | None) -> TimeSource:
-    """By the calling module's full name; None if it has none."""
+    """Returns the source for the calling module's full name; None if it has none."""
     name = module or ""
     while name:
         if name in REAL_TIME_MODULES:

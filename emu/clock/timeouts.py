@@ -22,7 +22,9 @@ from ..private.changes import Names, changes
 _ADDED = timedelta(days=20)
 """The time that is added to a timeout. A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
 _LONGEST = timedelta(days=4)
-"""Longer timeouts are left as they are: read back, they could not be told from lengthened ones."""
+"""The longest timeout that is lengthened. Longer ones are left as they are: read back, they could not be told from
+lengthened ones.
+"""
 _SHORTEST = timedelta(milliseconds=1)
 _POLL_S = 0.001
 """How often NCCL's own wait looks whether the work is done; ours looks less often when it has waited long."""
@@ -116,11 +118,13 @@ def _lengthening_function(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _lengthening_property(real: property) -> property:
-    """Some are floats in C++, which cannot tell milliseconds beside days: what one reads of them is kept."""
+    """Wraps a property: what one reads of it is the timeout that was given. Some are floats in C++, which cannot tell
+    milliseconds beside days, so the given one is kept.
+    """
     get, put = real.fget, real.fset
     assert get is not None
     kept: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
-    """By object: the lengthened timeout as C++ has it, and what C++ makes of the one that was given."""
+    """For each object: the lengthened timeout as C++ has it, and what C++ makes of the one that was given."""
 
     def as_given(self: Any) -> Any:
         value = get(self)
@@ -165,7 +169,7 @@ def _every_wait_blocks() -> bool:
 
 
 def _runs_on_gpu(work: Any) -> bool:
-    """Only NCCL's works have a future that tells how they ended."""
+    """Tells whether the work runs on a GPU: only NCCL's works have a future that tells how they ended."""
     try:
         work.get_future_result()
     except RuntimeError:

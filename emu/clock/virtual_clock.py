@@ -50,11 +50,13 @@ class HookClock(Protocol):
 
     @property
     def is_uncounted(self) -> Callable[[], int]:
-        """Does the calling thread compile? Then time stands still for it. Asks nobody."""
+        """Tells whether the calling thread compiles: then time stands still for it. Asks nobody."""
 
     @property
     def looks_on(self) -> Callable[[], int]:
-        """Has the calling thread given the GPU no work? How often it asks must move no clock. Asks nobody."""
+        """Tells whether the calling thread has given the GPU no work: how often it asks must move no clock. Asks
+        nobody.
+        """
 
     @property
     def advance_ns(self) -> Callable[[int], None]:
@@ -173,7 +175,7 @@ class VirtualClock:
 
     # ---- letting time pass ------------------------------------------------------------------------------------------
     def on_virtual_main_thread(self) -> bool:
-        """Is time virtual, and is this the main thread, whose waits let virtual time pass?"""
+        """Tells whether time is virtual and this is the main thread, whose waits let virtual time pass."""
         return self._state is ClockState.VIRTUAL and threading.get_ident() == self._main_thread
 
     def host_ns(self) -> int:

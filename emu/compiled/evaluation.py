@@ -104,7 +104,7 @@ class Evaluator:
 
 
 class _Run:
-    """One launch, or one instance of it."""
+    """The evaluation of one launch, or of one instance of it."""
 
     def __init__(
         self,

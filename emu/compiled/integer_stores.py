@@ -1,4 +1,4 @@
-"""Which Triton programs are worth following: those that store integers which follow from integers alone."""
+"""Decides which Triton programs are worth following: those that store integers which follow from integers alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parameters_of(program: Program) -> tuple[tuple[str, Type], ...]:
 
 
 def stores_integers(program: Program, evaluated: frozenset[str]) -> bool:
-    """Does it store an integer that follows from integers, by operations of `evaluated` alone?"""
+    """Tells whether the program stores an integer that follows from integers, by operations of `evaluated` alone."""
     return any(_integer_stores(program.body, set(), evaluated))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _STORES_INTEGERS = re.compile(r"tt\.store [^|]*!tt\.ptr<i\d+>")
-"""Most programs need not be read."""
+"""Matches programs that store integers: most programs do not, and need not be read."""
 _MOST_STRETCHES = 4096
 """Most stretches of memory that a load or a store may touch."""
 

@@ -32,7 +32,7 @@ _HEX = {"f32": ("<I", "<f"), "f64": ("<Q", "<d"), "f16": ("<H", "<e")}
 
 
 def dtype_of(element: str) -> dtype:
-    """Raises NotEvaluated."""
+    """Returns torch's type of an element. Raises NotEvaluated."""
     import torch
 
     if element not in _DTYPES:
@@ -209,7 +209,7 @@ def _arithmetic() -> dict[str, Callable[..., Any]]:
 
 
 def table() -> dict[str, Callable[..., Any]]:
-    """By name: a function of the operation and its operands' values."""
+    """Returns for each name a function of the operation and its operands' values."""
     plain = {f"arith.{name}": function for name, function in _arithmetic().items()}
     return {
         **{name: _without_operation(function) for name, function in plain.items()},

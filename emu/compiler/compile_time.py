@@ -24,7 +24,9 @@ from ..interpreter.peak_memory import PeakMemory
 from ..private.changes import Names, changes
 
 _TRIGGERS = frozenset({"DYNAMO", "LAZY_BACKWARD"})
-"""Why torch compiles. CUDA graphs, which it reports as well, are recorded by running the program's own work."""
+"""The reasons for which torch compiles. CUDA graphs, which it reports as well, are recorded by running the program's
+own work.
+"""
 
 
 class Uncounted:
@@ -37,13 +39,14 @@ class Uncounted:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """For work that allocates on the device."""
+        """A context for work that allocates on the device."""
         with self.without_memory(), self._peaks.unnoticed():
             yield
 
     @contextlib.contextmanager
     def without_memory(self) -> Iterator[None]:
-        """For work that allocates nothing, wherever it is called: also while a CUDA graph takes its memory."""
+        """A context for work that allocates nothing, wherever it is called: also while a CUDA graph takes its
+        memory."""
         if getattr(self._thread, "is_inside", False):
             yield
             return

@@ -27,7 +27,7 @@ from . import any_device, file_locks
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable, torch's own."""
 _WAIT_S = 1800.0
-"""Longer than a graph compiles. After that a rank compiles too."""
+"""The time, in seconds, after which a rank that waits compiles too: longer than a graph compiles."""
 
 
 def install(torch_version: str) -> None:
@@ -107,7 +107,7 @@ def _release_at_the_end(locks: GraphLocks, names: Names) -> None:
 
 
 def _graph_cache(locks: GraphLocks, names: Names) -> None:
-    """Both caches look entries up in the same way."""
+    """Changes how the caches look entries up, which both do in the same way."""
     any_device.install_keys(names, _own_device)
     names.change("write_atomic", lambda _: write_atomic)
     names.change("find_guarded_entry", functools.partial(_one_compiles, locks))
@@ -205,7 +205,9 @@ def _releasing(locks: GraphLocks, save: Any) -> Any:
 
 
 def _is_compiled_autograd_on() -> bool:
-    """It compiles backward passes in another way: those that AOTAutograd compiles would not be used."""
+    """Tells whether compiled autograd is on. It compiles backward passes in another way: those that AOTAutograd
+    compiles would not be used.
+    """
     if changes.usable("compiled autograd") is None:
         return True  # it cannot be told
     from torch._dynamo import compiled_autograd, config

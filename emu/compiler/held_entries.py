@@ -37,9 +37,9 @@ class HeldEntries:
     def __init__(self, notes: Path) -> None:
         self._notes = notes
         self._held: dict[str, list[tuple[Any, ...]]] = {}
-        """By an entry's path: what torch yields for it, as often as a rank has asked for it."""
+        """For each entry, by its path: what torch yields for it, as often as a rank has asked for it."""
         self._asked: Counter[str] = Counter()
-        """By key: how often this process has asked."""
+        """For each key: how often this process has asked."""
 
     def read(self) -> None:
         """Reads the entries that earlier runs noted. Called in the forker, before it forks. This run notes again what

@@ -23,7 +23,7 @@ def _change(names: Names) -> None:
 
 
 _Kernels = dict[tuple[int, str, str], Any]
-"""By the GPU, the kernel's name and its source: the kernel, or what will return it."""
+"""The kernels, or what will return them, by the GPU, the kernel's name and its source."""
 
 
 def _once(names: Names, kernels: _Kernels, load: Any) -> Any:

@@ -70,7 +70,7 @@ class PastRuns:
 
     def __init__(self, note: Path) -> None:
         self._note = note
-        """It is there once the script has been run, and has text once a rank has compiled."""
+        """A file that is there once the script has been run, and has text once a rank has compiled."""
         self._compiled = False
 
     def never_compiled(self) -> bool:

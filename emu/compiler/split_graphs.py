@@ -63,7 +63,7 @@ def describe(values: Sequence[Any], own_device: int) -> list[Returned | int | No
 
 
 def _is_split() -> bool:
-    """Does torch compile one of several graphs that it has made of one?"""
+    """Tells whether torch compiles one of several graphs that it has made of one."""
     import torch
 
     context = torch._guards.TracingContext.try_get()

@@ -13,7 +13,9 @@ from ..private.changes import Names, changes
 from . import file_locks
 
 _WAIT_S = 180.0
-"""Longer than any kernel compiles. After that a rank compiles too: one that failed may hold its lock until it ends."""
+"""The time, in seconds, after which a rank that waits compiles too, as one that failed may hold its lock until it ends:
+longer than any kernel compiles.
+"""
 
 
 def install() -> None:

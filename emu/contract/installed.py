@@ -1,5 +1,5 @@
-"""Where this package is installed: its folder, the hook library and the Python stub in it; how another interpreter runs
-a part of it.
+"""Places of this installation: this package's folder, the hook library and the Python stub in it; and how another
+interpreter runs a part of it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ SERVER_SOCKET = "PHANTORA_SERVER"
 
 
 def program(module: str) -> str:
-    """For `python -c`, with `EMU` as the first argument: `main()` of a module of this package. The package is loaded as
-    the launcher loads it (phantora_async/launch/launcher.py): by its location, and nothing else of this installation.
+    """Returns a program for `python -c`, with `EMU` as the first argument: `main()` of a module of this package. The
+    package is loaded as the launcher loads it (phantora_async/launch/launcher.py): by its location, and nothing else of
+    this installation.
     """
     return f"""\
 import sys

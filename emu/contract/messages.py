@@ -8,7 +8,9 @@ import socket
 from typing import Any
 
 LIMIT_NBYTES = 1 << 17
-"""Longer than any message. A seqpacket socket truncates silently, so a receiver that gets this many bytes raises."""
+"""The limit of a message's length, in bytes: no message is as long. A seqpacket socket truncates silently, so a
+receiver that gets this many bytes raises.
+"""
 
 
 class ControlSocket:
@@ -21,7 +23,7 @@ class ControlSocket:
         return self._end.fileno()
 
     def send(self, event: str, **fields: Any) -> None:
-        """Raises BrokenPipeError if the other side has closed its end."""
+        """Sends a message. Raises BrokenPipeError if the other side has closed its end."""
         self._end.send(json.dumps({"event": event, **fields}).encode(), socket.MSG_NOSIGNAL)
 
     def receive(self) -> dict[str, Any] | None:

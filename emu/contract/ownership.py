@@ -18,8 +18,8 @@ _ENTER = stat.S_IXGRP | stat.S_IXOTH
 
 
 def why_others_write(folder: Path) -> str:
-    """Which file or folder of this folder, or on the way to it, others can write or replace; "" if there is none.
-    Raises OSError.
+    """Names the file or folder of this folder, or on the way to it, that others can write or replace; "" if there is
+    none. Raises OSError.
     """
     folder = folder.resolve()
     for parent in folder.parents:
@@ -35,8 +35,8 @@ def why_others_write(folder: Path) -> str:
 
 
 def others_writing(found: os.stat_result, owners: frozenset[int] = frozenset()) -> str:
-    """Who besides this user and root can write a file of this state, with a verb; "" if nobody. `owners`: who may own
-    it, too.
+    """Names who besides this user and root can write a file of this state, with a verb; "" if nobody. `owners`: who may
+    own it, too.
     """
     if found.st_uid not in {0, os.geteuid(), *owners}:
         return f"user {found.st_uid} owns"

@@ -33,7 +33,7 @@ _PEEK = struct.Struct("<HHI").unpack_from
 
 
 def _encode(kind: int, layout: struct.Struct, word: int, *fields: float, payload: bytes = b"", site: int = 0) -> bytes:
-    """One whole record. The header counts the payload's padding too, so that a reader may just add nbytes."""
+    """Returns one whole record. The header counts the payload's padding too, so that a reader may just add nbytes."""
     padding = -len(payload) % 8
     nbytes = layout.size + len(payload) + padding
     return layout.pack(kind, site, nbytes, word, *fields) + payload + b"\0" * padding

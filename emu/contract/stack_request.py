@@ -1,4 +1,6 @@
-"""How the coordinator asks a rank for its Python stacks: the signal that it sends, the file that the rank writes."""
+"""The way in which the coordinator asks a rank for its Python stacks: the signal that it sends, the file that the rank
+writes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import signal
 SIGNAL = signal.SIGRTMAX - 3
 """A real-time signal. The C library and PyTorch use none that is this high."""
 WITHOUT_LOCK = signal.SIGRTMAX - 4
-"""Which the rank sends to itself."""
+"""The signal that the rank sends to itself."""
 
 
 def path_of(folder: str, rank: int) -> str:

@@ -166,7 +166,7 @@ def _tree(expression: str) -> ast.expr:
 
 
 def _check(node: ast.expr, names: Collection[str]) -> None:
-    """Raises ValueProblem if a part of the expression is not allowed."""
+    """Checks an expression. Raises ValueProblem if a part of it is not allowed."""
     match node:
         case ast.Constant(value=value) if type(value) in (bool, int, float):
             return

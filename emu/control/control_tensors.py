@@ -394,7 +394,7 @@ class ControlTensors:
         )
 
     def _run_deferred(self, number: int) -> None:
-        """Called by the hook library."""
+        """Runs a deferred computation. Called by the hook library."""
         self.unrecorded(self._deferred.pop(number))
 
 

@@ -105,7 +105,7 @@ def mode(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 
 def check_indices(control: ControlTensors, name: str, check: op_rules.IndexCheck, args: tuple[Any, ...]) -> None:
-    """Raises `device_assert` if an index is known to be out of range."""
+    """Checks a call's indices. Raises `device_assert` if an index is known to be out of range."""
     ignored = args[4] if check.along is op_rules.Along.CLASSES and len(args) > 4 else None
     for indices, size in _indices(check, args):
         if not control.is_small(indices) or not indices.numel():

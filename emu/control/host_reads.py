@@ -72,7 +72,7 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     host = control.reads.decisions.host
 
     def read(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool) -> Any:
-        """To the host. Unknown values read as 0 unless `--value` states another number: then all of them do."""
+        """Copies to the host. Unknown values read as 0 unless `--value` states another number: then all of them do."""
         reads = control.reads
         if reads.stated or source.dtype == torch.uint8:  # a buffer of an object collective, which has an unwritten end
             control.wait([source])

@@ -54,22 +54,24 @@ class Plan(NamedTuple):
 
 
 class KeptOp:
-    """One operation."""
+    """The function before one operation whose results are remembered as computations."""
 
     def __init__(self, control: ControlTensors, op: ComputedOp) -> None:
         self._control, self._op = control, op
         self._references = shared(control)
         self._turns = 16 if _SLOW.search(op.name) else 2
-        """How long an element takes, beside one of a copy."""
+        """The work for an element, where copying one counts as 1."""
         _operations(control)[op.name] = op
 
     @staticmethod
     def serves(name: str) -> bool:
-        """Is an operation of this name remembered?"""
+        """Tells whether an operation of this name is remembered."""
         return _LEFT_OUT.match(name) is None
 
     def plan(self, args: Any, kwargs: dict[str, Any]) -> Plan | None:
-        """Before the kernel is called. None if an argument that the operation reads is not known."""
+        """Returns what must be kept of a call, before the kernel is called; None if an argument that the operation
+        reads is not known.
+        """
         control = self._control
         if control.capturing() or (args and self._op.reads_first and control.is_hopeless(args[0])):
             return None
@@ -114,7 +116,9 @@ class KeptOp:
         return Plan(told_args, {name: told(number_of(value)) for name, value in kwargs.items()}, tuple(inputs))
 
     def put(self, plan: Plan, targets: list[Any]) -> None:
-        """After the call: `targets` are what it has written and returned."""
+        """Remembers how the results are computed. Called after the kernel: `targets` are what it has written and
+        returned.
+        """
         tensor_type = self._control.tensor_type
         numel = sum(math.prod(values.layout.shape) for values in plan.inputs)
         outputs = []
@@ -134,7 +138,7 @@ class _Empty(NamedTuple):
 
 
 def _operations(control: ControlTensors) -> dict[str, ComputedOp]:
-    """By name: those that can be remembered."""
+    """Returns the operations that can be remembered, by name."""
     references = shared(control)
     found: dict[str, ComputedOp] | None = _instances.get(id(control))
     if found is None:

@@ -244,4 +244,4 @@ OF_LARGE_TENSORS = {
     ),
     **dict.fromkeys((f"aten::{name}" for name in _ELEMENTWISE.split()), elementwise),
 }
-"""By the operation's name: what makes the function before its kernel."""
+"""For each operation, by its name: what makes the function before its kernel."""

@@ -62,7 +62,7 @@ def of_size(control: ControlTensors, tensor: Tensor, size: str, policy: str) -> 
 
 
 def of_comparison(control: ControlTensors) -> None:
-    """By `torch.equal`."""
+    """Warns that `torch.equal` reads values that nobody computed."""
     _tell(control, "compares tensors that are not computed: they count as equal", statable=False)
 
 
@@ -78,7 +78,7 @@ def of_choice(control: ControlTensors, *, statable: bool = True) -> None:
 
 
 def _tell(control: ControlTensors, text: str, *, statable: bool) -> None:
-    """Once for each line of the program's; the reads of each are counted."""
+    """Warns once for each line of the program's; the reads of each are counted."""
     line = control.hook.line()
     if line:
         control.reads.decisions.count(line)
@@ -87,15 +87,17 @@ def _tell(control: ControlTensors, text: str, *, statable: bool) -> None:
 
 
 def is_padded(control: ControlTensors, tensor: Tensor) -> bool:
-    """Is it a buffer of bytes that an object collective of torch.distributed reads? Nobody has written its end."""
+    """Tells whether the tensor is a buffer of bytes that an object collective of torch.distributed reads. Nobody has
+    written its end.
+    """
     if not _is_bytes(tensor) or not control.hook.data_any(*_span(tensor)):
         return False
     return control.reads.decisions.by_torch() and not _copies_storage()
 
 
 def _of_large(control: ControlTensors, tensor: Tensor, target: Tensor | None) -> bool:
-    """False if the tensor's dtype decides. Whole storages are read as bytes; so are buffers of object collectives,
-    whose end nobody has written.
+    """Notes a read of a large tensor. Returns False, and notes nothing, if the tensor's dtype decides. Whole storages
+    are read as bytes; so are buffers of object collectives, whose end nobody has written.
     """
     if not tensor.is_contiguous() or not (tensor.element_size() == 1 or tensor.is_floating_point()):
         return False
@@ -108,7 +110,8 @@ def _of_large(control: ControlTensors, tensor: Tensor, target: Tensor | None) ->
 
 
 def prints_floats() -> bool:
-    """Is the program printing a floating-point tensor? PyTorch then asks which of its numbers are finite."""
+    """Tells whether the program is printing a floating-point tensor. PyTorch then asks which of its numbers are
+    finite."""
     frame: Any = sys._getframe(2)
     for _ in range(12):
         if frame is None:
@@ -120,7 +123,7 @@ def prints_floats() -> bool:
 
 
 def _copies_storage() -> bool:
-    """Is it a storage that is copied, as torch.save does? Its bytes stand for values of any dtype."""
+    """Tells whether a storage is being copied, as torch.save does. Its bytes stand for values of any dtype."""
     frame: Any = sys._getframe(2)
     for _ in range(6):
         if frame is None:

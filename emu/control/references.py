@@ -304,7 +304,9 @@ class References:
             self._computations.pop(number, None)
 
     def _compute(self, number: int) -> None:
-        """Called by the hook library, from any thread. Where it fails, the values count as unknown."""
+        """Computes the source of this number. Called by the hook library, from any thread. Where it fails, the values
+        count as unknown.
+        """
         import torch
 
         first = 0
@@ -358,7 +360,7 @@ class References:
         return 0, count
 
     def _tell(self, number: int) -> None:
-        """Called by the hook library: another rank will refer to the computation."""
+        """Tells how a source is computed, as another rank will refer to the computation. Called by the hook library."""
         computation = self._computations.get(number)
         if computation is None:
             return

@@ -17,7 +17,7 @@ _MEMSET_VALUE = 1
 
 
 def prepare_library(kind: str, what: Json) -> Prepared:
-    """Raises Unmeasurable, or what torch raises for work that it cannot do."""
+    """Makes work of a library ready to run. Raises Unmeasurable, or what torch raises for work that it cannot do."""
     if kind not in _KINDS:
         raise Unmeasurable(f"work of kind {kind} cannot be executed by itself")
     return _KINDS[kind](what)

@@ -16,7 +16,7 @@ of another kernel finds room beside it.
 """
 SHARED_NBYTES = 160 << 10
 ROUNDS = 200_000
-"""It ends by itself after so many, some seconds."""
+"""The number of rounds after which the kernel ends by itself: some seconds."""
 START_S = 0.001
 _SOURCE = """
 extern "C" __global__ void __launch_bounds__(640, 1)
@@ -80,7 +80,7 @@ class Resident:
         time.sleep(START_S)
 
     def stop(self) -> None:
-        """Raises Unmeasurable if it had ended before."""
+        """Ends the kernel. Raises Unmeasurable if it had ended before."""
         ended = self._stream.query()
         with torch.cuda.stream(self._stopping):
             self._flag.copy_(self._set, non_blocking=True)

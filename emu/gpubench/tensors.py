@@ -25,7 +25,7 @@ DTYPES = {
     "c64": torch.complex64,
     "c128": torch.complex128,
 }
-"""By the name in signatures."""
+"""The types of torch, by their names in signatures."""
 LAYOUTS = ("dense", "heads", "turned", "part", "channels_last")
 """dense: as it is; heads: its dimensions 1 and 2 are stored the other way round; turned: its last two are; part: half
 of rows that are twice as long; channels_last: PyTorch's.

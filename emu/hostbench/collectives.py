@@ -64,7 +64,7 @@ def collectives_in_flight() -> Run:
 
 @workload
 def coalesced_gathers() -> Run:
-    """One kernel of NCCL for eight collectives."""
+    """Gathers in eight collectives that one kernel of NCCL does."""
     world = dist.get_world_size()
     parts, wholes = _parts(*[1024] * 8), _parts(*[1024 * world] * 8)
 
@@ -79,7 +79,7 @@ def coalesced_gathers() -> Run:
 
 @workload
 def messages() -> Run:
-    """To the next rank, from the one before, as between the stages of a pipeline."""
+    """Sends to the next rank and receives from the one before, as between the stages of a pipeline."""
     world, rank = dist.get_world_size(), dist.get_rank()
     [sent, received] = _parts(4096, 4096)
 

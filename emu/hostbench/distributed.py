@@ -99,7 +99,7 @@ def fsdp_optimizer() -> Run:
 
 @workload
 def layer_collectives() -> Run:
-    """One a layer, of a size that takes all of NCCL's channels."""
+    """Calls one collective a layer, of a size that takes all of NCCL's channels."""
     world = dist.get_world_size()
     sent, gathered = torch.zeros(1 << 20, device="cuda"), torch.zeros(world << 20, device="cuda")
     kinds = itertools.cycle(

@@ -65,13 +65,13 @@ def _stepping(**options: Any) -> Run:
 
 @workload
 def dtensor_optimizer() -> Run:
-    """Some ten operators for each parameter."""
+    """Steps an optimizer that calls some ten operators for each parameter."""
     return _stepping(foreach=False)
 
 
 @workload
 def dtensor_lists() -> Run:
-    """Some ten operators on lists of parameters."""
+    """Steps an optimizer that calls some ten operators on lists of parameters."""
     return _stepping(foreach=True)
 
 

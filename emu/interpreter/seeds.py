@@ -13,7 +13,7 @@ import sys
 
 
 def seed(process: int = 0) -> None:
-    """Before the script: Python's, numpy's and torch's default CPU generators. `process` is 0 for ranks.
+    """Seeds Python's, numpy's and torch's default CPU generators, before the script. `process` is 0 for ranks.
 
     Torch's CUDA generators need nothing: their default seed is a constant.
     """

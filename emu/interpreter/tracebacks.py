@@ -59,7 +59,7 @@ def _is_ours(entry: TracebackType) -> bool:
 
 
 def _is_meant(error: BaseException, innermost: TracebackType) -> bool:
-    """Does the frame raise it for the user to see, or pass it on from what it stands in for?"""
+    """Tells whether the frame raises the error for the user to see, or passes it on from what it stands in for."""
     code = innermost.tb_frame.f_code
     if code.co_code[innermost.tb_lasti] == _RAISE:
         return not isinstance(error, AssertionError)

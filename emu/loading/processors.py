@@ -88,7 +88,7 @@ class Processors:
 
 
 def _check_process(pid: int) -> None:
-    """Raises what the system call would raise. 0 is the calling process."""
+    """Checks that there is such a process, as the system call would. 0 is the calling process."""
     if pid:
         os.kill(pid, 0)
 

@@ -46,7 +46,7 @@ class _Worker:
 
 
 class Workers:
-    """All workers of one rank. Instants are nanoseconds of virtual time; calls come in their order."""
+    """The workers of one rank. Instants are nanoseconds of virtual time; calls come in their order."""
 
     def __init__(self, cpus: Fraction) -> None:
         self._cpus = cpus

@@ -54,7 +54,7 @@ def acceptable(wanted: Sequence[str], own_variables: Iterable[str], refused: Ite
 
 
 def _answer(reading: int) -> list[str]:
-    """Nothing if the child has died or takes too long."""
+    """Returns the names that the child has sent; none if it has died or takes too long."""
     parts: list[bytes] = []
     while select.select([reading], [], [], LIMIT_S)[0]:
         part = os.read(reading, 1 << 16)

@@ -31,13 +31,13 @@ def install(np: Any) -> None:
         marked.subclass(base)
 
     def own(value: Any) -> Any:
-        """Without marks: also in lists and tuples."""
+        """Returns the value without marks, also in lists and tuples."""
         if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
             return type(value)(map(own, value))
         return plain(value)
 
     def probe(value: Any) -> Any:
-        """With NaN in the place of what is unknown."""
+        """Returns the value with NaN in the place of what is unknown."""
         if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
             return type(value)(map(probe, value))
         if not isinstance(value, np.ndarray) or marked.mark_of(value) is None:

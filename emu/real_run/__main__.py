@@ -68,7 +68,7 @@ def _run(task: Task) -> int:
     state: GpuState | None = None
 
     def watch_gpu() -> None:
-        """Once the script uses it: it may want to choose settings, or to fork, before."""
+        """Watches the GPU once the script uses it: it may want to choose settings, or to fork, before."""
         nonlocal state
         if state is None and torch.cuda.is_initialized():
             state = GpuState(f"GPU-{torch.cuda.get_device_properties(0).uuid}")

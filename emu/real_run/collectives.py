@@ -89,7 +89,7 @@ def _flat(tensors: Any) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def _alone(tensor: torch.Tensor) -> Iterator[None]:
-    """Nothing else runs on the GPU meanwhile: the script's kernels shall not be measured beside our copies."""
+    """A context in which nothing else runs on the GPU: the script's kernels shall not be measured beside our copies."""
     wait = tensor.is_cuda and not torch.cuda.is_current_stream_capturing()
     if wait:
         torch.cuda.synchronize()

@@ -33,7 +33,7 @@ class GpuState:
         self.full_mhz = 0
         """The highest SM clock that this GPU offers."""
         self.problem = ""
-        """Why nothing is known."""
+        """The reason why nothing is known."""
         self._device = ctypes.c_void_p()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="gpu-clock", daemon=True)

@@ -19,7 +19,7 @@ from . import collectives
 
 BACKEND = "phantora_stand_in"
 WAIT = timedelta(seconds=2)
-"""How long this rank waits for a key of the store that no other rank will ever set."""
+"""The time for which this rank waits for a key of the store that no other rank will ever set."""
 
 
 class LoneStore(c10d.HashStore):
@@ -34,7 +34,7 @@ class LoneStore(c10d.HashStore):
 
 
 def install(rank: int, world_size: int) -> None:
-    """For this process, before the script starts."""
+    """Makes the process groups and the store of this process stand-ins. Called before the script starts."""
     collectives.install()
     dist.Backend.register_backend(BACKEND, _stand_in, extended_api=True, devices=["cpu", "cuda"])
     # Both variables make torch.distributed put something of its own between groups and backends.
@@ -48,7 +48,7 @@ def install(rank: int, world_size: int) -> None:
 
 
 def _stand_in(options: Any, _: Any) -> Any:
-    """Its collectives are never called: operators come first (`collectives`)."""
+    """Makes a process group whose collectives are never called: operators come first (`collectives`)."""
     make = getattr(c10d.FakeProcessGroup, "_create_internal", c10d.FakeProcessGroup)
     return make(options.group_rank, options.group_size)
 
@@ -117,7 +117,7 @@ def _replace_object_calls() -> None:
         group_src: Any = None,
         **options: Any,
     ) -> None:
-        """Others say what this rank says: its list stays as it is."""
+        """Keeps the list as it is where another rank is the root: others say what this rank says."""
         if is_root(src, group, group_src):
             broadcast(object_list, src, group, device, group_src, **options)
 

@@ -106,7 +106,9 @@ class Tracing:
         return path
 
     def _watch_profilers(self) -> None:
-        """There can be one profiler at a time. The script's own comes first: what was traced before it counts."""
+        """Looks for profilers of the script's. There can be one at a time, and the script's own comes first: what was
+        traced before it counts.
+        """
         prepare = autograd_profiler.profile._prepare_trace
 
         def prepared(profiler: Any) -> Any:

@@ -137,7 +137,7 @@ def _tell(forker: socket.socket, text: str) -> None:
 
 
 def _try(server: int, seen: file_system.View, network: int | None) -> None:
-    """Raises CannotIsolate if a process cannot become a server."""
+    """Tries to make a server. Raises CannotIsolate if a process cannot become one."""
     adopt_orphans()
     admission = Admission()
     if admission.fork(None):

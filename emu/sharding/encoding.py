@@ -51,11 +51,13 @@ class Encoding:
         self._writers[self._result] = lambda value: ["result", self._fields(vars(value))]
 
     def encode(self, value: Any) -> bytes:
-        """Raises CannotEncode."""
+        """Returns the value as bytes. Raises CannotEncode."""
         return json.dumps(self._written(value), separators=(",", ":")).encode()
 
     def decode(self, content: bytes) -> Any:
-        """Raises ValueError, or what its types raise, if `encode` has not written this."""
+        """Returns the value of these bytes. Raises ValueError, or what its types raise, if `encode` has not written
+        them.
+        """
         return self._read(json.loads(content))
 
     def _written(self, value: Any) -> Any:

@@ -42,7 +42,7 @@ class StepLimit:
         self._last_words = last_words
 
     def step_ends(self) -> None:
-        """Does not return after the last step."""
+        """Counts a step. Does not return after the last one."""
         if self._steps and self._done == self._steps:
             self._hook.uncounted(1)
             flush_files()

@@ -26,7 +26,7 @@ class Unsupported(Exception):
 
 
 def check_python() -> None:
-    """Raises Unsupported if this interpreter cannot run ranks."""
+    """Checks this interpreter. Raises Unsupported if it cannot run ranks."""
     needed = ".".join(map(str, OLDEST_PYTHON))
     hint = f"install PyTorch for another Python and name its interpreter: --python PATH (Python {needed} or newer)"
     if sys.implementation.name != "cpython":
@@ -44,7 +44,9 @@ def check_python() -> None:
 
 
 def check_torch(version: str) -> None:
-    """Raises Unsupported if this PyTorch (2.15.0+cu132) is too old. A version of another form is not judged."""
+    """Checks the version of PyTorch, such as 2.15.0+cu132. Raises Unsupported if it is too old. A version of another
+    form is not judged.
+    """
     found = re.match(r"(\d+)\.(\d+)", version)
     if found and (int(found[1]), int(found[2])) < OLDEST_TORCH:
         needed = ".".join(map(str, OLDEST_TORCH))

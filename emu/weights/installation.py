@@ -12,7 +12,9 @@ from .tensors import Sharing
 
 
 def install(client: Client, folder: Path, processes: int, hook: Hook) -> None:
-    """Once, when torch is imported. `folder`: of locks. `processes`: how many ranks the run has."""
+    """Makes ranks share weights. Called once, when torch is imported. `folder`: of locks. `processes`: how many ranks
+    the run has.
+    """
     sharing = Sharing(client, folder, processes, hook)
     names = changes.usable("shared weights")
     if names is None:

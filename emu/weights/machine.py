@@ -1,4 +1,4 @@
-"""How much memory this machine has left, or the container that the run is in."""
+"""Finds how much memory this machine has left, or the container that the run is in."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 from pathlib import Path
 
 _LEFT_TO_OTHERS = 8
-"""This part of the memory is left to the ranks' own pages: one eighth."""
+"""The part of the memory that is left to the ranks' own pages: one eighth."""
 _GROUPS = Path("/sys/fs/cgroup")
 
 
 def room_for(nbytes: int) -> bool:
-    """Can so much more memory be taken, which the kernel cannot write to a disk?"""
+    """Tells whether so much more memory can be taken, which the kernel cannot write to a disk."""
     total, available = _machine()
     limit = _group()
     if limit is not None:
@@ -20,13 +20,13 @@ def room_for(nbytes: int) -> bool:
 
 
 def _machine() -> tuple[int, int]:
-    """All memory, and what is available."""
+    """Returns all memory, and what is available, in bytes."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return int(fields["MemTotal"].split()[0]) << 10, int(fields["MemAvailable"].split()[0]) << 10
 
 
 def _group() -> tuple[int, int] | None:
-    """All memory of the control group (version 2), and what is available; None if it has no limit."""
+    """Returns all memory of the control group (version 2), and what is available, in bytes; None if it has no limit."""
     with contextlib.suppress(OSError, ValueError, StopIteration, KeyError):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         path = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))

@@ -288,8 +288,8 @@ class SizedOps:
         _remember(self._counted, masked.data_ptr(), mask)
 
     def is_free(self, tensor: Tensor, state: int) -> bool:
-        """Does nothing say what the values are? Checks for overflow find nothing, and a mask whose count has been read
-        has that many.
+        """Tells whether nothing says what the values are. Checks for overflow find nothing, and a mask whose count has
+        been read has that many.
         """
         if state == KNOWN or not tensor.numel():
             return False

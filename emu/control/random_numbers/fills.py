@@ -246,7 +246,9 @@ def dropout(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 
 def other(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """Other random operations: computed by their CPU kernel, with a generator of the same seed and offset."""
+    """Makes the function before any other random operation: it is computed by its CPU kernel, with a generator of the
+    same seed and offset.
+    """
     from ..computed_op import ComputedOp
 
     ops = shared(control)

@@ -19,7 +19,8 @@ _UNIT = 1 << 40
 
 
 def choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int, allowed: Tensor | None) -> Tensor:
-    """int64[rows, k]: distinct candidates of each row. `allowed`: bool[rows, candidates], or None for all of them.
+    """Returns int64[rows, k]: distinct candidates of each row. `allowed`: bool[rows, candidates], or None for all of
+    them.
 
     A row with fewer than `k` allowed candidates chooses all of these, then others.
     """
@@ -43,7 +44,7 @@ def choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int
 
 
 def order(policy: RoutingPolicy, rows: int, candidates: int, layer: int) -> Tensor:
-    """int64[rows, candidates]: all candidates of each row, ordered so that every prefix follows the policy."""
+    """Returns int64[rows, candidates]: all candidates of each row, ordered so that every prefix follows the policy."""
     import torch
 
     weights = policy.weights(candidates, layer)

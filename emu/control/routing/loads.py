@@ -1,4 +1,4 @@
-"""How often each candidate was chosen by the routing policy: told to the coordinator for the report."""
+"""Counts how often each candidate was chosen by the routing policy, and tells the coordinator for the report."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class RouterLayer(NamedTuple):
 
 
 class CountedChoice:
-    """One call: it counts once its indices are used and its loads are known, whichever comes last. In a CUDA graph
-    they become known again at each launch.
+    """One call of a router: it counts once its indices are used and its loads are known, whichever comes last. In a
+    CUDA graph they become known again at each launch.
     """
 
     def __init__(self, loads: RoutingLoads, router: RouterLayer, line: str) -> None:
@@ -39,7 +39,9 @@ class CountedChoice:
             self._loads.send(self._router)
 
     def known(self, chosen: list[int]) -> None:
-        """How often each candidate was chosen. It may be called on the hook's thread, which must not send records."""
+        """Takes note of how often each candidate was chosen. It may be called on the hook's thread, which must not send
+        records.
+        """
         self._chosen = chosen
         self._count()
 
@@ -64,7 +66,7 @@ class RoutingLoads:
         self._lines: dict[RouterLayer, str] = {}
 
     def add(self, router: RouterLayer, line: str, loads: list[int]) -> None:
-        """One call at `line`, `file:line` of the script ("" if unknown). The caller holds the lock."""
+        """Adds one call at `line`, `file:line` of the script ("" if unknown). The caller holds the lock."""
         self._lines.setdefault(router, line)
         calls, before = self._totals.get(router, (0, None))
         total = loads if before is None else [a + b for a, b in zip(before, loads, strict=True)]

@@ -43,14 +43,14 @@ _CACHED = 256
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How an operation chooses."""
+    """The way in which an operation chooses."""
 
     result: int
     """The place of the indices among its results."""
     count: str = ""
     """The argument that says how many are chosen; "" for one."""
     ordered: bool = False
-    """It orders all candidates."""
+    """True if it orders all candidates."""
 
 
 _ONE, _TOP, _ALL = _Choice(0), _Choice(1, "k"), _Choice(1, ordered=True)
@@ -73,7 +73,7 @@ COUNTS = {"aten::histc": "bins", "aten::bincount": "minlength"}
 
 
 def _in_compiled_code() -> bool:
-    """Is the operation called by code that Inductor wrote? Some functions of torch's are in between."""
+    """Tells whether the operation is called by code that Inductor wrote. Some functions of torch's are in between."""
     frame: Any = sys._getframe(2)
     for _ in range(8):
         if frame is not None and owner_of(frame.f_code.co_filename) is Owner.GENERATED:
@@ -280,8 +280,8 @@ class Routing:
         return "", ordinal, False
 
     def _routes(self, frame: Any) -> bool:
-        """Is a module being called? Else the program chooses by itself: a class in a metric, an action, the next word.
-        Frames below the script's are those of its start.
+        """Tells whether a module is being called. Else the program chooses by itself: a class in a metric, an action,
+        the next word. Frames below the script's are those of its start.
         """
         for _ in range(64):
             if frame is None:

@@ -42,5 +42,5 @@ class ActionCalls(Library):
         return submit
 
     def captured_streams(self) -> ctypes.c_int:
-        """How many streams are being captured now: its `value` changes."""
+        """Returns how many streams are being captured now, in an object whose `value` changes."""
         return ctypes.c_int.in_dll(self._library, "ph_captured_streams")

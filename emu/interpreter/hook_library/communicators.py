@@ -1,4 +1,4 @@
-"""Who is in the communicators of a folded run."""
+"""Tells the hook library who is in the communicators of a folded run."""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ class Library:
         return _declared(self._with_lock, name, result, arguments)
 
     def _callback(self, kind: Any, run: Callable[..., None]) -> Any:
-        """For C code to call from now on. It is kept, because ctypes' callbacks must outlive the library's use."""
+        """Makes a function that C code can call from now on. It is kept, because ctypes' callbacks must outlive the
+        library's use.
+        """
         callback = kind(run)
         self._callbacks.append(callback)
         return callback

@@ -53,7 +53,7 @@ def _is_named_tuple(found: Any) -> bool:
 
 
 def loads(told: bytes) -> Any:
-    """Raises LookupError for what is no recipe."""
+    """Reads a recipe. Raises LookupError for what is none."""
     try:
         return _Reader(io.BytesIO(told)).load()
     except Exception as error:  # whatever damaged bytes lead to
