@@ -10,7 +10,7 @@ import signal
 SIGNAL = signal.SIGRTMAX - 3
 """A real-time signal. The C library and PyTorch use none that is this high."""
 WITHOUT_LOCK = signal.SIGRTMAX - 4
-"""The signal that the rank sends to itself."""
+"""The signal that the rank sends to itself if no thread of its gets Python's lock."""
 
 
 def path_of(folder: str, rank: int) -> str:

@@ -164,8 +164,8 @@ static bool receive(uint32_t answer[2]) {
     return true;
 }
 
-/* Who looks whether this process works (liveness/sleep_detector.py) is told that it does as long as the server does its
- * work, and then finds the process that works in its place. */
+/* Name this process so that it counts as working (liveness/sleep_detector.py) as long as the server does its work,
+ * and so that the process that works in its place is found then. */
 static void name_awake(void) { prctl(PR_SET_NAME, ph_name_AWAKE); }
 static void name_after(uint32_t pid) {
     char name[16];

@@ -103,7 +103,7 @@ static bool waits(const route *way, size_t nbytes, bool async) {
     }
 }
 
-/* Before the copy is given to the stream. */
+/* Prepares a copy, before it is given to the stream. */
 static int begin(route *way, void *dst, const void *src, int kind, ph_stream *stream, bool async) {
     int status = ph_stream_usable(stream);
     if (status == CUDA_OK) status = find_route(way, dst, src, kind);
@@ -126,7 +126,7 @@ static void host_copies(const ph_cost *cost) {
     ph_host_advance(cost->solo_ns);
 }
 
-/* After the copy has been given to the stream: the host waits, if it does. */
+/* Ends a copy that has been given to the stream: the host waits, if it does. */
 static void finish(const route *way, size_t nbytes, const ph_cost *cost, ph_stream *stream, bool async) {
     if (waits(way, nbytes, async))
         ph_stream_wait(stream);

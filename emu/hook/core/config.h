@@ -54,7 +54,7 @@ typedef struct ph_config {
 } ph_config;
 extern ph_config ph_cfg;
 
-/* 0, or -1 with the reason in `error`: unknown keys are errors. */
+/* Reads the device file. Returns 0, or -1 with the reason in `error`: unknown keys are errors. */
 int ph_config_read(const char *path, char *error, size_t capacity);
 
 /* The value that the device file gives for a cudaDeviceAttr. False, and 0, if it gives none. */

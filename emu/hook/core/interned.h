@@ -24,7 +24,7 @@ typedef struct ph_interned {
     size_t n;
 } ph_interned;
 
-/* NULL if the table does not have the key. At any time, on any thread. */
+/* Returns the key's value; NULL if the table does not have the key. May be called at any time, on any thread. */
 static inline const void *ph_interned_get(const ph_interned *table, uint64_t key) {
     const ph_interned_slots *in = atomic_load_explicit(&table->slots, memory_order_acquire);
     for (size_t slot = in ? key & in->mask : 0; in; slot = (slot + 1) & in->mask) {

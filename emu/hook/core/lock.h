@@ -25,7 +25,7 @@ typedef enum ph_condition {
     PH_CONDITIONS
 } ph_condition;
 
-/* Each in a cache line of its own. */
+/* A mutex, in a cache line of its own. */
 typedef struct ph_mutex {
     _Alignas(64) pthread_mutex_t mutex;
 } ph_mutex;
@@ -61,7 +61,8 @@ static inline void ph_unlock(ph_lock_id id) {
     pthread_mutex_unlock(&ph_mutexes[id].mutex);
 }
 
-/* With the condition's lock, and no other one. `until`: by CLOCK_REALTIME; NULL: for ever. 0 or ETIMEDOUT. */
+/* Waits, with the condition's lock, and no other one. `until`: by CLOCK_REALTIME; NULL: for ever. Returns 0 or
+ * ETIMEDOUT. */
 int ph_wait(ph_condition condition, const struct timespec *until);
 void ph_wake_all(ph_condition condition);
 

@@ -2,7 +2,7 @@
 #include "cublas/cublas.h"
 #include "graphs/capture.h"
 
-/* How f32 products are computed: by the handle's math mode, if the call leaves it open. */
+/* Returns how f32 products are computed: by the handle's math mode, if the call leaves it open. */
 static uint32_t effective(const cublas_handle *handle, int a, uint32_t compute) {
     return compute == COMPUTE_32F && a == CUDA_DTYPE_F32 && (handle->math_mode & 0xf) == CUBLAS_TF32_MATH
                ? COMPUTE_32F_FAST_TF32

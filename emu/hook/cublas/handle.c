@@ -54,7 +54,7 @@ SETTING(MathMode, , math_mode, int)
 SETTING(AtomicsMode, , atomics_mode, int)
 SETTING(SmCountTarget, , sm_target, int)
 
-/* Also goes back to the library's own workspace, as cuBLAS documents. */
+/* Sets the stream. The handle also goes back to the library's own workspace, as cuBLAS documents. */
 PH_EXPORT int cublasSetStream_v2(cublas_handle *handle, void *stream) {
     ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle) return CUBLAS_NOT_INITIALIZED;

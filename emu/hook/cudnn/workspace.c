@@ -211,7 +211,7 @@ static double nbytes_by(const measured *it, const conv_problem *p, const shape *
 /* ---- nearest calls ----------------------------------------------------------------------------------------------- */
 enum { FEATURES = 17, MOST_NEAREST = 8 };
 
-/* By direction, in the order of PH_CONV_FORWARD, PH_CONV_DGRAD, PH_CONV_WGRAD. */
+/* Measured weights by direction, in the order of PH_CONV_FORWARD, PH_CONV_DGRAD, PH_CONV_WGRAD. */
 static const struct {
     float weights[FEATURES];
     int nearest;
@@ -253,8 +253,8 @@ static struct {
     float (*features)[FEATURES];
 } known = {.once = PTHREAD_ONCE_INIT};
 
-/* For what cuDNN chooses, an H100 and an H200 differ by their memory only. Other GPUs are taken to be as the one whose
- * memory's bandwidth is nearer. */
+/* Returns the GPU whose measurements hold for this one. For what cuDNN chooses, an H100 and an H200 differ by their
+ * memory only. Other GPUs are taken to be as the one whose memory's bandwidth is nearer. */
 static uint8_t measured_gpu(void) {
     enum { MEMORY_CLOCK = 36, BUS_WIDTH = 37 }; /* of cudaDeviceAttr */
     const double h100 = 2619000.0 * 5120, h200 = 3201000.0 * 6016;

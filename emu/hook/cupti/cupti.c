@@ -150,7 +150,7 @@ static void name_call(const ph_activity *it, CUpti_ActivityAPI *record) {
 }
 
 static void add_call(const ph_activity *it) {
-    /* No call of CUDA's, which is all that CUPTI sees. */
+    /* Such a call is no call of CUDA's, which is all that CUPTI sees. */
     if (it->kind == PH_CALL_LIBRARY_QUERY || it->kind == PH_CALL_NCCL_CALL) return;
     CUpti_ActivityAPI record = {.start = stamp(it->start_ns),
                                 .end = stamp(it->end_ns),

@@ -242,7 +242,7 @@ PH_EXPORT void phantora_profiler_ended(void) {
     ph_record_unlock();
 }
 
-/* From now on std::chrono::system_clock tells this thread that virtual time; 0: real time again. */
+/* Makes std::chrono::system_clock tell this thread that virtual time from now on; 0: real time again. */
 PH_EXPORT void phantora_profiler_section(uint64_t virtual_ns) { section_ns = profile.on ? virtual_ns : 0; }
 
 /* std::chrono::system_clock::now() */

@@ -138,7 +138,7 @@ PH_EXPORT int cusparseSpMatGetSize(const sparse_matrix *it, int64_t *rows, int64
     return SPARSE_OK;
 }
 
-/* Which triangle is used, and what its diagonal is: nothing is computed. */
+/* Takes which triangle is used, and what its diagonal is, and ignores it, as nothing is computed. */
 PH_EXPORT int cusparseSpMatSetAttribute(sparse_matrix *it, int attribute, const void *value, size_t nbytes) {
     (void)attribute, (void)value, (void)nbytes;
     return it ? SPARSE_OK : SPARSE_INVALID_VALUE;

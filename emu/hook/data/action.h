@@ -53,7 +53,8 @@ bool ph_action_submit(ph_action *action);
 bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
 /* Does the calling thread run an action? What that does to its ranges happens at once. */
 bool ph_action_running(void);
-/* For the thread that runs Python actions. Blocks until one can run; from then on it runs some, until it ends that. */
+/* Waits, on the thread that runs Python actions, until one can run; from then on the thread runs some, until it ends
+ * that. */
 void ph_action_python_begin(void);
 /* Takes the next such action, NULL if there is none. The caller performs and finishes it. */
 ph_action *ph_action_python_take(void);

@@ -73,7 +73,7 @@ void ph_data_settle(const void *start, size_t nbytes);
 /* The other way round: known bytes of a large range are put into the store. Does a part of the range refer to a source
  * then? */
 bool ph_data_refer_all(void *start, size_t nbytes);
-/* How many bytes of the range are unknown and refer to no source? Those that are assumed count if `assumed`. */
+/* Returns how many bytes of the range are unknown and refer to no source. Those that are assumed count if `assumed`. */
 size_t ph_data_unknown(const void *start, size_t nbytes, bool assumed);
 
 /* A launch that is not executed writes to the range: its bytes are unknown after the writes that are pending. */
@@ -85,7 +85,7 @@ void ph_data_block(const void *start, int64_t nbytes);
 /* Bytes from an address within a block to its end; outside of blocks, to the end of the allocation. */
 size_t ph_data_block_rest(const void *address);
 
-/* Where the block begins that holds the address; 0 if none does. */
+/* Returns where the block begins that holds the address; 0 if none does. */
 uintptr_t ph_data_block_start(const void *address);
 
 /* Is every byte of the range known? See known.c. These functions are not ordered with pending writes. */

@@ -22,7 +22,7 @@ typedef struct ph_cursor {
 
 /* The first interval that ends after `at`, or the end of the set. */
 ph_cursor ph_intervals_after(const ph_intervals *set, uintptr_t at);
-/* NULL at the end of the set. */
+/* Returns the interval at the cursor; NULL at the end of the set. */
 ph_interval *ph_intervals_at(const ph_intervals *set, ph_cursor cursor);
 ph_cursor ph_intervals_next(const ph_intervals *set, ph_cursor cursor);
 

@@ -42,7 +42,8 @@ bool ph_runs_next(ph_runs *r) {
     return false;
 }
 
-/* Without making bytes of what refers to a source. KEPT: some do, the others are known or assumed. */
+/* Returns the state of the bytes, without making bytes of what refers to a source. KEPT: some do, the others are
+ * known or assumed. */
 static int peek(const void *start, size_t nbytes) {
     if (ph_data_pending(start, nbytes)) return PENDING;
     if (ph_data_known(start, nbytes)) return KNOWN;

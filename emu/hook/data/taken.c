@@ -47,7 +47,7 @@ static void drop(taken *it) {
     free(it);
 }
 
-/* False if a byte of the range has no value. */
+/* Takes a range. Returns false if a byte of it has no value. */
 static bool take_range(taken *to, const char *start, size_t nbytes) {
     ph_piece *pieces;
     size_t n = ph_sources_list(start, nbytes, &pieces), i = 0;
@@ -75,7 +75,7 @@ static bool place_raw(taken *it) {
     return true;
 }
 
-/* How many runs the elements are; more than MAX_RUNS count as one more than these. */
+/* Returns how many runs the elements are; more than MAX_RUNS count as one more than these. */
 static size_t count(const ph_runs *r) {
     size_t n = 1;
     for (int i = 0; i < r->nouter && n <= MAX_RUNS; i++) n *= (size_t)r->size[i];
@@ -93,7 +93,8 @@ PH_EXPORT uint64_t phantora_data_runs(int64_t item, int ndims, const int64_t *si
     return ph_runs_begin(&r, 0, item, ndims, sizes, strides) ? count(&r) : 0;
 }
 
-/* 0 if an element has no value yet, or there are too many runs. Dimensions of stride 0 count as one element. */
+/* Takes a tensor's elements; returns a handle. 0 if an element has no value yet, or there are too many runs.
+ * Dimensions of stride 0 count as one element. */
 PH_EXPORT uint64_t phantora_take(uint64_t address, int64_t item, int ndims, const int64_t *sizes,
                                  const int64_t *strides) {
     ph_runs r;
@@ -126,7 +127,7 @@ PH_EXPORT uint64_t phantora_taken_table(uint64_t handle, unsigned char **out) {
 
 PH_EXPORT void phantora_table_drop(unsigned char *table) { free(table); }
 
-/* 0 if a part of it has gone. */
+/* Takes what a table describes; returns a handle. 0 if a part of it has gone. */
 PH_EXPORT uint64_t phantora_take_table(const unsigned char *table, uint64_t nbytes) {
     taken *it = ph_allocate(sizeof *it);
     it->n = ph_table_read(table, nbytes, &it->pieces);
@@ -154,7 +155,7 @@ PH_EXPORT uint64_t phantora_taken_work(uint64_t handle) {
     return work;
 }
 
-/* All of its bytes, to host memory. Returns 0 if they cannot be had. */
+/* Copies all bytes of what was taken to host memory. Returns 0 if they cannot be had. */
 PH_EXPORT int phantora_taken_read(uint64_t handle, void *dst) {
     const taken *it = (taken *)(uintptr_t)handle;
     for (size_t i = 0; i < it->n; i++) {

@@ -65,8 +65,8 @@ static int needed_major(struct dl_phdr_info *info, size_t size, void *major) {
     return *(int *)major != 0;
 }
 
-/* Each is asked once, in the forker if possible: cuDNN loads another large library to answer, which ranks then share.
- */
+/* The answers. Each version is asked once, in the forker if possible: cuDNN loads another large library to answer,
+ * which ranks then share. */
 enum { MAX_ANSWERS = 16 };
 
 static struct {

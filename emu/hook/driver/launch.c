@@ -83,7 +83,7 @@ PH_EXPORT int cuFuncSetCacheConfig(void *function, int preference) {
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-/* Where the runtime has two errors the driver has one. */
+/* Returns the driver's error: where the runtime has two errors the driver has one. */
 static int driver_status(int status) {
     return status == CUDA_INVALID_CONFIGURATION     ? CUDA_INVALID_VALUE
            : status == CUDA_INVALID_DEVICE_FUNCTION ? CUDA_INVALID_HANDLE

@@ -28,7 +28,7 @@ bool ph_capture_data(ph_stream *stream, void (*run)(ph_stream *stream, void *arg
 /* A launch on the stream writes to the range and is not executed: the bytes are unknown, and again at each launch of
  * the graph if the stream is being captured. */
 void ph_overwrite_on(ph_stream *stream, const void *start, size_t nbytes);
-/* With the flags of cudaEventRecordWithFlags and cudaStreamWaitEvent. */
+/* Do the same with the flags of cudaEventRecordWithFlags and cudaStreamWaitEvent. */
 int ph_event_record_flags(ph_event *event, ph_stream *stream, unsigned flags);
 int ph_stream_wait_event_flags(ph_stream *stream, ph_event *event, unsigned flags);
 

@@ -147,7 +147,7 @@ static int join_capture(ph_stream *stream, ph_graph_capture *capture) {
     return ph_capture_enlist(stream, &capture->capture, branch) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
 }
 
-/* For a wait that cannot be captured: invalidates the captures of both sides. */
+/* Refuses a wait that cannot be captured: invalidates the captures of both sides. */
 static int refuse_wait(ph_stream *stream, ph_capture *capture, int status) {
     ph_capture_invalidate(stream);
     if (capture) capture->invalid = true;

@@ -282,7 +282,7 @@ void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
 /* ---- called by ctypes ----------------------------------------------------------------------------------------------
  */
 
-/* Who holds what, whatever for. Under the lock. */
+/* Returns who holds what, whatever for. Called under the lock. */
 static ph_holder_groups live_groups(int device) {
     ph_holder_groups all = ph_holder_groups_make(state.n);
     for (size_t i = 0; i < state.nbuckets; i++)

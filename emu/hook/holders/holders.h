@@ -14,7 +14,7 @@
 
 /* PyTorch's allocator has given out (nbytes > 0) or taken back a block; it holds `reserved` bytes now. */
 void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t reserved);
-/* It found no memory for so many bytes, even without its cache. */
+/* The allocator found no memory for so many bytes, even without its cache. */
 void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved);
 /* The calling thread launches collectives, for whose end nobody may wait: first so, then each of them, whose input and
  * output may be in blocks of the allocator. Is it the first one on one of its blocks? */
@@ -48,7 +48,7 @@ typedef struct {
     size_t capacity, n;
 } ph_holder_groups;
 
-/* No groups yet, with room for those of so many blocks. */
+/* Makes an empty set of groups, with room for those of so many blocks. */
 ph_holder_groups ph_holder_groups_make(size_t blocks);
 /* Adds one block. `op` must stay where it is. */
 void ph_holder_groups_add(ph_holder_groups *to, uint64_t nbytes, uint8_t held_as, uint16_t site, const char *op);
@@ -89,7 +89,7 @@ void ph_over_step_move(ph_over_step *step, uint64_t number, uint64_t nbytes, uin
 void ph_over_step_next(ph_over_step *step, uint64_t before);
 /* Returns how many points there are. */
 size_t ph_over_step_points(const ph_over_step *step, struct ph_MEMORY_POINT points[PH_MOST_STEP_POINTS]);
-/* How many allocations the step had, those of other devices included. */
+/* Returns how many allocations the step had, those of other devices included. */
 uint64_t ph_over_step_allocations(const ph_over_step *step);
 
 /* ---- least.c: the peak if no collective keeps a block longer than the program does -------------------------------

@@ -1,4 +1,4 @@
-/* For which architectures a kernel was compiled, and which of them a GPU runs: 90 for compute capability 9.0. */
+/* Finds for which architectures a kernel was compiled, and which of them a GPU runs: 90 for compute capability 9.0. */
 #ifndef PHANTORA_ARCHITECTURES_H
 #define PHANTORA_ARCHITECTURES_H
 

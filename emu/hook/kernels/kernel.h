@@ -53,7 +53,8 @@ enum {
 /* params: the addresses of the kernel's parameters, or NULL. */
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
                      void *const *params);
-/* All blocks of a cooperative grid must be resident at once: CUDA_OK, or CUDA_COOPERATIVE_TOO_LARGE. */
+/* Returns whether all blocks of a cooperative grid fit, which must be resident at once: CUDA_OK, or
+ * CUDA_COOPERATIVE_TOO_LARGE. */
 int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes);
 
 void ph_kernel_attributes(const ph_kernel *kernel, struct cudaFuncAttributes *out);
@@ -92,7 +93,8 @@ typedef struct ph_layout {
 } ph_layout;
 
 bool ph_has_layout(const char *mangled);
-/* False where all operands are dense or repeated along the innermost dimension, and where it is not known. */
+/* Finds the layout of a launch's operands. Returns false where all operands are dense or repeated along the
+ * innermost dimension, and where it is not known. */
 bool ph_layout_of(ph_kernel *kernel, void *const *params, ph_layout *out);
 uint64_t ph_layout_mix(const ph_layout *layout, uint64_t hash);
 /* Writes the strides in the form of a `strided` signature (emu/contract/signature.def). */
@@ -105,7 +107,7 @@ typedef struct ph_images {
 
 /* The first of a kernel's four parameters that are sizes of images; -1: it has none. */
 int ph_images_at(const char *mangled);
-/* False where there are no parameters. */
+/* Finds the sizes of images. Returns false where there are no parameters. */
 bool ph_images_of(const ph_kernel *kernel, void *const *params, ph_images *out);
 
 /* ---- stores.c: what launches may write to that belong to no operation of ATen ------------------------------------ */
@@ -140,7 +142,7 @@ typedef struct ph_operands {
     bool view[PH_MOST_BUFFERS]; /* the pointer does not begin the block */
 } ph_operands;
 
-/* False: nothing is known of them. params: as cuLaunchKernel gets them. */
+/* Finds a launch's operands. Returns false if nothing is known of them. params: as cuLaunchKernel gets them. */
 bool ph_operands_of(ph_kernel *kernel, void *const *params, ph_operands *out);
 uint64_t ph_operands_mix(const ph_operands *operands, uint64_t hash);
 /* Write the operands in the form of a `sized` signature (emu/contract/signature.def). */

@@ -22,7 +22,7 @@ static const char NAME[] = "native18elementwise_kernelI";
 
 bool ph_has_layout(const char *mangled) { return strstr(mangled, NAME) != NULL; }
 
-/* From the functor's name on: what stands before the '>' that closes its list. */
+/* Returns the length of the text from the functor's name up to the '>' that closes its list. */
 static size_t length_of(const char *functor) {
     int depth = 0;
     size_t n = 0;

@@ -47,7 +47,7 @@ static bool numbers_are_sizes(const char *name) {
     return false;
 }
 
-/* To some 3 %, so that operands that differ little share a signature. */
+/* Rounds to some 3 %, so that operands that differ little share a signature. */
 static uint64_t rounded(uint64_t nbytes) {
     int bits = 64 - __builtin_clzll(nbytes | 1), cut = bits > KEPT_BITS ? bits - KEPT_BITS : 0;
     uint64_t unit = (uint64_t)1 << cut;
@@ -88,8 +88,8 @@ static void note_pointer(search *it, uintptr_t word) {
     if (rest >= LEAST_NBYTES && start) note(it, word, rest, start);
 }
 
-/* How far a parameter may reach: to the next one behind it, as the caller's compiler lays them out. Behind the last
- * one lies the caller's stack, so less of it is looked at. */
+/* Returns how far a parameter may reach: to the next one behind it, as the caller's compiler lays them out. Behind
+ * the last one lies the caller's stack, so less of it is looked at. */
 static size_t words_of(void *const *params, size_t i, size_t n) {
     size_t nbytes = MOST_WORDS * sizeof(uintptr_t);
     bool last = true;

@@ -15,7 +15,7 @@ typedef struct ph_peers {
     void (*table)(const void *dst, const void *src, size_t nbytes);
     /* The launch becomes what the group does together. False: it is an ordinary kernel. */
     bool (*launch)(const ph_kernel *kernel, void *const *params, ph_stream *stream);
-    /* It was an ordinary kernel, and has been launched. */
+    /* Is called when a launch was that of an ordinary kernel. */
     void (*launched)(const ph_kernel *kernel, void *const *params, ph_stream *stream);
 } ph_peers;
 extern ph_peers ph_peer_functions;

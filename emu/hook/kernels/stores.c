@@ -35,7 +35,7 @@ char *ph_demangled(const char *name) {
     return function(name, NULL, NULL, &status);
 }
 
-/* 0: it is no number. */
+/* Returns the kind of a number's type; 0: it is no number. */
 static char number_kind(const char *type, size_t n) {
     static const struct {
         const char *name;

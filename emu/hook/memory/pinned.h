@@ -4,7 +4,7 @@
 
 #include "core/base.h"
 
-/* False if it overlaps another range. */
+/* Adds a range. Returns false if it overlaps another range. */
 bool ph_pinned_add(void *start, size_t nbytes, bool registered);
 /* The current device of the thread that added the range which begins there; -1: there is none. */
 int ph_pinned_device(const void *start, bool registered);

@@ -129,7 +129,7 @@ static const table *table_at(const void *device) {
     return it;
 }
 
-/* By this member's address. */
+/* Returns the table of this member's address; NULL if there is none. */
 static const table *table_of(uintptr_t own) {
     ph_lock(PH_LOCK_SYMMETRIC);
     const table *it = known.tables;

@@ -159,7 +159,7 @@ static void flush_and_say_so(const unsigned char *body, size_t nbytes) {
     ph_record_unlock_and_send();
 }
 
-/* It never asks and never moves the host clock. */
+/* Marks the reader's thread: it never asks and never moves the host clock. */
 static void begins(void) { ph_self()->kind = PH_THREAD_WATCHES; }
 
 void ph_op_stream_connect(void) {

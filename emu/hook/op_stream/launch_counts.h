@@ -1,4 +1,4 @@
-/* How often this rank has launched work of each signature: what a LAUNCH_COUNTS record says. */
+/* Counts how often this rank has launched work of each signature: what a LAUNCH_COUNTS record says. */
 #ifndef PHANTORA_LAUNCH_COUNTS_H
 #define PHANTORA_LAUNCH_COUNTS_H
 

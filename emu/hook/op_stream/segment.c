@@ -36,8 +36,7 @@ void ph_close_segments(void) {
     open.first = open.last = NULL;
 }
 
-/* For waits whose real length is none of the program's: what the coordinator might ask for meanwhile is closed before.
- */
+/* Closes what the coordinator might ask for meanwhile, before waits whose real length is none of the program's. */
 PH_EXPORT void phantora_close_segments(void) {
     ph_record_lock();
     ph_close_segments();

@@ -10,7 +10,7 @@
 #include "core/records.h"
 #include "core/base.h"
 
-/* Who wants entries: 0 nobody, else the sum of these. Everyone else tests it before a call of this header. */
+/* Says who wants entries: 0 nobody, else the sum of these. Everyone else tests it before a call of this header. */
 enum { PH_TRACE_RUN = 1, PH_TRACE_PROFILER = 2 };
 extern uint32_t ph_tracing;
 

@@ -4,7 +4,7 @@
 
 /* Prints the message on stderr and sends it to the coordinator as a WARNING record, once per name. */
 void ph_warn_once(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* For a call that is not emulated: warns once per name, counts the call, returns `status`. */
+/* Refuses a call that is not emulated: warns once per name, counts the call, returns `status`. */
 int ph_refuse(const char *name, int status);
 
 #endif

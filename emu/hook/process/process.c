@@ -167,8 +167,8 @@ static void emit_hello(void) {
     ph_emit(PH_KIND_HELLO, &hello, sizeof hello, host, strlen(host));
 }
 
-/* Before phantora_start: this process continues a rank's op stream, or works beside the rank's first process. Its
- * streams, recordings and questions get numbers that no other process of the rank uses. */
+/* Numbers this process, which continues a rank's op stream, or works beside the rank's first process. Its streams,
+ * recordings and questions get numbers that no other process of the rank uses. Called before phantora_start. */
 PH_EXPORT void phantora_number_process(uint32_t process) {
     ph_run.process = process;
     ph_streams_number_from(process << 16);
@@ -190,7 +190,7 @@ PH_EXPORT void phantora_gpu_dies(uint32_t gpu, uint64_t from_ns, uint64_t until_
 
 void phantora_flush(void);
 
-/* 0, or a negative errno: -EPROTO for a cost table of another version. */
+/* Starts the rank. Returns 0, or a negative errno: -EPROTO for a cost table of another version. */
 PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_path, uint32_t rank, uint32_t world_size,
                              uint32_t server, uint32_t local_rank) {
     if (!ph_run.loaded || ph_run.started) return -EALREADY;

@@ -11,7 +11,7 @@
 
 /* Gives threads/ what it calls here. */
 void ph_exit_connect(void);
-/* From now on a program that calls C's exit ends the rank well. */
+/* Makes a program that calls C's exit end the rank well, from now on. */
 void ph_at_exit(void);
 /* The coordinator has said STOP. On the reader's thread. */
 void ph_told_to_stop(const unsigned char *body, size_t nbytes);

@@ -13,7 +13,7 @@ void ph_remote_tell(const ph_remote *where, const ph_piece *pieces, size_t n);
 typedef struct ph_told ph_told;
 /* Blocks until all members whose inputs matter have made the call. */
 ph_told *ph_remote_ask(const ph_remote *where);
-/* False if some bytes cannot be had: these are 0. */
+/* Reads the output. Returns false if some bytes cannot be had: these are 0. */
 bool ph_told_read(const ph_told *told, uint64_t offset, size_t nbytes, void *dst);
 /* Adds what these bytes of the output refer to, whose first one is `at` to the list. */
 void ph_told_list(const ph_told *told, uint64_t offset, size_t nbytes, uintptr_t at, ph_pieces *out);

@@ -213,7 +213,7 @@ PH_EXPORT void phantora_recipe_given(const void *text, uint64_t nbytes) {
     source->recipe = memcpy(ph_allocate(nbytes + 1), text, nbytes);
 }
 
-/* Within run(0): the text of the source that is computed. Returns its length. */
+/* Copies the text of the source that is computed, within run(0). Returns its length. */
 PH_EXPORT uint64_t phantora_recipe(void *text, uint64_t capacity) {
     const ph_source *source = asked ? asked->source : NULL;
     if (!source || !source->recipe) return 0;
@@ -230,7 +230,8 @@ PH_EXPORT void phantora_source_given(const void *bytes, uint64_t nbytes) {
     if (entry && !atomic_compare_exchange_strong(&it->source->entry, &none, entry)) ph_store_release(entry);
 }
 
-/* Within run(): which bytes of the source are read, where from, and how many were made before for parts alone. */
+/* Tells, within run(), which bytes of the source are read, where from, and how many were made before for parts
+ * alone. */
 PH_EXPORT void phantora_source_range(uint64_t *offset, uint64_t *nbytes, uint64_t *apart) {
     const request *it = asked;
     *offset = it ? it->offset : 0;

@@ -32,7 +32,7 @@ ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth, uint64_
 int ph_source_depth(const ph_source *source);     /* 0 once it has been computed */
 uint64_t ph_source_work(const ph_source *source); /* the same */
 
-/* Where another source's bytes are told: one collective, as one of its members sees its output. */
+/* The place where another source's bytes are told: one collective, as one of its members sees its output. */
 typedef struct ph_remote {
     uint64_t comm, seq, block; /* block: bytes that a member gives to each other one */
     uint32_t op, root, place, nranks;
@@ -63,7 +63,7 @@ typedef struct ph_source_facts {
     size_t recipe_nbytes;
     ph_remote remote;
 } ph_source_facts;
-/* False if Python cannot say how a source is computed. */
+/* Describes how a source is computed. Returns false if Python cannot say it. */
 bool ph_source_describe(ph_source *source, ph_source_facts *out);
 /* The entry's reference passes on. */
 ph_source *ph_source_stored(uint32_t entry, uint64_t nbytes);

@@ -1,11 +1,11 @@
-/* Which range of device memory refers to which part of a source. */
+/* The map of device memory: which range refers to which part of a source. */
 #ifndef PHANTORA_SOURCE_MAP_H
 #define PHANTORA_SOURCE_MAP_H
 
 #include "sources/source.h"
 
-/* How often bytes of device memory have become known or assumed, came to refer to a source, or will when a pending
- * write is done. */
+/* Counts how often bytes of device memory have become known or assumed, came to refer to a source, or will when a
+ * pending write is done. */
 extern _Atomic(uint64_t) ph_data_marks;
 
 typedef struct ph_piece {
@@ -19,7 +19,7 @@ typedef struct ph_pieces {
     size_t n, capacity;
 } ph_pieces;
 void ph_pieces_add(ph_pieces *to, ph_piece piece); /* whose reference passes on */
-/* These bytes without references to collectives; false: some refer to nothing then. */
+/* Gives these bytes without references to collectives; false: some refer to nothing then. */
 bool ph_pieces_resolve(const ph_piece *pieces, size_t n, ph_pieces *out);
 
 /* From now on the range refers to the source, whose reference passes to the map, from this offset on. */

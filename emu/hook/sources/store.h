@@ -4,7 +4,8 @@
 
 #include "core/base.h"
 
-/* Where the ranks find the store's process: before they are forked. Without it a process keeps bytes for itself. */
+/* Names the folder where the ranks find the store's process: before they are forked. Without it a process keeps
+ * bytes for itself. */
 void ph_store_open(const char *folder);
 /* Keeps a copy of the bytes, or finds an equal one. A number to read them by, 0 if there is no room. */
 uint32_t ph_store_add(const void *bytes, size_t nbytes);
@@ -14,7 +15,7 @@ void ph_store_key(uint32_t entry, uint64_t key[2]);
 uint64_t ph_store_nbytes(uint32_t entry);
 bool ph_store_shared(void); /* by all ranks of the run */
 void ph_store_release(uint32_t entry);
-/* False if the bytes could not be written or read. */
+/* Reads bytes of an entry. Returns false if they could not be written or read. */
 bool ph_store_read(uint32_t entry, uint64_t offset, size_t nbytes, void *dst);
 
 typedef struct ph_store_totals {

@@ -47,7 +47,7 @@ static void hold(process *it, uint32_t number) {
     it->held[number]++;
 }
 
-/* False if the process has gone. */
+/* Answers a process. Returns false if it has gone. */
 static bool answer(const process *it, enum ph_store_status status, uint32_t number) {
     ph_store_answer said = {.status = status, .number = number, .totals = ph_contents_totals(contents)};
     if (number) said.content = ph_contents_of(contents, number);
@@ -104,7 +104,7 @@ static bool add(process *it, size_t n) {
     return false;
 }
 
-/* False if the process has gone, or is none of ours. */
+/* Serves one message. Returns false if the process has gone, or is none of ours. */
 static bool serve(process *it) {
     const ph_store_ask *ask = &packet.ask;
     ssize_t got = recv(it->socket, &packet, sizeof packet, 0);

@@ -1,4 +1,4 @@
-/* Which streams are being captured, and what that forbids. What a capture records is up to graphs/. */
+/* The streams that are being captured, and what that forbids. What a capture records is up to graphs/. */
 #ifndef PHANTORA_CAPTURING_H
 #define PHANTORA_CAPTURING_H
 
@@ -41,14 +41,14 @@ void ph_capture_invalidate(ph_stream *stream);
 
 /* The following functions return an error if a capture forbids the call, and invalidate the captures concerned. */
 extern atomic_int ph_captured_streams; /* emu/control reads it, too */
-/* For calls that give work to the stream. */
+/* Returns the status for calls that give work to the stream. */
 int ph_capture_admits(ph_stream *stream);
-/* For potentially unsafe calls, which a capture cannot record: allocations, and waits for and queries of work that is
- * not captured. */
+/* Returns the status for potentially unsafe calls, which a capture cannot record: allocations, and waits for and
+ * queries of work that is not captured. */
 int ph_uncapturable(void);
-/* For calls that wait for all of a device. */
+/* Returns the status for calls that wait for all of a device. */
 int ph_capture_encompassed(int device);
-/* For calls on an event whose last record is in a capture: never CUDA_OK. */
+/* Returns the status for calls on an event whose last record is in a capture: never CUDA_OK. */
 int ph_captured_event(ph_event *event, bool invalidate);
 static inline int ph_stream_usable(ph_stream *stream) {
     int status = ph_device_usable();

@@ -127,7 +127,7 @@ static int observable(ph_event *event) {
     return status ? status : ph_uncapturable();
 }
 
-/* For a thread that does not ask virtual time; CUDA_OK and `asks`: it does. */
+/* Answers a thread that does not ask virtual time; CUDA_OK and `asks`: it does. */
 static int seen(ph_event *event, bool *asks) {
     *asks = false;
     int status = observable(event);

@@ -32,8 +32,8 @@ int ph_event_destroy(ph_event *event);
 int ph_event_record(ph_event *event, ph_stream *stream);
 int ph_stream_wait_event(ph_stream *stream, ph_event *event);
 int ph_event_query(ph_event *event);
-/* By an allocator, which gives a block away when its event is complete. So that memory is what it is at most, the host
- * took the least time since the record that hosts of its kind take. */
+/* Answers an allocator, which gives a block away when its event is complete. So that memory is what it is at most,
+ * the host took the least time since the record that hosts of its kind take. */
 int ph_event_query_late(ph_event *event);
 int ph_event_synchronize(ph_event *event);
 int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);

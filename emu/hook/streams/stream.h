@@ -41,7 +41,7 @@ bool ph_stream_capturing(const ph_stream *stream);
 
 int ph_streams_make_defaults(void);
 void ph_streams_announce(void);
-/* Before the announcement: adds `first` to all ids. */
+/* Adds `first` to all ids. Called before the announcement. */
 void ph_streams_number_from(uint32_t first);
 /* A priority out of range becomes the nearest one. */
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);

@@ -53,7 +53,7 @@ static int observable(ph_stream *stream) {
     return CUDA_CAPTURE_UNSUPPORTED;
 }
 
-/* From here on the GPU is idle until it is given work. stream 0: all of the device. */
+/* Notes that the GPU is idle from here on until it is given work. stream 0: all of the device. */
 static void drained(int device, uint32_t stream) {
     ph_record_lock();
     ph_power_host_waited(device, stream, ph_host_clock());

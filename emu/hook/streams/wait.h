@@ -1,4 +1,4 @@
-/* Where the host waits for the device, or asks whether it is done. */
+/* Waits of the host for the device, and questions whether it is done. */
 #ifndef PHANTORA_WAIT_H
 #define PHANTORA_WAIT_H
 
@@ -17,7 +17,7 @@ int ph_stream_query(ph_stream *stream);
 int ph_query(uint32_t scope, uint32_t stream, uint64_t recording);
 /* ... so long ago at least? */
 int ph_query_since(uint64_t recording, uint64_t since_ns);
-/* For callers that only want to know whether it is so: data that is on its way is not waited for. */
+/* Answers callers that only want to know whether it is so: data that is on its way is not waited for. */
 bool ph_done_since(uint64_t recording, uint64_t since_ns);
 /* For a thread that only looks on: is the event done, as far as is known? */
 bool ph_event_seems_done(const ph_event *event);

@@ -28,7 +28,8 @@ void ph_watch_host_waited(void);
 /* All work of the communicator counts as done: the program has said that none will follow. */
 void ph_watch_end(ph_watch *watch);
 
-/* By event.c, at each record, at each wait of a stream of the program's, and before the event is destroyed. */
+/* Are called by event.c, at each record, at each wait of a stream of the program's, and before the event is
+ * destroyed. */
 void ph_watch_recorded(struct ph_event *event, const struct ph_stream *stream);
 void ph_watch_waited(struct ph_event *event);
 void ph_watch_forget(struct ph_event *event);

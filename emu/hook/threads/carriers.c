@@ -188,8 +188,8 @@ static void *call_float(void *type, void *const *args, size_t nargs, void *names
     return known.to_float(type, args, nargs, names);
 }
 
-/* From now on the function with this entry in a table of methods is one of these, of this kind. Returns its number;
- * -1 if there are too many. */
+/* Makes the function with this entry in a table of methods one of these, of this kind. Returns its number; -1 if
+ * there are too many. */
 PH_EXPORT int phantora_carry(void *method, int kind) {
     if (known.ncarriers == MOST) return -1;
     int number = known.ncarriers++;

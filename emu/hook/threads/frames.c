@@ -86,7 +86,7 @@ typedef struct known_code {
     uint64_t ns[3]; /* by temperature */
 } known_code;
 
-/* Where a function's code and objects are, by how much the thread has run since: in the first caches, in the second,
+/* Places of a function's code and objects, by how much the thread has run since: in the first caches, in the second,
  * further away. */
 enum { HOT, WARM, COLD };
 static const ph_host_kind frame_kinds[] = {PH_WORK_HOT_FRAME, PH_WORK_WARM_FRAME, PH_WORK_FRAME};

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* By all threads of this process so far; 0 where they are not counted. */
+/* Returns how many functions all threads of this process have entered so far; 0 where they are not counted. */
 uint64_t ph_functions_entered(void);
 
 #endif

@@ -33,7 +33,7 @@ void ph_host_aside_begins(struct ph_thread *thread);
 void ph_host_aside_ends(struct ph_thread *thread);
 /* Does all that the calling thread does take no virtual time? See phantora_uncounted. */
 bool ph_uncounted(void);
-/* How many threads are there of which that is true? */
+/* Returns how many threads there are of which that is true. */
 int ph_uncounted_threads(void);
 
 /* The calling thread starts a backward pass. */

@@ -24,7 +24,7 @@ static uint64_t clock_of(clockid_t clock) {
     return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
-/* By Python, on the thread, as it starts. */
+/* Is called by Python, on the thread, as it starts. */
 PH_EXPORT void phantora_thread_looks_on(int daemon) {
     ph_thread *thread = ph_self();
     if (ph_thread_kind() != PH_THREAD_PROGRAM) return;

@@ -6,10 +6,10 @@
 #ifndef PHANTORA_PYTHON_H
 #define PHANTORA_PYTHON_H
 
-/* NULL if the calling thread does not hold the lock. */
+/* Gives Python's lock back; NULL if the calling thread does not hold it. */
 void *ph_python_release(void);
 void ph_python_restore(void *released);
-/* For threads of the library that run Python code. */
+/* Are called by threads of the library that run Python code. */
 int ph_python_enter(void);
 void ph_python_leave(int entered);
 

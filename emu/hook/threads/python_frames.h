@@ -35,7 +35,7 @@ static inline uintptr_t ph_frame_previous(uintptr_t frame) {
 static inline uintptr_t ph_frame_code(uintptr_t frame) {
     return ph_word(frame, ph_frame_layout_now.frame_code) & ~(uintptr_t)PH_POINTER_TAG;
 }
-/* How far the frame's instruction is from the first one of its code, in bytes. */
+/* Returns how far the frame's instruction is from the first one of its code, in bytes. */
 static inline intptr_t ph_frame_instruction(uintptr_t frame, uintptr_t code) {
     return (intptr_t)(ph_word(frame, ph_frame_layout_now.frame_instruction) - code) - ph_frame_layout_now.code_start;
 }

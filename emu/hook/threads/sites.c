@@ -123,7 +123,7 @@ static location *learn(const location *key, uint64_t hash) {
     return it;
 }
 
-/* NULL if there is no room for more. */
+/* Returns the location of a frame; NULL if there is no room for more. */
 static location *location_of(uintptr_t frame, uintptr_t code) {
     location key = {.code = code,
                     .file = ph_code_file(code),

@@ -1,4 +1,4 @@
-/* Where in the user's program the calling thread is. */
+/* Finds where in the user's program the calling thread is. */
 #ifndef PHANTORA_SITES_H
 #define PHANTORA_SITES_H
 

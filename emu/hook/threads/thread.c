@@ -110,7 +110,8 @@ ph_thread *ph_thread_make(void) {
     return thread;
 }
 
-/* By the names that PyTorch gives its threads (c10::setThreadName). Until then a thread has its creator's name. */
+/* Returns the kind by the names that PyTorch gives its threads (c10::setThreadName). Until then a thread has its
+ * creator's name. */
 static enum ph_thread_kind kind_by_name(void) {
     static const struct {
         const char *prefix;

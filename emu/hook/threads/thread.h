@@ -43,7 +43,7 @@ typedef struct ph_sequences {
     uint64_t sequences, queries, keys, rows, columns, tiles, longest, pairs;
 } ph_sequences;
 
-/* To which Python functions a range hands tensors, which are made Python objects for it. */
+/* The Python functions to which a range hands tensors, which are made Python objects for it. */
 enum ph_hands {
     PH_HANDS_TO_NONE,
     PH_HANDS_TO_NEXT, /* an operator to the first that it calls: it asks others for hashes and fields */
