@@ -107,7 +107,7 @@ def _release_at_the_end(locks: GraphLocks, names: Names) -> None:
 
 
 def _graph_cache(locks: GraphLocks, names: Names) -> None:
-    """Makes ranks share the cache: its keys, look-up and storing. AOTAutograd's cache looks entries up in the same way."""
+    """Makes ranks share the cache: its keys, look-up and storing. AOTAutograd's cache is looked up likewise."""
     any_device.install_keys(names, _own_device)
     names.change("write_atomic", lambda _: write_atomic)
     names.change("find_guarded_entry", functools.partial(_one_compiles, locks))

@@ -106,8 +106,8 @@ class Tracing:
         return path
 
     def _watch_profilers(self) -> None:
-        """Gives way to profilers of the script's. There can be one at a time, and the script's own comes first: what was
-        traced before it counts.
+        """Gives way to profilers of the script's. There can be one at a time, and the script's own comes first:
+        what was traced before it counts.
         """
         prepare = autograd_profiler.profile._prepare_trace
 
