@@ -47,6 +47,8 @@ def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] |
     def new_group(*arguments: Any, **options: Any) -> Any:
         nonlocal taken_ns
         if leaves_out is not None and leaves_out(options.get("ranks", arguments[0] if arguments else None)):
+            # A call that is left out takes as long as the latest one whose group was made: members are no slower than
+            # others.
             if taken_ns:
                 hook.host_works_ns(taken_ns)
             else:
@@ -61,6 +63,7 @@ def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] |
         taken_ns = hook.host_clock_ns() - began_ns
         return group
 
+    # Modules that were imported before have the function under its name, too.
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get("new_group") is real:
             module.__dict__["new_group"] = new_group

@@ -52,6 +52,7 @@ def _once(names: Names, kernels: _Kernels, load: Any) -> Any:
         first, found = kernels.get(key), ready(source_code)
         if isinstance(found, of_cache):
             if first is not None:
+                # The kernel that came with a cached graph would be loaded and prepared again when it is first launched.
                 forget(source_code)
                 return _ready(first)
             on_own_device(found.static_autotuner, key[0])

@@ -132,6 +132,7 @@ class ComputedOp:
         if state == KNOWN and on_host:
             state = UNKNOWN
         chosen = state == KNOWN and (labels or control.chosen(read_places))
+        # An earlier operation that is deferred has yet to read or write there: this one must come after it.
         if writes and control.in_use(map(Place, writes)):
             state = PENDING
         if state == PENDING:
@@ -225,6 +226,7 @@ class ComputedOp:
         scalar of the host's among them is unknown.
         """
         control = self._control
+        # Operations that the kernel calls would be computed now, from inputs that are not there yet.
         nested, control.nested = control.nested, control.nested or self.writes
         try:
             result = self._kernel(keyset, *args, **kwargs)

@@ -64,6 +64,7 @@ def _followed(control: ControlTensors, base: str, operation: Any, kernel: Kernel
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         args = numbers.wrap(args)
+        # Nothing on the host is unknown most of the time: that must cost little.
         if not host or control.aside.on:
             return kernel(keyset, *args, **kwargs)
         given = (*(args[1:] if overwrites else args), *(one for name, one in kwargs.items() if name not in outputs))
@@ -79,6 +80,7 @@ def _followed(control: ControlTensors, base: str, operation: Any, kernel: Kernel
             decisions.decides(mark)
         elif base == "copy_" and not args[0].is_floating_point():
             decisions.leaves(mark, counts=True)
+        # The rule needs the arguments as they are before an operation in place changes them.
         flags: list[Flags | None] = []
         if rule is not None:
             read = list(tensors_in(given))

@@ -42,6 +42,7 @@ def unscale(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if not any(values):
             return unknown(keyset, gradients, found_inf, inverse)
         scale, before = control.unrecorded(lambda: (references.values_of(inverse), known(found_inf)))
+        # The values must be taken before the call, since it writes to the gradients in place.
         result = kernel(keyset, gradients, found_inf, inverse)
         control.overwrite([gradient for gradient, one in zip(gradients, values, strict=True) if one is None])
         inputs = [one for one in values if one is not None]

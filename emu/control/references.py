@@ -318,6 +318,7 @@ class References:
             recipe, layout = computation.recipe, computation.layout
             first, last = self._asked_part(recipe.kind, layout)
             whole = last == math.prod(layout.shape) and not first
+            # The limit holds for all values of a rank together: a script may read some in each step.
             self._work += computation.work if whole else last - first
             if self._work > MOST_WORK:
                 self._hook.warn_once(
@@ -334,6 +335,8 @@ class References:
                 needed: Callable[..., list[Tensor]] = self.needed.get(recipe.kind, _all)
                 inputs = needed(computation.inputs, *recipe.parameters)
                 made = self.kinds[recipe.kind](layout, *recipe.parameters, *inputs).to(layout.dtype)
+                # The hook library takes the elements in the order of memory; makers may return them in that order, or
+                # in the tensor's shape.
                 if tuple(made.shape) == layout.shape:
                     made = made.permute(layout.order())
                 return made.contiguous()

@@ -33,6 +33,7 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
 
     dispatched = Dispatched()
     ranks = FoldedRanks(Folding.from_json(told), simulated)
+    # One id for each communicator, however large: its members are known by that id.
     os.environ[RANKS_PER_ROOT] = ONE_ROOT
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":  # its wrapper makes gloo groups of its own
         os.environ["TORCH_DISTRIBUTED_DEBUG"] = "INFO"

@@ -255,6 +255,7 @@ def _call(
         shape, kind = shapes[one.name], str(one.type)
         value: Any
         if kind.startswith("List") and "Tensor" in kind:
+            # The tensors of a list have one type and one layout, so all of them take the list's place.
             before = place
             value = []
             for each in shape:

@@ -57,6 +57,8 @@ def install(np: Any) -> None:
             return None
 
     def follow(name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], mark: Any) -> Any:
+        # NaN in place of the unknown elements shows which elements of the result follow from them, whatever the
+        # function does.
         unknown = unknown_in(name, call, args, kwargs)
         found = call(*map(own, args), **{key: own(one) for key, one in kwargs.items()})
         if unknown is None or np.shape(unknown) != np.shape(found) or type(found) in (list, tuple):
@@ -76,6 +78,7 @@ def install(np: Any) -> None:
     def finalize(self: Any, made_of: Any) -> None:
         self.mark = getattr(made_of, "mark", None) or marked.MADE
         self.flags_in = getattr(made_of, "flags_in", None)
+        # Numpy calls this for views, too: where the shape is another, all elements count as unknown.
         if self.flags_in is not None and self.flags_in.shape != self.shape:
             self.flags_in = None
 

@@ -167,6 +167,7 @@ def _leaving(body: Statements, under: Exit, *, own: bool) -> Iterator[Exit]:
                 true, false = (*under, *conjuncts(test, True)), (*under, *conjuncts(test, False))
                 yield from _leaving(statement.body, true, own=own)
                 yield from _leaving(statement.orelse, false, own=own)
+                # What follows is reached only if the branch that leaves was not taken.
                 if _never_falls_through(statement.body):
                     under = false
                 elif statement.orelse and _never_falls_through(statement.orelse):
@@ -178,6 +179,7 @@ def _leaving(body: Statements, under: Exit, *, own: bool) -> Iterator[Exit]:
                 yield from _leaving(statement.body, under, own=own)
             case ast.Try() | ast.TryStar():
                 yield from _leaving(statement.body, under, own=own)
+                # An exception is no condition that could be looked at: such an exit may be taken at any time.
                 for handler in statement.handlers:
                     if any(True for _ in _leaving(handler.body, under, own=own)):
                         yield ()

@@ -68,6 +68,7 @@ def _look() -> dict[str, Any]:
             {"purpose": purpose.key, "use": purpose.use, "lost": purpose.consequence, "files": list(purpose.files)}
             | {"package": purpose.package, "names": names}
         )
+    # Each function of C or C++ is a purpose of its own, as the hook library does without single ones.
     for symbol in symbols.read():
         state = symbols.state(symbol)
         name: dict[str, Any] = {

@@ -150,6 +150,8 @@ class Connection:
             # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
             prepared.hook.keep_in_step()
         prepared.hook.at_stop(self._stop)
+        # The script may end by C's exit, by os._exit or by another program in its place, and the run may end before it:
+        # in each case the rank's last records must leave first.
         prepared.hook.at_exit(self._exit_of_c)
         os._exit = self._exit_at_once
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
@@ -161,12 +163,14 @@ class Connection:
         slow = [SlowLoader(*one) for one in job.slow_loaders if one[0] == seat.rank]
         prepared.loading.start(Fraction(job.cpus, job.servers[seat.server]), slow)
         log = Path(job.run_dir, f"rank{seat.rank}.log")
+        # Frameworks print rates on the first or the last rank: the report finds them between the ends of steps.
         if seat.rank in (0, job.world_size - 1) and _is_stdout(log):
             prepared.hook.at_step(lambda: prepared.hook.logged(os.fstat(1).st_size))
         groups = ProcessGroups()
         self._groups = groups
         limit = StepLimit(prepared.hook, job.steps, self._last_words)
 
+        # The limit comes first: after the last step it sends the rank's last words itself and does not return.
         def step_ends() -> None:
             limit.step_ends()
             prepared.peaks.report_step(prepared.hook)
@@ -179,6 +183,7 @@ class Connection:
             prepared.clock.keep_up()
             prepared.hook.at_step(prepared.clock.keep_up)
         prepared.ranges.start(prepared.clock.epoch_ns)
+        # The emulation's own work is measured with ranges on, as the script will run.
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
 

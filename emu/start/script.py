@@ -70,6 +70,7 @@ def run(program: Program, explains: Explains = lambda error: None) -> ScriptEnd:
     else:
         print(f"{sys.executable}: can't open file {name!r}: [Errno 2] No such file or directory", file=sys.stderr)
         return ScriptEnd(2)
+    # The script is `__main__` from now on: its pickles and `import __main__` must not find the forker's.
     main_module = types.ModuleType("__main__")
     sys.modules["__main__"] = main_module
     vars(main_module)["__builtins__"] = __builtins__
@@ -82,9 +83,11 @@ def run(program: Program, explains: Explains = lambda error: None) -> ScriptEnd:
             run_as_main("__main__", alter_argv=False)
         else:
             _run_file(name, vars(main_module))
+    # These exits are the emulation's own: a traceback would point at the script.
     except (NeedsParts, CannotBePlayed) as error:
         return ScriptEnd(error.CODE, error.words)
     except SystemExit as error:
+        # A check of the script's own may have failed only because folding gave it another rank's object.
         if _exit_code(error) and (unplayed := explains(error)) is not None:
             return ScriptEnd(unplayed.CODE, unplayed.words)
         said = f": {in_one_line(error.code)}" if isinstance(error.code, str) else ""

@@ -218,6 +218,7 @@ def run(
         processes.die_with_parent(os.getppid())
         rank.default_signals()
         os.setpgid(0, 0)
+        # All ranks draw the same numbers; a process that is not a rank from its start has a seed of its own.
         seeds.seed(0 if seat is not None else 1 + number)
         rank.leave_folders(prepared)
         rank.place_folder_of_multiprocessing(job)

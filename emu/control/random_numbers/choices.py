@@ -37,6 +37,7 @@ def multinomial(control: ControlTensors, operation: Any, kernel: Kernel) -> Kern
             return result
         rows = weights.numel() // weights.size(-1)
         per_row = -(-samples // 128) * 128
+        # A copy, as the program may change the weights before the numbers are written.
         view = control.unrecorded(lambda: control.host_view(weights).clone())
 
         def chosen() -> Tensor:
@@ -126,6 +127,8 @@ def permutation(control: ControlTensors, operation: Any, kernel: Kernel) -> Kern
             numbers = ordered.indices
             begun = 0
             after = ops.distributions(result.device).after_integers(state, n)
+            # Stable sorting has left the numbers of equal keys in ascending order: each such run is shuffled, as by the
+            # kernel.
             for at in (ordered.values[1:] == ordered.values[:-1]).nonzero().flatten().tolist():
                 if at < begun:
                     continue

@@ -154,6 +154,7 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             result = kernel(keyset, output, *args, **kwargs)
             control.overwrite([output])
             return result
+        # The kernel moves the generator on: the numbers are those of its state before.
         state = ops.state(ops.generator_of(args, kwargs, output))
         result = kernel(keyset, output, *args, **kwargs)
         if state is None:
@@ -164,6 +165,7 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
         given = given_by(args, kwargs)
         if not small:
+            # Large outputs are remembered by the generator's state, and drawn only if somebody reads them.
             threads = distributions.threads_at_once
             references.computed(
                 output, Recipe(name, (state.seed, state.offset, threads, shape.numel, args, numbers(kwargs)))
@@ -214,12 +216,14 @@ def dropout(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             return result
         out, mask = result
         if (train is not None and not train) or p in (0, 1):
+            # No numbers are drawn where everything is kept or dropped.
             drawn = None
         elif x.numel() % 4 == 0 and x.is_contiguous():
             drawn = ops.distributions(x.device).groups(state, x.numel() // 4).flatten()
         elif x.numel() % 2 and x.is_contiguous():
             drawn = ops.distributions(x.device).unit(state, Output(x.numel(), torch.float32))
         else:
+            # In other cases the kernel gives the elements numbers in an order that is not modelled.
             return result
         ops.fill(mask, lambda: _mask(x, p, train, drawn))
         if control.state_of(Place(x)) == KNOWN:
@@ -266,6 +270,8 @@ def other(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if state is None or written or not takes_generator or control.state(map(Place, tensors)) != KNOWN:
             control.overwrite(written)
             return result
+        # A generator for CPUs has no offset: a seed made of both makes the same call draw the same numbers in every
+        # run.
         generator = torch.Generator().manual_seed((state.seed * 0x9E3779B1 + state.offset) % 2**63)
         cpu_args = tuple(generator if isinstance(value, torch.Generator) else value for value in args)
         cpu_kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.Generator)}
