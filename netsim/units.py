@@ -19,19 +19,19 @@ TICKS_PER_NS: Final = 1 << TICK_BITS
 BYTE_UNITS: Final = 1 << (RATE_BITS + TICK_BITS)
 
 MAX_GBPS: Final = 8 * (1 << 13)
-"""Largest capacity of one link in Gb/s (65,536): rates stay below 2**61 units."""
+"""The largest capacity of one link in Gb/s (65,536): rates stay below 2**61 units."""
 
 MIN_GBPS: Final = 1e-6
-"""Smallest capacity of a link that is not down: a kilobit per second."""
+"""The smallest capacity of a link that is not down: a kilobit per second."""
 
 MAX_BYTES: Final = 1 << 58
 """A flow has fewer bytes."""
 
 MAX_NS: Final = 1 << 50
-"""Largest instant or duration in ns (13 days): ticks stay below 2**62."""
+"""The largest instant or duration in ns (13 days): ticks stay below 2**62."""
 
 MAX_LATENCY_NS: Final = 10**12
-"""Largest latency of a link in ns (17 minutes)."""
+"""The largest latency of a link in ns (17 minutes)."""
 
 
 def whole(value: Any, name: str) -> int:
@@ -43,18 +43,20 @@ def whole(value: Any, name: str) -> int:
 
 
 def rate_from_gbps(gbps: float) -> int:
-    """Capacity in rate units of a link of ``gbps`` gigabits per second (8 Gb/s = 1 byte/ns), to the nearest unit."""
+    """The capacity in rate units of a link of ``gbps`` gigabits per second (8 Gb/s = 1 byte/ns), to the nearest
+    unit.
+    """
     numerator, denominator = float(gbps).as_integer_ratio()
     return (2 * (numerator << RATE_BITS) + 8 * denominator) // (16 * denominator)
 
 
 def gbps_from_rate(rate: int) -> float:
-    """Gb/s of a rate in rate units."""
+    """The Gb/s of a rate in rate units."""
     return rate * 8 / (1 << RATE_BITS)
 
 
 def ticks_from_ns(at_ns: int) -> int:
-    """Ticks of a whole number of nanoseconds; exact."""
+    """The ticks of a whole number of nanoseconds; exact."""
     return at_ns << TICK_BITS
 
 

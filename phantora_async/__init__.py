@@ -46,7 +46,9 @@ _PLACES = {
     "run": "phantora_async.api.running",
     "sweep": "phantora_async.study.sweeping",
 }
-"""Where each name is: it is imported when it is first used, so that `import phantora_async` takes no time."""
+"""The module of each name. It is imported when the name is first used, so that `import phantora_async` takes no
+time.
+"""
 
 __all__ = [
     "Advice",

@@ -1,4 +1,4 @@
-"""Commands that this one runs, and how an interrupt ends them."""
+"""Runs other commands as child processes, which an interrupt ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 END_S = 60.0
-"""How long a run that is interrupted may take to end."""
+"""The seconds that a run that is interrupted may take to end."""
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """SIGINT and SIGTERM take effect when the block is left.
+    """A context in which SIGINT and SIGTERM wait until it is left.
 
     `subprocess.Popen` forgets a process that it has started if an interrupt comes before it returns. Masking signals
     would not do: the process would inherit the mask.

@@ -132,7 +132,9 @@ def _print(error: PhantoraError) -> int:
 
 
 def _give_up_unwritten(stream: TextIO) -> None:
-    """If it cannot be written to, Python would complain while it ends, and return an exit code of its own."""
+    """Gives up a stream that cannot be written to: Python would complain while it ends, and return an exit code of its
+    own.
+    """
     try:
         stream.flush()
     except (OSError, ValueError):

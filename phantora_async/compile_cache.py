@@ -1,4 +1,4 @@
-"""Where ranks keep what torch.compile and Triton make, so that the next run finds it.
+"""Keeps what torch.compile and Triton make in ranks, so that the next run finds it.
 
 Triton's binaries depend on their source alone. What Inductor keeps also depends on the emulated GPU and on the cost
 model, which chooses among candidates; so there is a folder for each of them, and none is that of a real GPU.

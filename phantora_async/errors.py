@@ -1,5 +1,5 @@
-"""Every error that ends a command: one hierarchy, each class with its exit code. Only ``cli.run`` prints them; the
-Python API raises them.
+"""Defines every error that ends a command: one hierarchy, each class with its exit code. Only ``cli.run`` prints them;
+the Python API raises them.
 
 ``UsageError``, ``EnvironmentUnusable`` and ``NotWritten`` are found by the command itself. A ``RunFailure`` ends a run
 that has started; the coordinator finds most of them, and the run's report records them.

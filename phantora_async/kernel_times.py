@@ -1,4 +1,4 @@
-"""Which measured kernel times a run uses: the user's tables first, then the shipped ones of the emulated GPU."""
+"""Chooses the measured kernel times of a run: the user's tables first, then the shipped ones of the emulated GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class KernelTimes:
     on: TimesOn
 
     def carried_over(self, gpu: Gpu) -> bool:
-        """They were measured on a GPU that differs from the emulated one."""
+        """Returns true if they were measured on a GPU that differs from the emulated one."""
         return not same_times(self.on.gpu, gpu)
 
 

@@ -65,14 +65,15 @@ class RunSpec:
     launcher: bool = False
     """The user's launcher starts the ranks, and may start them again when one fails."""
     restart_delay_ns: int = 0
-    """How long it takes, in virtual time, from the end of a rank that fails to the start of the ranks after it."""
+    """The ns of virtual time from the end of a rank that fails to the start of the ranks after it."""
     loading: LoadingPolicy = field(default_factory=lambda: loading_policy.parse(loading_policy.FREE))
     """The policy of `--loaders`: the time that data loaders take."""
     values: tuple[StatedValue, ...] = ()
     """The values that `--value` states."""
     stall_timeout_s: float | None = None
-    """For how long, in real time, ranks may wait for one that makes no visible progress, or none may make any: see
-    ``phantora_async.liveness.patience``."""
+    """The real seconds for which ranks may wait for one that makes no visible progress, or none may make any: see
+    ``phantora_async.liveness.patience``.
+    """
     loop_turns: int = 0
     """The turns after which a loop that waits for a value that nobody computed ends the run; 0: no number of turns
     does.

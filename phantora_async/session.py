@@ -316,7 +316,7 @@ class Session:
             launcher.tell_end(rank)
 
     async def _ask_memory(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
-        """Servers are asked what ranks have had that a failed run leaves behind, until cancelled."""
+        """Asks servers for the memory of ranks that a failed run leaves behind, until cancelled."""
         async for rank in coordinator.memory_to_ask():
             launcher.ask_memory(rank)
 
@@ -374,7 +374,9 @@ class Session:
 
     @contextlib.contextmanager
     def _signals(self, coordinator: Coordinator, launcher: Launcher | Machines) -> Iterator[None]:
-        """While the run lasts, signals end it. Afterwards they are ignored: the command writes the report and ends."""
+        """A context in which signals end the run. Afterwards they are ignored: the command writes the report and
+        ends.
+        """
         loop = asyncio.get_running_loop()
 
         def interrupt(number: int, _frame: FrameType | None) -> None:

@@ -19,7 +19,9 @@ LOGGED_EVERY_S = 30.0
 
 
 class Terminal:
-    """Output goes to stdout, the status to stderr: on a terminal a line below the output, else a line every 30 s."""
+    """The terminal. Output goes to stdout, the status to stderr: on a terminal a line below the output, else a line
+    every 30 s.
+    """
 
     def __init__(self, *, status: bool) -> None:
         self._shows_status = status and sys.stderr.isatty()
@@ -29,7 +31,7 @@ class Terminal:
 
     @property
     def live(self) -> bool:
-        """Is the status shown as it changes?"""
+        """True if the status is shown as it changes."""
         return self._shows_status
 
     def status(self, text: str) -> None:
@@ -44,7 +46,7 @@ class Terminal:
             self._draw()
 
     def output(self, data: bytes) -> None:
-        """Whole lines of the script's output."""
+        """Writes whole lines of the script's output."""
         self._erase()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""How messages, the status line and the report write ranks, paths, times and bytes."""
+"""Formats ranks, paths, times and bytes for messages, the status line and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures as people name the work: short, on one line, with the sizes that decide how long it takes."""
+"""Names signatures as people name the work: short, on one line, with the sizes that decide how long it takes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from profiles.signature import (
 )
 
 LONGEST = 96
-"""Characters of a title."""
+"""The most characters of a title."""
 
 
 @lru_cache(maxsize=65536)
 def title(signature: str) -> str:
-    """`gemm bf16 m=4096 n=8192 k=1024 (aten::mm)`; a text that is no signature is cut short."""
+    """The title of a signature: `gemm bf16 m=4096 n=8192 k=1024 (aten::mm)`; a text that is no signature is cut
+    short.
+    """
     try:
         what = parse(signature)
     except ProfileError:

@@ -1,4 +1,4 @@
-"""From an operation of NCCL to the flows and the latency it costs.
+"""Turns an operation of NCCL into flows and a latency.
 
 Comes in: operation, bytes, members, a ``Topology``, one GPU generation's constants (``generations/*.toml``), and the
 user's ``NcclSettings``. Goes out: a ``Plan``: groups of flows that start after a latency. The way through the modules:

@@ -1,4 +1,4 @@
-"""How NCCL divides an operation among channels: thread blocks that each move a part of the bytes on their own.
+"""Divides an operation among channels as NCCL does: thread blocks that each move a part of the bytes on their own.
 
 Rules and constants: NVIDIA/nccl v2.28.9 and v2.30.7, src/enqueue.cc. The numbers of channels were compared with the
 grids of kernels in traces and with NCCL's log (laboratory/notes/accuracy-network.md).
@@ -58,14 +58,16 @@ def divide(op: str, nbytes: int, ranks: int, protocol: str, limit: int) -> Divis
 
 MULTICAST_CHUNK = 128 << 10
 MOST_HEADS = 32
-"""Members of a server that NVLS divides the bytes among, at most."""
+"""The most members of a server among which NVLS divides the bytes."""
 NVLS_CHUNKS = ((64, 64 << 10), (8, 32 << 10), (2, 16 << 10))
 NVLS_TREE_CHUNKS = ((4, 64 << 10), (1, 32 << 10))
-"""Fewer steps than the first number, and the chunk is no larger than the second."""
+"""The steps and chunk sizes of NVLS and of NVLSTree: with fewer steps than the first number, the chunk is no larger
+than the second.
+"""
 
 
 def multicast_step(nbytes: int, channels: int, members: int, over_nodes: bool) -> int:
-    """Bytes that all channels of NVLS or NVLSTree move in one step of an all-reduce."""
+    """The bytes that all channels of NVLS or NVLSTree move in one step of an all-reduce."""
     parts, chunk = channels * min(members, MOST_HEADS), MULTICAST_CHUNK
     for steps, smaller in NVLS_TREE_CHUNKS if over_nodes else NVLS_CHUNKS:
         if nbytes < steps * parts * chunk and chunk > smaller:

@@ -1,4 +1,4 @@
-"""Which links an algorithm uses, and how often: collectives as weighted hops over a topology's routes."""
+"""Finds which links an algorithm uses, and how often: collectives as weighted hops over a topology's routes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def by_server(members: tuple[int, ...], topology: Topology) -> MembersByServer:
 
 
 def weights(hops: Iterable[Hop], topology: Topology) -> tuple[tuple[int, int], ...]:
-    """How many hops cross each link."""
+    """The number of hops that cross each link."""
     count: Counter[int] = Counter()
     for (src, dst), times in Counter(hops).items():
         for link in topology.route(src, dst):
@@ -70,7 +70,7 @@ def rings(where: MembersByServer) -> list[Hop]:
 
 @lru_cache(maxsize=64)
 def into(where: MembersByServer) -> dict[int, list[Hop]]:
-    """By member: the hops of ``rings`` that end there. A pipeline that begins at this member does not make them."""
+    """The hops of ``rings`` that end at each member. A pipeline that begins at this member does not make them."""
     found: dict[int, list[Hop]] = {}
     for hop in rings(where):
         found.setdefault(hop[1], []).append(hop)
@@ -126,13 +126,15 @@ def heads(where: MembersByServer) -> list[Hop]:
 
 
 def pairs(members: Sequence[int]) -> list[Hop]:
-    """Everyone to everyone else."""
+    """The hops from every member to every other one."""
     return [(a, b) for a in members for b in members if a != b]
 
 
 @lru_cache(maxsize=1024)
 def path_us(where: MembersByServer, topology: Topology) -> float:
-    """Mean latency of the way from a server to the next one of a ring: cards and switches, without what NCCL adds."""
+    """The mean latency in us of the way from a server to the next one of a ring: cards and switches, without what NCCL
+    adds.
+    """
     if where.nodes == 1:
         return 0.0
     heads = [server[0] for server in where.servers]

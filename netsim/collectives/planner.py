@@ -22,7 +22,7 @@ NCCLS_OWN = NcclSettings()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a collective runs: it is done ``latency_ns`` after its start plus the time its groups need, all begun
+    """The plan of a collective: it is done ``latency_ns`` after its start plus the time its groups need, all begun
     together.
     """
 
@@ -106,8 +106,8 @@ def _group(duration: Duration, links: Links, share: float = 1.0) -> tuple[Group,
 
 
 def _as_one(duration: Duration, links: tuple[tuple[int, int], ...]) -> tuple[Group, ...]:
-    """Transfers of one kernel. Beside another kernel they get as much of a port as that one does, whatever the number
-    of their peers (measured: laboratory/notes/four-gpus-h100.md).
+    """The group of the transfers of one kernel. Beside another kernel they get as much of a port as that one does,
+    whatever the number of their peers (measured: laboratory/notes/four-gpus-h100.md).
     """
     together = gcd(*(weight for _, weight in links))
     whole_links = tuple((link, weight // together) for link, weight in links)
@@ -116,7 +116,9 @@ def _as_one(duration: Duration, links: tuple[tuple[int, int], ...]) -> tuple[Gro
 
 @lru_cache(maxsize=1024)
 def _links(shape: str, where: MembersByServer, topology: Topology) -> tuple[tuple[int, int], ...]:
-    """Weighted links of an algorithm's hops: they do not depend on the bytes, and the same tuple serves all sizes."""
+    """The weighted links of an algorithm's hops: they do not depend on the bytes, and the same tuple serves all
+    sizes.
+    """
     match shape:
         case "ring":
             made = hops.rings(where)
@@ -132,7 +134,7 @@ def _links(shape: str, where: MembersByServer, topology: Topology) -> tuple[tupl
 
 
 def _opened(op: str, where: MembersByServer, topology: Topology, root: int) -> LinksLess:
-    """Links of a pipeline from the root along each rail's ring (broadcast), or along it back to the root (reduce).
+    """The links of a pipeline from the root along each rail's ring (broadcast), or along it back to the root (reduce).
 
     With another root the rings are the same, opened elsewhere: all roots share them.
     """

@@ -29,19 +29,19 @@ COUNTERS = ("events", "solves", "filled", "rollbacks", "redone", "stuck", "flows
 
 
 class MovedEnd(ctypes.Structure):
-    """``ns_moved``."""
+    """The structure ``ns_moved``."""
 
     _fields_ = [("flow", ctypes.c_int64), ("before", ctypes.c_int64), ("after", ctypes.c_int64)]
 
 
 class RateStretch(ctypes.Structure):
-    """``ns_segment``."""
+    """The structure ``ns_segment``."""
 
     _fields_ = [("at", ctypes.c_int64), ("rate", ctypes.c_int64), ("path", ctypes.c_int32), ("pad", ctypes.c_int32)]
 
 
 class Counters(ctypes.Structure):
-    """``ns_counters``."""
+    """The structure ``ns_counters``."""
 
     _fields_ = [(name, ctypes.c_int64) for name in COUNTERS]
 
@@ -75,12 +75,12 @@ def sources() -> list[Path]:
 
 
 def compile_command(compiler: str, target: Path, extra: tuple[str, ...] = ()) -> list[str]:
-    """How the library is built."""
+    """The command that builds the library."""
     return [compiler, *FLAGS, *extra, "-o", str(target), *map(str, sources())]
 
 
 def build(target: Path = LIBRARY) -> Path:
-    """Compile the library; NetsimError if there is no compiler or it fails."""
+    """Compiles the library. Raises NetsimError if there is no compiler or it fails."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise NetsimError("netsim's native library is not built and no C compiler was found: install gcc or a wheel")

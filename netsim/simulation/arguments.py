@@ -12,7 +12,7 @@ from netsim.units import MAX_BYTES, whole
 
 
 def check_nbytes(nbytes: int, key: Any) -> None:
-    """FlowError for a size that no flow can have."""
+    """Raises FlowError for a size that no flow can have."""
     if whole(nbytes, "nbytes") < 0:
         raise FlowError(f"flow {key!r}: negative bytes ({nbytes})")
     if nbytes >= MAX_BYTES:

@@ -8,7 +8,7 @@ from sortedcontainers import SortedDict
 
 
 class ChangingValue:
-    """``first`` until the earliest change; from each change on, the value that it sets."""
+    """A value over time: ``first`` until the earliest change; from each change on, the value that it sets."""
 
     __slots__ = ("_changes", "_first")
 

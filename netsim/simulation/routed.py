@@ -30,7 +30,7 @@ class PathFrom(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlowPaths:
-    """When a flow's first byte leaves, and the paths it takes one after the other."""
+    """The instant at which a flow's first byte leaves, and the paths that it takes one after the other."""
 
     first_byte_ns: int
     paths: tuple[PathFrom, ...]
@@ -96,7 +96,7 @@ class RoutedNetwork(Network):
         return self._reroute_users(link, at_ns, [changes])
 
     def set_latency(self, link: int, at_ns: int, latency_ns: int) -> Changes:
-        """Flows that are sent over the link from ``at_ns`` on meet this latency."""
+        """Sets the link's latency for flows that are sent over it from ``at_ns`` on."""
         self._check_link(link)
         at_ns, latency_ns = whole(at_ns, "at_ns"), whole(latency_ns, "latency_ns")
         if not 0 <= latency_ns <= MAX_LATENCY_NS:
@@ -149,7 +149,7 @@ class RoutedNetwork(Network):
         return Changes(-1, merge(changes, self._keys))
 
     def _change(self, flow: FlowId, sent: SentFlow) -> list[Changes]:
-        """Tell the core what differs from the paths the flow had."""
+        """Tells the core what differs from the paths that the flow had."""
         old, new = self._sent[flow].taken, sent.taken
         changes = []
         if old.paths != new.paths:
@@ -193,7 +193,7 @@ class RoutedNetwork(Network):
 
 
 def encode_paths(paths: tuple[PathFrom, ...]) -> tuple[core.Hops, list[int]]:
-    """Paths and the ticks from which they are in force, as the core takes them."""
+    """The paths and the ticks from which they are in force, as the core takes them."""
     parts = [core.encode([(link, 1) for link in path.links], i) for i, path in enumerate(paths)]
     return core.join(parts), [ticks_from_ns(path.at_ns) for path in paths]
 
@@ -204,7 +204,7 @@ def links_of(paths: tuple[PathFrom, ...]) -> list[Links]:
 
 
 def merge(parts: list[Changes], keys: dict[FlowId, Any]) -> tuple[Moved, ...]:
-    """Several changes, one after the other, as one."""
+    """Joins several changes, one after the other, into one."""
     first: dict[FlowId, int | None] = {}
     last: dict[FlowId, int | None] = {}
     for part in parts:

@@ -12,7 +12,7 @@ MOST_LINKS = 60
 
 
 def heat_map(statistics: Statistics, path: Path, most: int = MOST_LINKS) -> None:
-    """Write a heat map (format by suffix: png, svg, pdf): one row per link, the ``most`` with the most bytes.
+    """Writes a heat map (format by suffix: png, svg, pdf): one row per link, the ``most`` with the most bytes.
 
     Needs matplotlib (the extra ``plot``); NetsimError without it or if the file cannot be written.
     """

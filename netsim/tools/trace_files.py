@@ -44,12 +44,12 @@ def read(path: Path, topology: Topology) -> FlowTrace:
 
 
 def _path(field: str) -> list[Any]:
-    """``flows[3].bytes`` -> ["flows", 3, "bytes"]"""
+    """The place that a text names: ``flows[3].bytes`` -> ["flows", 3, "bytes"]."""
     return [int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", field)]
 
 
 def _csv_rows(text: str, path: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """Flows as they would stand in JSON, and the line of each."""
+    """The flows as they would stand in JSON, and the line of each."""
     reader = csv.reader(text.removeprefix("\ufeff").splitlines(), strict=True)
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
@@ -100,7 +100,7 @@ class _Reader:
         self._endpoints = {name: i for i, name in enumerate(topology.endpoints)}
         self._line = line
         self._keys: dict[str, str] = {}
-        """Keys in use, and the entry of each."""
+        """The keys in use, and the entry of each."""
 
     def read(self, data: object) -> FlowTrace:
         if not isinstance(data, dict):

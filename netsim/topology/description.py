@@ -1,4 +1,4 @@
-"""From a ``[network]`` table, or a TOML file that has one, to a topology."""
+"""Builds a topology from a ``[network]`` table, or from a TOML file that has one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build(spec: Mapping[str, Any], servers: int = 1, rules: TrafficRules = EVERY
 
 
 def load(path: str | Path, servers: int = 1, rules: TrafficRules = EVERYTHING) -> Topology:
-    """``build`` from a TOML file that has a ``[network]`` table; errors name the line as well."""
+    """Does ``build`` for a TOML file that has a ``[network]`` table; errors name the line as well."""
     path = Path(path)
     source, tables = read_toml(path, SpecError)
     try:
@@ -48,7 +48,9 @@ def load(path: str | Path, servers: int = 1, rules: TrafficRules = EVERYTHING) -
 
 @dataclass(frozen=True, slots=True)
 class ClusterRouter:
-    """Routes in a cluster of equal servers. From NVSwitch servers, traffic leaves on the rail of the receiver's NIC."""
+    """Finds the routes in a cluster of equal servers. From NVSwitch servers, traffic leaves on the rail of the
+    receiver's NIC.
+    """
 
     built: tuple[Server, ...]
     facts: ServerFacts

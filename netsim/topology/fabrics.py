@@ -1,4 +1,4 @@
-"""Between servers: switches, and the routes from one NIC to another."""
+"""Builds the networks between servers: switches, and the routes from one NIC to another."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LeafSpine:
     rails: int
 
     def leaf_of(self, nic: tuple[int, int]) -> int:
-        """Index of the leaf switch a NIC is plugged into."""
+        """The number of the leaf switch into which a NIC is plugged."""
         server, rail = nic
         return server // self.servers_per_pod * self.rails + rail % self.rails
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import networkx
 
 MOST_ROUTES = 64
-"""Equally short routes kept per pair: the first in order of link ids."""
+"""The most equally short routes that are kept per pair: the first in order of link ids."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class GraphRouter:
         return found
 
     def _distances(self, goal: Hashable) -> dict[Hashable, int]:
-        """Links from every vertex to ``goal``, over switches only."""
+        """The number of links from every vertex to ``goal``, over switches only."""
         if goal not in self._far:
             into: dict[Hashable, list[Hashable]] = {}
             for vertex, links in self.out.items():

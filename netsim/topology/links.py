@@ -1,4 +1,4 @@
-"""Links: what flows cross, and the paths that are made of them."""
+"""Links, which flows cross, and the paths that are made of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netsim.units import MAX_GBPS, MAX_LATENCY_NS, MIN_GBPS
 MOST_LINKS = 1_000_000
 
 LinkPath = tuple[int, ...]
-"""Link ids, in the order in which a flow crosses them."""
+"""The ids of links, in the order in which a flow crosses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class LinkTable:
     ids: dict[str, int] = field(default_factory=dict)
 
     def expect(self, count: int) -> None:
-        """SpecError if so many more links are too many: for builders that would take long to find out."""
+        """Raises SpecError if so many more links are too many: for builders that would take long to find out."""
         if len(self.links) + count > MOST_LINKS:
             raise SpecError(f"the network has more than {MOST_LINKS:,} links")
 
     def add(self, name: str, gbps: float, latency_ns: int = 0) -> int:
-        """Id of a new link; SpecError if the name is taken or the figures are impossible."""
+        """Adds a link and returns its id. Raises SpecError if the name is taken or the figures are impossible."""
         if name in self.ids:
             raise SpecError(f"link {name}: declared twice")
         if not MIN_GBPS <= gbps <= MAX_GBPS:

@@ -24,10 +24,10 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the run ended."""
+    """The end of a run, as the child process reports it."""
 
     report: dict[str, Any] | None
-    """None if the run has not begun."""
+    """The report; None if the run has not begun."""
     report_path: str
     run_dir: str
     error: PhantoraError | None

@@ -27,19 +27,19 @@ class Executed:
     config: Config
     report: dict[str, Any]
     run_failure: RunFailure | None
-    """None if the script ended well."""
+    """The failure of the run; None if the script ended well."""
     trace_unwritten: str
-    """Why the trace is incomplete, else empty."""
+    """The reason why the trace is incomplete, else empty."""
     unrecorded: str
-    """Why there is no recording, if there was to be one, else empty."""
+    """The reason why there is no recording, if there was to be one, else empty."""
     report_unwritten: str
-    """Why the report could not be written, else empty."""
+    """The reason why the report could not be written, else empty."""
     unplayed: PhantoraError | None = None
-    """Why steps that were to be played from the record were not."""
+    """The reason why steps that were to be played from the recording were not; None if there is none."""
 
     @property
     def files(self) -> str:
-        """Where to look, in words."""
+        """Names the files to look at, in words."""
         return f"{short(self.config.report)}; {self._logs}"
 
     @property
@@ -48,7 +48,9 @@ class Executed:
 
     @property
     def failure(self) -> PhantoraError | None:
-        """Why the run failed, or which of its files could not be written; its hint names the others."""
+        """The error for the user: why the run failed, or which of its files could not be written; its hint names the
+        other files.
+        """
         if self.run_failure is not None:
             self.run_failure.hint = f"{self.report_unwritten or f'report: {short(self.config.report)}'}; {self._logs}"
             return self.run_failure

@@ -1,4 +1,4 @@
-"""``replay``: a recorded run executed again, in this process."""
+"""Implements ``replay``: a recorded run executed again, in this process."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Run:
 
     @property
     def failure(self) -> str | None:
-        """Why the run failed; None if it did not."""
+        """The reason why the run failed; None if it did not."""
         failure = self.report["failure"]
         return None if failure is None else str(failure["text"])
 

@@ -1,4 +1,4 @@
-"""``run``: one run in a process of its own, whose output is shown here while it lasts."""
+"""Implements ``run``: one run in a process of its own, whose output is shown here while it lasts."""
 
 from __future__ import annotations
 

@@ -43,8 +43,9 @@ class Point:
     step_s: float | None = None
     """The median wall time of the later steps; None if the script printed fewer than two."""
     cpu: dict[str, float] = field(default_factory=dict)
-    """ranks: the ranks' own code, without hook. hook: the hook library's own threads. coordinator. kernel: the kernel,
-    for ranks and coordinator. start: everything else, most of it the import of torch.
+    """The seconds of processor time by what used them. ranks: the ranks' own code, without hook. hook: the hook
+    library's own threads. coordinator. kernel: the kernel, for ranks and coordinator. start: everything else, most of
+    it the import of torch.
     """
     pss_nbytes: int | None = None
     """The memory of one rank in bytes: the median, over the ranks, of the largest value seen. Shared memory counts in

@@ -1,4 +1,5 @@
-"""Where a run's processor time goes: the functions of the coordinator, by cProfile, and of rank 0, by sampling.
+"""Profiles where a run's processor time goes: the functions of the coordinator, by cProfile, and of rank 0, by
+sampling.
 
 Rank 0 is asked for its Python stacks, as a rank is that others wait for, while its main thread runs or wants to run.
 """
@@ -25,7 +26,7 @@ FILE = "profile.json"
 
 
 class SimulatorProfile:
-    """``start``, run ``sample`` beside the session, then ``write``."""
+    """Profiles a run: ``start``, run ``sample`` beside the session, then ``write``."""
 
     def __init__(self) -> None:
         self._profile = cProfile.Profile(time.process_time)
@@ -37,7 +38,9 @@ class SimulatorProfile:
         self._profile.enable()
 
     async def sample(self, folder: Path, pid_of: Callable[[int], int | None]) -> None:
-        """Until cancelled. `folder`: where ranks write their stacks; `pid_of`: the process of a connected rank."""
+        """Samples until cancelled. `folder`: the folder in which ranks write their stacks; `pid_of`: the process of a
+        connected rank.
+        """
         stacks = Stacks(folder)
         while True:
             await asyncio.sleep(EVERY_S)
@@ -77,7 +80,7 @@ class SimulatorProfile:
 
 
 def _runs(pid: int) -> bool:
-    """Does the main thread run, or wait for a processor?"""
+    """Returns true if the main thread runs, or waits for a processor."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

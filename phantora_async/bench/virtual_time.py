@@ -1,4 +1,4 @@
-"""How fast virtual time is alone: ``python -m phantora_async.bench.virtual_time [ranks ...]``.
+"""Measures how fast virtual time is alone: ``python -m phantora_async.bench.virtual_time [ranks ...]``.
 
 Scripted ranks train: each step has a hundred pairs of segments and collectives on two streams with events between, as a
 sharded model's layers have, some 400 records a step, which arrive in small portions, any rank's next. Measured are
@@ -33,7 +33,7 @@ from profiles import CostModel, load_cluster, load_gpu
 LAYERS = 98
 RANKS = (64, 256, 1024)
 BUDGET = 2_000
-"""Events that virtual time executes at once, as in the coordinator."""
+"""The events that virtual time executes at once, as in the coordinator."""
 READ_RECORDS = 100
 """Records that come in one read of a rank's socket."""
 RUN_RECORDS = 1_000
@@ -43,7 +43,7 @@ LOOK_RECORDS = 50_000
 
 
 class FixedNetwork:
-    """Every collective takes a nanosecond for a hundred bytes."""
+    """A network in which every collective takes a nanosecond for a hundred bytes."""
 
     def __init__(self) -> None:
         self._due: list[tuple[int, Collective]] = []
@@ -128,7 +128,7 @@ def step_of(rank: int, step: int, comm: int) -> bytes:
 
 
 def portions_of(world_size: int, step: int, comm: int, chance: Random) -> Iterator[tuple[int, bytes]]:
-    """(rank, encoded records): a step of all ranks in the order of arrival, a socket's read at a time.
+    """Yields (rank, encoded records): a step of all ranks in the order of arrival, a socket's read at a time.
 
     Ranks are at different places of the step: the next to say something is any of those that have something to say.
     """

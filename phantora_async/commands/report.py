@@ -106,7 +106,7 @@ def _latest() -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Raises NotWritten."""
+    """Writes the file. Raises NotWritten."""
     try:
         write_whole(path, content)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Several runs, compared with the first of them."""
+"""Compares several runs with the first of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Numbers side by side: speed and memory, what a step consists of, GPU work by family and by signature, collectives.
+"""Compares numbers side by side: speed and memory, what a step consists of, GPU work by family and by signature,
+collectives.
 
 Times of parts, families and signatures are milliseconds of one step and one GPU: means over ranks and steps.
 """

@@ -1,4 +1,4 @@
-"""When a run ends before its script does: after steps, at an instant, or after a wait that is too long."""
+"""Resolves when a run ends before its script does: after steps, at an instant, or after a wait that is too long."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ MOST_STEPS = 1_000_000_000
 LEAST_REAL_STEPS = 3
 """The first one differs: memory, caches and communicators are made in it."""
 MOST_UNTIL_NS = 1 << 61
-"""Some 70 years."""
+"""The latest instant of `--until` in ns, some 70 years."""
 
 
 def steps_of(given: int | None, real: int | None) -> tuple[int, int]:
-    """How many the script does, and how many there are to be with those that are played; 0: no limit, and none are."""
+    """The steps that the script does, and the steps in all, with those that are played; 0: no limit, and none are
+    played.
+    """
     if given is not None and not 1 <= given <= MOST_STEPS:
         raise UsageError(f"--steps {given}: expected 1 to {MOST_STEPS:,}")
     if real is None:

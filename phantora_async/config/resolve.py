@@ -138,7 +138,7 @@ def resolve(options: RunOptions) -> Config:
 
 
 def _budget_of(given: RunOptions) -> Limits:
-    """Raises UsageError naming the option."""
+    """The limits of the run. Raises UsageError naming the option."""
     try:
         return Limits.of({name: getattr(given, name) for name in BUDGETS})
     except UsageError as error:

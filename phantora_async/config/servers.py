@@ -27,7 +27,7 @@ MOST_ENVIRONMENT_NBYTES = 1 << 20
 
 
 def servers_of(given: RunOptions, cluster: Cluster) -> tuple[int, ...]:
-    """GPUs in use on each server. -n 12 with 8 GPUs per server: one server of 8 and one of 4."""
+    """The number of GPUs in use on each server. -n 12 with 8 GPUs per server: one server of 8 and one of 4."""
     counts = (("-n", given.world_size), ("--nnodes", given.nnodes), ("--nproc-per-node", given.nproc_per_node))
     for option, value in counts:
         if value is not None and value < 1:
@@ -56,7 +56,7 @@ def servers_of(given: RunOptions, cluster: Cluster) -> tuple[int, ...]:
 
 
 def isolation_of(given: RunOptions, servers: int) -> str:
-    """`--isolation`, checked together with the options that need isolated servers or exclude them."""
+    """The level of `--isolation`, checked together with the options that need isolated servers or exclude them."""
     if given.isolation == "none" and given.network == "private":
         raise UsageError("--network private needs isolated servers", "leave out --isolation none")
     several = given.listen is not None or given.on is not None
@@ -93,7 +93,7 @@ def listen_of(given: RunOptions, servers: int, run_dir: Path) -> Listen | None:
 
 
 def _ray_of(on: str, file: PathText | None) -> Ray:
-    """Raises UsageError."""
+    """The Ray cluster that `--on` names. Raises UsageError."""
     if on != RAY and not on.startswith(f"{RAY}://"):
         raise UsageError(f"--on {on!r:.60}: expected ray, or ray://HOST:PORT")
     if on != RAY:

@@ -49,13 +49,15 @@ class AlikeCollectives:
         self._topology = topology
         self._moving: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._links: dict[tuple[object, ...], Links] = {}
-        """By members and links of a group: those of all such groups."""
+        """The links of all groups that have these members and these links."""
         self._together: dict[tuple[object, ...], _Together | None] = {}
-        """By members and identity of a group's links; None: they do not all move the same data."""
+        """The groups that move together, by members and identity of a group's links; None: they do not all move the
+        same data.
+        """
         self.must_be_alike = False
-        """``note`` raises NotFoldable if they are not."""
+        """True if ``note`` raises NotFoldable for collectives that are not alike."""
         self.apart = 0
-        """Collectives that were complete at other instants than those which stand for them."""
+        """The number of collectives that were complete at other instants than those which stand for them."""
         self.most_apart_ns = 0
 
     def moving(self, collective: Collective) -> tuple[int, ...]:
@@ -71,7 +73,7 @@ class AlikeCollectives:
     def _different(self, collective: Collective) -> tuple[int, ...]:
         moving: list[int] = []
         within: dict[int, dict[int, tuple[int, ...]]] = {}
-        """By server: the offsets of collectives that lie in it, each with its GPUs."""
+        """The offsets of the collectives that lie in each server, each with its GPUs."""
         for offset in collective.offsets:
             servers, gpus = zip(*(self._places[rank + offset] for rank in collective.ranks), strict=True)
             if len(set(servers)) > 1:

@@ -180,7 +180,7 @@ class Coordinator:
         self._asked_for_memory: set[int] = set()
         """Ranks whose memory is asked for and not known yet."""
         self._memory_can_be_asked = False
-        """Is there somebody who asks servers?"""
+        """True if there is somebody who asks servers."""
         self._arrivals = Arrivals(self._rank_processes, spec.socket, spec.world_size)
         self._gc_threshold = gc.get_threshold()
 

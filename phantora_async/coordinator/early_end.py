@@ -37,7 +37,7 @@ class EarlyEnd:
             timeline.limit_memory(self._most, spec.steps)
 
     def reached(self, stop: Stop) -> bool:
-        """Has the run come to its end? `stop`: why the last turn of virtual time ended."""
+        """Returns true if the run has come to its end. `stop`: why the last turn of virtual time ended."""
         if stop is Stop.LIMIT or self._too_slow() is not None:
             return True
         held = self._held()
@@ -49,11 +49,11 @@ class EarlyEnd:
         return not any(host.steps for host in others) and self._timeline.now_ns > max(host.clock_ns for host in held)
 
     def explains(self) -> bool:
-        """Ranks are held, so that others wait for them for ever: that is no deadlock."""
+        """Returns true if ranks are held: others wait for them for ever then, which is no deadlock."""
         return bool(self._held())
 
     def document(self) -> Document:
-        """For the report: which option ended the run, and what the user should know."""
+        """The part of the report: which option ended the run, and what the user should know."""
         spec, hosts = self._spec, self._timeline.hosts
         if over := self._over() or self._too_slow():
             return over
@@ -69,7 +69,7 @@ class EarlyEnd:
         return {"option": option, "text": text}
 
     def missed(self) -> str:
-        """Why the run went to its script's end in spite of --steps, if the user should know; else ""."""
+        """The reason why the run went to its script's end in spite of --steps, if the user should know it; else ""."""
         if not self._spec.steps or any(host.steps for host in self._timeline.own_hosts):
             return ""
         return (
@@ -78,7 +78,9 @@ class EarlyEnd:
         )
 
     def _over(self) -> Document | None:
-        """If a rank is held because of its memory: the rank with the most, by which the others are judged, too."""
+        """The rank with the most memory, if a rank is held because of its memory; the other ranks are judged by it,
+        too.
+        """
         most = self._most
         if most is None:
             return None
@@ -106,8 +108,8 @@ class EarlyEnd:
         return None
 
     def _too_slow(self) -> Document | None:
-        """If more than half of the steps that will count have exceeded the limit: the median is at least the shortest
-        of these.
+        """The excess, if more than half of the steps that will count have exceeded the limit: then the median is at
+        least the shortest of these.
         """
         limit_ns, steps = self._spec.most_step_ns, self._spec.steps
         counted = steps - 1 - WARM_UP  # of a run that goes on to its end

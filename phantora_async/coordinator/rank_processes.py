@@ -62,7 +62,7 @@ class RankProcesses:
         self._usage = usage
         self._server_check = ServerCheck(spec.servers)
         self._dismissed: set[int] = set()
-        """Ranks whose process was ended by the process that started it, until its connection closes."""
+        """The ranks whose process was ended by the process that started it, until its connection closes."""
 
     # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class RankProcesses:
             self._turns.flushed()
 
     def _take_in(self, rank: int, arrived: list[Any], nbytes: int, flushed: bool = False) -> None:
-        """`flushed`: the rank was asked to send what it had, and may sleep on."""
+        """Takes in records of the rank. `flushed`: the rank was asked to send what it had, and may sleep on."""
         news = is_news(arrived)
         self._blocked_ranks.rank_spoke(rank, news, reads_clock(arrived), flushed)
         if news:
@@ -105,8 +105,8 @@ class RankProcesses:
         self._turns.take_soon()
 
     def closed(self, channel: Channel) -> None:
-        """Without a BYE, the process was ended from within (C's `exit`) or from outside, or it goes on as another
-        program (`exec`). Its exit code counts, which may come before or after this.
+        """Handles the end of a connection. Without a BYE, the process was ended from within (C's `exit`) or from
+        outside, or it goes on as another program (`exec`). Its exit code counts, which may come before or after this.
         """
         rank = channel.rank
         if self._restarts.closed(channel):
@@ -183,7 +183,7 @@ class RankProcesses:
             self._failures.fail(self._run_end.rank_died(rank))
 
     def end_reaction(self) -> None:
-        """Ranks that have waited for something dead have ended, or do nothing about it."""
+        """Ends a reaction: ranks that have waited for something dead have ended, or do nothing about it."""
         self._run_end.reaction = self._reactions.text()
         failed, why = self._reactions.end()
         if not failed:
@@ -210,7 +210,9 @@ class RankProcesses:
         asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._begin_again)
 
     def _begin_again(self) -> None:
-        """Processes of ranks whose former one has ended well go on when virtual time can decide nothing more."""
+        """Lets the processes of ranks whose former one has ended well go on when virtual time can decide nothing
+        more.
+        """
         if self._run_end.over.is_set() or self._run_end.failure is not None or not self._restarts.next_ones:
             return
         with self._failures.caught():

@@ -39,9 +39,9 @@ class Reactions:
         self._connections = connections
         self._deaths = [fault for fault in faults if isinstance(fault, Death)]
         self._told: set[int] = set()
-        """Ranks that have been told, and whose end is awaited."""
+        """The ranks that have been told, and whose end is awaited."""
         self._clocks: dict[int, int] = {}
-        """How far their watchdogs have come, by rank."""
+        """The instants to which their watchdogs have come, by rank."""
         self._failed: dict[int, bool] = {}
         self._ended_ns = 0
         self._why: Deadlock | None = None

@@ -76,17 +76,17 @@ class Restarts:
         self._exits = exits
         self._delay_ns = delay_ns
         self.failed: dict[int, None] = {}
-        """Ranks whose process has failed, or was ended by the launcher, since the ranks were started last."""
+        """The ranks whose process has failed, or was ended by the launcher, since the ranks were started last."""
         self.told = False
         """The launcher knows."""
         self.ends: asyncio.Queue[int] = asyncio.Queue()
-        """Ranks of whose end the launcher is to be told now."""
+        """The ranks of whose end the launcher is to be told now."""
         self.done: list[Restart] = []
         self._time_held: set[int] = set()
-        """Ranks at whose end virtual time stops."""
+        """The ranks at whose end virtual time stops."""
         self._untold: list[int] = []
         self._held: dict[int, Held] = {}
-        """By rank."""
+        """The processes that are held, by rank."""
         self._news_s = 0.0
         self._held_s = 0.0
 

@@ -1,4 +1,6 @@
-"""Virtual time waits for a rank's next fact: what if the rank sleeps until another rank continues?"""
+"""Decides what happens when virtual time waits for a rank's next fact, but the rank sleeps until another rank
+continues.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ class Standstill:
         self._asleep: list[int] = []
         """The ranks that were passed over last."""
         self._since = 0, 0
-        """How many answers had been sent, and how often ranks had spoken, when these were passed over."""
+        """The number of answers sent, and of times that ranks had spoken, when these were passed over."""
         self._flushing: list[int] | None = None
         """The ranks to pass over when all have said that there is no work that nothing follows."""
         self._passed: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""Which ranks are traced: those that `--trace` asks for, and those whose scripts start a profiler."""
+"""Decides which ranks are traced: those that `--trace` asks for, and those whose scripts start a profiler."""
 
 from __future__ import annotations
 

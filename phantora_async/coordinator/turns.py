@@ -1,4 +1,4 @@
-"""Virtual time runs in short turns of the event loop, and ranks are looked at while it stands still."""
+"""Runs virtual time in short turns of the event loop, and looks at ranks while it stands still."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from phantora_async.trace.run_trace import RunTrace
 from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
 
 TURN = 2_000
-"""Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
+"""The events that virtual time executes before the loop looks at sockets again: about 10 ms."""
 VISITED_S = 3.0
-"""How long a rank may take to start whose GPU another rank's process has used: most likely nobody becomes it."""
+"""The seconds that a rank may take to start whose GPU another rank's process has used: most likely nobody becomes
+it.
+"""
 LOOK_AGAIN_S = 0.05
-"""Between looks at ranks that go on after another one has failed."""
+"""The seconds between looks at ranks that go on after another one has failed."""
 
 
 class Turns:
@@ -48,8 +50,8 @@ class Turns:
         stall_timeout_s: float | None,
         mirrored_ranks: MirroredRanks | None = None,
     ) -> None:
-        """`launcher`: a launcher of the user's starts the ranks' processes. `processes`: of how many ranks there are
-        any. `stall_timeout_s`: see ``limit_s``.
+        """`launcher`: true if a launcher of the user's starts the ranks' processes. `processes`: the number of ranks
+        that have processes. `stall_timeout_s`: see ``limit_s``.
         """
         self._processes = processes
         self._timeline = timeline
@@ -68,23 +70,23 @@ class Turns:
         self._launcher = launcher
         self._due = False
         self._stop = Stop.STARVED
-        """Why the last turn ended."""
+        """The reason for which the last turn ended."""
         self._look_timer: asyncio.TimerHandle | None = None
         self._computes_since_s: float | None = None
-        """None: nothing is to be computed."""
+        """The real time since when there is more to compute; None: there is nothing."""
 
     @property
     def passed_over(self) -> int:
-        """How often virtual time continued without ranks that slept where no record tells of it."""
+        """The number of times that virtual time continued without ranks that slept where no record says so."""
         return self._standstill.passed_over
 
     @property
     def stand_still(self) -> bool:
-        """Can virtual time decide nothing until more records come?"""
+        """True if virtual time can decide nothing until more records come."""
         return not self._due and self._stop in (Stop.STARVED, Stop.DRAINED)
 
     def computes_for_s(self) -> float:
-        """For how long, in real time, there has been more to compute. 0: there is nothing."""
+        """The real seconds for which there has been more to compute; 0: there is nothing."""
         return 0.0 if self._computes_since_s is None else monotonic() - self._computes_since_s
 
     def take_soon(self) -> None:
@@ -125,7 +127,7 @@ class Turns:
                 raise Deadlock("deadlock: no rank can ever continue")
 
     def look_ahead(self) -> None:
-        """While virtual time waits for a rank: goes ahead of it, for what is shown."""
+        """Goes ahead of a rank for which virtual time waits, for what is shown."""
         if self._stop is Stop.STARVED and not self._due:
             self._policy.look_ahead()
 
@@ -170,7 +172,9 @@ class Turns:
                 self._look_later(again_s)
 
     def _nobody_starts(self, rank: int) -> bool:
-        """Has no process become this rank, though the others have waited for long and no other process works?"""
+        """Returns true if no process has become this rank, though the others have waited for long and no other process
+        works.
+        """
         user = self._fact_builder.user_of_gpu(rank)
         patience_s = self._patience_s if user is None else min(self._patience_s, VISITED_S)
         if not self._restarts.nobody_starts(rank, self._blocked_ranks, patience_s):
@@ -187,7 +191,9 @@ class Turns:
                 self.take_soon()
 
     def _look_for_processes(self) -> None:
-        """Ranks wait, and others have ended: their launcher may start the next processes of these."""
+        """Handles a standstill in which ranks wait and others have ended: their launcher may start the next processes
+        of these.
+        """
         with self._failures.caught():
             if self._timeline.all_finished():
                 return
@@ -214,7 +220,7 @@ class Turns:
         self.take_soon()
 
     def _look_after_failure(self) -> None:
-        """Virtual time stands where the launcher notices that a rank has failed. The launcher is told when the other
+        """Handles a standstill where the launcher notices that a rank has failed. The launcher is told when the other
         ranks have come to this instant, too.
         """
         if self._blocked_ranks.all_wait():

@@ -1,4 +1,4 @@
-"""How much of a run is done, and how long the rest will take in real time.
+"""Estimates how much of a run is done, and how long the rest will take in real time.
 
 The whole is known if `--steps` or `--until` says it, or if the script's log does: ``step 3/10`` and the like, or a
 progress bar. The rest is assumed to go as fast as what has been done since the first progress was seen; starting the
@@ -35,7 +35,7 @@ class Remaining:
 
     def __init__(self) -> None:
         self._first: tuple[str, float, float] | None = None
-        """Source, how much was done, and when, at the first progress."""
+        """The first progress: its source, how much was done, and when."""
         self._last: Share | None = None
 
     def look(self, share: Share | None, now_s: float) -> None:

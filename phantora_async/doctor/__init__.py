@@ -1,4 +1,4 @@
-"""Can a run work here, and with which limits? For `phantora-async doctor`.
+"""Checks whether a run can work here, and with which limits, for `phantora-async doctor`.
 
 Lives here: what is asked of this machine (`machine`) and of the ranks' interpreter (`interpreter`); the text of it
 (`text`).

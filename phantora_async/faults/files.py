@@ -1,4 +1,4 @@
-"""Files of faults: TOML with one list of texts, ``faults = ["gpu 17 at 0.7x from 3s"]``."""
+"""Reads files of faults: TOML with one list of texts, ``faults = ["gpu 17 at 0.7x from 3s"]``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phantora_async.faults.kinds import Fault, FaultError
 
 
 def read_faults(path: Path) -> list[Fault]:
-    """Raises FaultError, which names file and line."""
+    """Reads the faults in a file. Raises FaultError, which names file and line."""
     source, values = read_toml(path, _fault)
     table = FileTable(values, "", (source,), _fault)
     texts = table.texts("faults")

@@ -1,5 +1,5 @@
-"""Texts of faults: a small grammar of words, numbers with units and periods. A text that does not follow it is refused
-with what was expected at that place, and with the word that was probably meant.
+"""Parses texts of faults: a small grammar of words, numbers with units and periods. A text that does not follow it is
+refused with what was expected at that place, and with the word that was probably meant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Capacities of links that faults change, in order of time. Flaps go on for ever: changes are found when asked for."""
+"""Finds how faults change the capacities of links, in order of time. Flaps go on for ever: changes are found when asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,21 @@ _Fault = SlowLink | FlappingLink | DeadGpu | DeadNode | DeadNic
 class Change(NamedTuple):
     at_ns: int
     link: int
-    """Its number in the topology."""
+    """The link's number in the topology."""
     gbps: float
-    """From then on."""
+    """The link's capacity from that instant on."""
 
 
 class LinkChanges:
-    """``first_ns`` is the instant of the change that ``take`` returns next; NEVER: there is none."""
+    """The changes of links. ``first_ns`` is the instant of the change that ``take`` returns next; NEVER: there is
+    none.
+    """
 
     def __init__(
         self, faults: Sequence[Fault], topology: netsim.Topology, servers: Sequence[int], since_ns: int = 0
     ) -> None:
-        """`servers`: GPUs in use on each. Instants are counted from `since_ns` on. What has changed before comes first,
-        at 0.
+        """`servers`: the number of GPUs in use on each server. Instants are counted from `since_ns` on. Earlier changes
+        come first, at 0.
         """
         of_links: dict[int, list[_Fault]] = {}
         for fault in faults:
@@ -43,7 +47,7 @@ class LinkChanges:
         ends = [at_ns for one in mine for at_ns in (one.period.from_ns, one.period.until_ns) if at_ns < NEVER]
         cycles = [one.every_ns for one in mine if isinstance(one, FlappingLink)]
         self.settled_ns = max(ends, default=0) - since_ns
-        """From then on every link repeats itself within ``cycle_ns``."""
+        """The instant from which on every link repeats itself within ``cycle_ns``."""
         self.cycle_ns = max(cycles, default=0)
         self._first = next(self._changes, None)
 
@@ -58,8 +62,8 @@ class LinkChanges:
 
 
 def links_of(fault: _Fault, topology: netsim.Topology, servers: Sequence[int]) -> Sequence[int]:
-    """Numbers of the links that it changes. Raises TopologyError if it names one that the network does not have; a GPU
-    or a server of a network that does not name its links so has none.
+    """The numbers of the links that the fault changes. Raises TopologyError if it names one that the network does not
+    have; a GPU or a server of a network that does not name its links so has none.
     """
     match fault:
         case SlowLink(link=name) | FlappingLink(link=name) | DeadNic(nic=name):
@@ -95,7 +99,7 @@ def _changes(link: int, gbps: float, faults: Sequence[_Fault], since_ns: int) ->
 
 
 def _instants(fault: _Fault) -> Iterator[int]:
-    """At which its effect may change, in order."""
+    """Yields the instants at which the fault's effect may change, in order."""
     period = fault.period
     if not isinstance(fault, FlappingLink):
         yield period.from_ns

@@ -37,8 +37,9 @@ class RoleAnswers:
         self._answered = [0] * folding.mesh.world_size
         """Questions of each rank that have been answered."""
         self._given: dict[tuple[int, int], tuple[bytes, int]] = {}
-        """By representative and number of the question: what its process was told, and how many ranks of the role have
-        not come to it."""
+        """By representative and number of the question: the answer that its process was given, and the number of ranks
+        of the role that have not come to the question.
+        """
         self._told = dict.fromkeys(self._others, 0)
         self.differing = Differing()
 

@@ -43,16 +43,18 @@ class _Division:
         self.ranks = ranks
         self.apart = frozenset(apart)
         self.own: set[int] = set()
-        """Ranks that get a process because of the text."""
+        """The ranks that get a process because of the text."""
         self.own_sites: list[str] = []
         self.part_sites: list[str] = []
         self.untold_sites: list[str] = []
-        """Where all ranks that may differ were told apart."""
+        """The places of the text where all ranks that may differ were told apart."""
         self.unknown: list[str] = []
-        """Where that is not possible."""
+        """The places where that is not possible."""
         self.witnesses: set[int] = set()
         self.played: dict[int, list[str]] = {}
-        """Single ranks that are played although the text gives them another task, by the user's will, and where."""
+        """The single ranks that are played although the text gives them another task, by the user's will, each with the
+        places of the text.
+        """
 
     def single_ranks(self, kinds: Each) -> frozenset[int]:
         """The ranks that do not do what most ranks do."""

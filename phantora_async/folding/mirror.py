@@ -62,11 +62,13 @@ class Mirror:
         self._played = played
         self._communicators = communicators
         self._seats = [(server, gpu) for server, gpus in enumerate(servers) for gpu in range(gpus)]
-        """By rank: its server, and its GPU there."""
+        """The server of each rank, and its GPU there."""
         self._held: dict[int, list[Any]] = {}
-        """By mirrored rank: records that wait for a communicator."""
+        """The records of each mirrored rank that wait for a communicator."""
         self._known: dict[tuple[int, int, int], Comm] = {}
-        """By communicator, its member and a rank that this member plays: that rank's own one."""
+        """The communicator that a played rank has, by the representative's communicator, its member and the rank that
+        this member plays.
+        """
         self._parts = RootParts()
         self._translations: dict[int, Callable[[int, int, Any], Any]] = {
             records.HELLO: self._hello,

@@ -30,12 +30,12 @@ _Call = tuple[int, int, int]
 class RootParts:
     def __init__(self) -> None:
         self._given: dict[tuple[int, int], _Given] = {}
-        """By mirrored rank and communicator: the latest."""
+        """The latest part, by mirrored rank and communicator."""
         self._announced: dict[_Call, records.NcclOp | records.NcclData | None] = {}
         """Calls whose part comes later: the mirrored rank's own call, which waits for it; or the part, which waits for
         that call; None: neither has come."""
         self.ready: list[records.NcclData] = []
-        """Parts for calls that have just been made. The caller takes them."""
+        """The parts for calls that have just been made. The caller takes them."""
 
     def of(
         self, mirrored: int, op: records.NcclOp, part: bytes, place: int, its_place: int

@@ -165,11 +165,11 @@ class ScriptValues:
         self._ranks = ranks
         self._arguments = tuple(arguments)
         self._names: dict[Source | None, _Definitions] = {None: _Definitions()}
-        """By file; None: of all."""
+        """The definitions of each file; None: of all files."""
         self._attributes = _Definitions()
         self._functions: dict[str, list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Source]]] = {}
         self._options: dict[str, tuple[Any, ast.expr | None, Source]] = {}
-        """By name in argparse's result: what is given (None: nothing), and the default."""
+        """The options by their name in argparse's result: what is given (None: nothing), and the default."""
         self._places: dict[str, Each] = {}
         self._used: set[str] = set()
         self._deep: set[ast.expr] = set()
@@ -177,7 +177,7 @@ class ScriptValues:
         self._known: dict[ast.expr, tuple[Any, set[str]]] = {}
         self._steps = 0
         self._cut = 0
-        """How often an evaluation came back to itself or went too far."""
+        """The number of evaluations that came back to themselves or went too far."""
         for source in sources:
             self._names[source] = _Definitions()
             for node in ast.walk(source.tree):
@@ -205,7 +205,7 @@ class ScriptValues:
     def _find_placed(self, sources: Sequence[Source]) -> set[str]:
         """Names of anything that may depend on a rank's place: those that mean one, and those bound to such."""
         bound: dict[str, set[str]] = {}
-        """By name: names whose value may have it."""
+        """By name: the names whose value may have it."""
 
         def bind(name: str, value: ast.expr) -> None:
             for one in _identifiers(value):

@@ -53,12 +53,13 @@ class StreamForm:
         self._communicators = communicators
         self._last_recording = 0
         self._streams: dict[int, Form] = {}
-        """By number: the stream's device, and how many had been made there before. The default streams of all devices
-        come first, so numbers depend on which is the rank's own."""
+        """By the stream's number: its device, and how many streams had been made there before. The default streams of
+        all devices come first, so numbers depend on which device is the rank's own.
+        """
         self._created: Counter[int] = Counter()
         """Streams, by device."""
         self._members: dict[int, Form] = {}
-        """By communicator: the members of that which `to` has in its place, and its number among theirs."""
+        """By communicator: the members of the one that `to` has in its place, and its number among theirs."""
         self._forms: dict[int, Callable[[Any], Form]] = {
             records.EVENT_RECORD: self._event_record,
             records.STREAM_WAIT: lambda one: (self.stream(one.stream), self._ago(one.recording)),

@@ -1,5 +1,5 @@
-"""Where a script's text gives ranks other tasks by their place: their number, their GPU's number on the server, the
-server, or their place in a mesh.
+"""Finds where a script's text gives ranks other tasks by their place: their number, their GPU's number on the server,
+the server, or their place in a mesh.
 
 Such a place is a condition (``if local_rank == 0``), or an amount that is computed with it (``sizes[rank % 2]``).
 Seeds, devices, texts and what is only handed on do not count. Nothing is executed.
@@ -15,7 +15,7 @@ from phantora_async.folding.script_text import Source
 from phantora_async.folding.script_values import LOCAL_RANK, UNKNOWN, Each, Ranks, ScriptValues
 
 MOST_KINDS = 16
-"""Amounts of more sizes are none that ranks have in common."""
+"""The most different sizes of an amount: an amount of more sizes is none that ranks have in common."""
 _HARMLESS_WORDS = ("print", "log", "seed", "save", "write", "format", "path", "barrier", "sampler")
 _HARMLESS = frozenset(
     (
@@ -57,24 +57,25 @@ _HARMLESS = frozenset(
         "warning",
     )
 )
-"""Functions that take a rank to name it, its device, its peers or its random numbers."""
+"""The functions that take a rank to name it, its device, its peers or its random numbers."""
 _COUNTING = frozenset(("range", "sleep"))
-"""Functions whose argument is an amount even if it is a rank itself."""
+"""The functions whose argument is an amount even if it is a rank itself."""
 _HARMLESS_KEYWORDS = frozenset(("device", "device_id", "device_ids", "dst", "output_device", "rank", "seed", "src"))
 
 
 _IN_THREADS = frozenset(("async_save",))
-"""Functions that use the GPU in a thread which chooses none: it is the first one of the server, the own one of some
-ranks."""
+"""The functions that use the GPU in a thread which chooses none: it is the first one of the server, which is some
+ranks' own.
+"""
 
 
 class Told(NamedTuple):
     """One place of the text."""
 
     site: str
-    """``train.py:12``"""
+    """The place of the text, such as ``train.py:12``."""
     kinds: Each | None
-    """By rank: what it does there; None: the text does not tell."""
+    """The task of each rank there; None: the text does not say."""
     depends_on: frozenset[str]
 
 
@@ -119,8 +120,8 @@ def _hashable(value: Any) -> Any:
 
 
 def _places(node: ast.AST, harmless: bool, own: frozenset[str]) -> Iterator[tuple[ast.expr, bool | None]]:
-    """Expressions, and whether each is a condition, an amount (False), or handed to a function (None). `own`: functions
-    of the script's own, in which an amount counts where it is used.
+    """Yields expressions, and whether each is a condition (True), an amount (False), or handed to a function (None).
+    `own`: functions of the script's own, in which an amount counts where it is used.
     """
     if isinstance(node, ast.Assert):
         return  # true on all ranks

@@ -16,16 +16,16 @@ from phantora_async.wording import short
 FORMAT = 1
 MOST_NBYTES = 1 << 26
 Baseline = dict[str, dict[str, float]]
-"""Figures by name, by job."""
+"""The figures of jobs by their name, by job."""
 
 
 def path_beside(jobs: Path) -> Path:
-    """``budgets.toml`` has ``budgets.baseline.json``."""
+    """The path of the baseline: ``budgets.toml`` has ``budgets.baseline.json``."""
     return jobs.with_suffix(".baseline.json")
 
 
 def read(path: Path) -> Baseline:
-    """Empty if there is no such file. Raises UsageError."""
+    """Reads the baseline; it is empty if there is no such file. Raises UsageError."""
     try:
         content = read_bytes(path, MOST_NBYTES)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def _is_job(one: Any) -> bool:
 
 
 def write(path: Path, baseline: Mapping[str, Mapping[str, float]]) -> None:
-    """Raises NotWritten."""
+    """Writes the baseline. Raises NotWritten."""
     text = json.dumps({"format": FORMAT, "jobs": baseline}, indent=1, sort_keys=True) + "\n"
     try:
         write_whole(path, text.encode())

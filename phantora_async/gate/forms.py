@@ -1,4 +1,4 @@
-"""Verdicts as text, JSON, JUnit XML and Markdown."""
+"""Writes verdicts as text, JSON, JUnit XML and Markdown."""
 
 from __future__ import annotations
 

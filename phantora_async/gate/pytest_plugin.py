@@ -21,11 +21,11 @@ from phantora_async.errors import PhantoraError, UsageError
 from phantora_async.options import OPTIONS
 
 IN_RANK = "PHANTORA_ASYNC_GPU_TEST"
-"""Set in ranks, to the test's id."""
+"""The environment variable that ranks have, with the test's id."""
 MARK = "gpus"
 MEMORY, MAX_MEMORY = "memory", "max_memory"
 OWN = ("world_size", "module", "launcher", "progress", "run_dir")
-"""Options that follow from the test."""
+"""The options that follow from the test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,7 +83,7 @@ class OnGpus(pytest.Item):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _options(self) -> dict[str, Any]:
-        """Raises UsageError."""
+        """The options of the test's mark. Raises UsageError."""
         mark = self.get_closest_marker(MARK)
         assert mark is not None, "only marked tests are stood in for"
         if len(mark.args) != 1:

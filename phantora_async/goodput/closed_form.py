@@ -1,4 +1,4 @@
-"""Checkpoints and failures in closed form.
+"""Computes checkpoints and failures in closed form.
 
 Failures come as a Poisson process of rate 1 / M, also while the job restarts. A job works for `interval`, then stands
 still for `stall` while its state is copied; the checkpoint is durable when `behind` more has passed, during which the

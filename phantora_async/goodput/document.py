@@ -20,14 +20,14 @@ class Question:
     rates: Rates
     costs: Costs
     interval_s: float | None
-    """Between checkpoints; None: the best one."""
+    """The interval between checkpoints; None: the best one."""
     horizon_s: float
     runs: int
     seed: int
 
 
 def document(asked: Question) -> Document:
-    """Times are in seconds, shares between 0 and 1."""
+    """The answer as JSON. Times are in seconds, shares between 0 and 1."""
     rates, costs, job = asked.rates, asked.costs, asked.job
     mean_s = rates.mean_s
     best_s = best_interval(costs, mean_s)

@@ -1,4 +1,4 @@
-"""How often parts of a machine fail.
+"""Estimates how often parts of a machine fail.
 
 The defaults are the unexpected interruptions of 54 days of Llama 3's pre-training on 16,384 H100: "The Llama 3 Herd of
 Models", arXiv:2407.21783, table 5. 419 interruptions, counted by cause.

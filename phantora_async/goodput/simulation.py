@@ -1,4 +1,4 @@
-"""Goodput by simulation: failures of each cause are drawn, and the job is followed from phase to phase."""
+"""Simulates goodput: failures of each cause are drawn, and the job is followed from phase to phase."""
 
 from __future__ import annotations
 

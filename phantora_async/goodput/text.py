@@ -14,7 +14,7 @@ LOST = (
 
 
 def time_text(time_s: float) -> str:
-    """``3.09 h``"""
+    """The time in a fitting unit: ``3.09 h``."""
     unit, scale = next(((unit, scale) for unit, scale in UNITS if time_s >= scale), UNITS[-1])
     return f"{time_s / scale:.3g} {unit}"
 

@@ -52,7 +52,7 @@ class GpuBench:
         """The process has not answered yet."""
         self._late = 0
         self._given_up = ""
-        """Why nothing is asked any more."""
+        """The reason why nothing is asked any more."""
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by close()
 
     def ask(self, request: Json) -> Json:

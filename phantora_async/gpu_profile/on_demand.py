@@ -25,7 +25,7 @@ TOLD_AFTER_S = 20.0
 
 
 class OnDemand:
-    """`times` grows: what `measure` has measured is in it."""
+    """Measures signatures when a run needs them. `times` grows by what `measure` has measured."""
 
     def __init__(self, bench: Bench, folder: Path, tell: Callable[[str], None] = lambda _: None) -> None:
         """`folder` has a file of times for each kind of GPU; `tell` shows the user a line. Raises EnvironmentUnusable
@@ -45,7 +45,7 @@ class OnDemand:
         self._took_s = 0.0
         self._not_measured = 0
         self._told: set[str] = set()
-        """Why pieces of work were given up."""
+        """The reasons why pieces of work were given up."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with self._locked():
@@ -55,7 +55,7 @@ class OnDemand:
         self.times = TimesOn(Table([*known.origins, origin], known.times), gpu)
 
     def measure(self, signature: str) -> bool:
-        """Whether it could be; then it is in `times`."""
+        """Measures the signature. Returns true if that was possible; then its time is in `times`."""
         began_s = time.monotonic()
         ((_, found),) = self._signatures.measure([signature])
         self._took_s += time.monotonic() - began_s

@@ -1,4 +1,4 @@
-"""Where tables are written: their names, and one that grows while it is measured."""
+"""Writes tables of measured times: their names, and a table that grows while it is measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_output(path: Path) -> None:
 
 
 class GrowingTable:
-    """Saved every few seconds, and continued where it was interrupted."""
+    """A table that is saved every few seconds, and continued where it was interrupted."""
 
     def __init__(self, path: Path, origin: dict[str, str], command: str) -> None:
         """Continues the file, if there is one. Raises UsageError for one that is no table, and for an output that
@@ -50,7 +50,7 @@ class GrowingTable:
             self.save()
 
     def save(self) -> None:
-        """Raises NotWritten."""
+        """Writes the table. Raises NotWritten."""
         try:
             save_table(self.path, self.table)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Times of single signatures, measured by executing their work again on this machine's GPU."""
+"""Measures times of single signatures by executing their work again on this machine's GPU."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ class SignatureBench:
         self.about = about(bench)
         self.gpu = described(self.about["gpu"])
         self._places: dict[tuple[str, str], int] = {}
-        """Which candidate launched a kernel, by operator and kernel name: of other sizes it is likely the same one."""
+        """The number of the candidate that launched a kernel, by operator and kernel name: for other sizes it is likely
+        the same one.
+        """
 
     def measure(self, signatures: Sequence[str]) -> Iterator[tuple[str, Measured | NotMeasured]]:
         """Yields each signature with its time, or the reason why there is none, as soon as that is known."""

@@ -13,7 +13,7 @@ from profiles.timings.keys import key_of
 from profiles.timings.trace import works
 
 _MARK = "gpubench "
-"""emu/gpubench/timing.py puts it before the number of an execution."""
+"""The mark that emu/gpubench/timing.py puts before the number of an execution."""
 
 
 class Sweep:
@@ -24,8 +24,8 @@ class Sweep:
     def measure(
         self, pieces: Sequence[Piece], known: Collection[str]
     ) -> Iterator[tuple[list[Piece], list[Measured], list[str]]]:
-        """Batch by batch: its pieces, the times, and why others have none. `known`: keys (keys.key_of) of what need
-        not be measured again.
+        """Measures batch by batch. Yields the batch's pieces, the times, and the reasons why others have none. `known`:
+        keys (keys.key_of) of work that need not be measured again.
         """
         for first in range(0, len(pieces), AT_ONCE):
             batch = pieces[first : first + AT_ONCE]
@@ -65,7 +65,7 @@ class Sweep:
 
 
 def kernels_in(events: Sequence[Json]) -> list[str]:
-    """Signatures of the kernels of PyTorch's that were launched, each once."""
+    """The signatures of PyTorch's kernels that were launched, each once."""
     signatures = dict.fromkeys(work.signature for work in works(list(events)))
     return [one for one in signatures if isinstance(parse(one), Kernel)]
 

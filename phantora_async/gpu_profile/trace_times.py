@@ -14,7 +14,7 @@ from profiles.timings.keys import key_of
 from profiles.timings.trace import TracedWork, load, works
 
 STAND_IN = "phantora.stand_in"
-"""Range of work that takes the place of a collective: emu/real_run/collectives.py."""
+"""The name of the range of work that takes the place of a collective: emu/real_run/collectives.py."""
 CLOSE = 0.05
 """An execution repeats if it is so close to the time that is written for its signature."""
 FEWEST_SAMPLES = 3
@@ -24,23 +24,23 @@ FEWEST_SAMPLES = 3
 class Times:
     measured: list[Measured]
     kernels: int
-    """Pieces of work in the trace: kernels, copies, calls of libraries."""
+    """The number of pieces of work in the trace: kernels, copies, calls of libraries."""
     gpu_us: float
-    """Their time, of all traced steps."""
+    """The time of this work in µs, over all traced steps."""
     repeated: float
-    """Share of it in executions that are close to the time written for their signature."""
+    """The share of that time in executions that are close to the time written for their signature."""
     not_covered: float
-    """Share of it without a time in the table: work beside that of other streams, or without a signature."""
+    """The share of that time without a time in the table: work beside that of other streams, or without a signature."""
     modelled_clock: float
-    """Share of the full clock, mean over the traced work. Times are freed of this clock, because simulated runs follow
-    the same model: docs/costs.md.
+    """The share of the full clock by the model, mean over the traced work. The times are converted to the full clock by
+    it, because simulated runs follow the same model: docs/costs.md.
     """
     sampled_clock: float | None
-    """Share of the full clock as the GPU told it; None if it did not, or too few times."""
+    """The share of the full clock that the GPU reported; None if it did not, or too few times."""
 
 
 def times_in(gpu: Gpu, trace: Path, sampled_mhz: Sequence[int], full_mhz: int) -> Times:
-    """Raises OSError and ValueError if the trace cannot be read."""
+    """Reads the times in a trace. Raises OSError and ValueError if it cannot be read."""
     found = works(load(trace), without=STAND_IN)
     clocked = follow(gpu, found)
     sampled = mean(sampled_mhz) / full_mhz if len(sampled_mhz) >= FEWEST_SAMPLES and full_mhz else None
@@ -63,7 +63,9 @@ def _mean_share(found: Sequence[TracedWork], clocked: Sequence[Clocked]) -> floa
 def _covered(
     gpu: Gpu, found: Sequence[TracedWork], clocked: Sequence[Clocked], measured: Sequence[Measured]
 ) -> tuple[float, float]:
-    """Time of executions close to their signature's time, and time of executions without one, in microseconds."""
+    """The time of executions close to their signature's time, and the time of executions without one, in
+    microseconds.
+    """
     times_us = {key_of(parse(one.signature)): one.solo_ns / 1e3 for one in measured}
     by_text = {text: times_us.get(key_of(parse(text))) for text in {work.signature for work in found}}
     close_us = without_us = 0.0

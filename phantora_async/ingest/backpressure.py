@@ -1,4 +1,4 @@
-"""Back-pressure: how many facts may wait for virtual time before their rank's socket is no longer read."""
+"""Back-pressure: limits how many facts may wait for virtual time before their rank's socket is no longer read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from phantora_async.virtual_time import Timeline
 
 RANK_FACTS = 50_000
 ALL_FACTS = 200_000
-"""Some 64 MB of records."""
+"""The most facts of all ranks that may wait, some 64 MB of records."""
 FEWEST_FACTS = 64
 """A rank's share of ALL_FACTS is at least this, however many ranks there are."""
 
@@ -23,11 +23,13 @@ class Backpressure:
         self._share = max(ALL_FACTS // world_size, FEWEST_FACTS)
         self._fed = 0
         self._factor = 1
-        """Multiplies every limit; see ``double``."""
+        """The factor on every limit; see ``double``."""
         self.paused: set[int] = set()
 
     def must_pause(self, rank: int, fed: int) -> bool:
-        """After `fed` facts of the rank were fed to the timeline: is the rank to be paused now?"""
+        """Counts `fed` facts of the rank that were fed to the timeline. Returns true if the rank is to be paused
+        now.
+        """
         self._fed += fed
         limit = RANK_FACTS if self._fed - self._timeline.facts_done < ALL_FACTS * self._factor else self._share
         if self._timeline.queued(rank) <= limit * self._factor:
@@ -36,7 +38,7 @@ class Backpressure:
         return True
 
     def may_resume(self) -> list[int]:
-        """Paused ranks whose queues have shrunk enough. They count as resumed."""
+        """The paused ranks whose queues have shrunk enough. They count as resumed."""
         if not self.paused:
             return []
         limit = RANK_FACTS if self._fed - self._timeline.facts_done < ALL_FACTS // 2 else self._share
@@ -52,7 +54,7 @@ class Backpressure:
     def double(self) -> list[int]:
         """Doubles every limit and resumes all paused ranks, which it returns.
 
-        For a rank that sleeps: it may be waiting for a message that a paused rank would send.
+        This is for a rank that sleeps: it may be waiting for a message that a paused rank would send.
         """
         self._factor *= 2
         resumed = sorted(self.paused)

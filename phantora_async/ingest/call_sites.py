@@ -24,13 +24,15 @@ class Line:
     function: str
 
     def __str__(self) -> str:
-        """``train.py:42 in train_step``; the file relative to the working directory or to site-packages."""
+        """The line as text: ``train.py:42 in train_step``; the file relative to the working directory or to
+        site-packages.
+        """
         text = self.place
         return f"{text} in {self.function}" if self.function and self.function != "<module>" else text
 
     @property
     def place(self) -> str:
-        """``train.py:42``"""
+        """The file and line: ``train.py:42``."""
         return f"{short(_PACKAGES.sub('', self.file))}:{self.line}"
 
     def document(self) -> dict[str, Any]:
@@ -39,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a call was made: the user's line, and the library's line that made the call if the user's did not."""
+    """The site of a call: the user's line, and the library's line that made the call if the user's did not."""
 
     line: Line
     via: Line | None = None
@@ -81,5 +83,5 @@ def innermost(lines: Sequence[Line]) -> Site | None:
 
 
 def texts(sites: Iterable[Site | None]) -> str:
-    """``a.py:3`` or ``a.py:3, b.py:4``, each site once; "" if none is known."""
+    """The sites as text: ``a.py:3`` or ``a.py:3, b.py:4``, each site once; "" if none is known."""
     return ", ".join(dict.fromkeys(str(site) for site in sites if site is not None))

@@ -45,7 +45,7 @@ class Channel(asyncio.Protocol):
         self._incomplete = bytearray()
         """The beginning of a record whose end has not arrived."""
         self._needed = 0
-        """How long that record is, as far as is known: nothing is decoded before."""
+        """The size of that record in bytes, as far as it is known: nothing is decoded before."""
         self.rank = -1
         self.pid = pid
         """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""

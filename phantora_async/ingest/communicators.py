@@ -65,7 +65,7 @@ class _PendingInit:
         self.creation = CommCreation(f"a communicator of {nranks} ranks", callers, members)
         self.asked: list[_Init] = []
         self.by_place: dict[int, int] = {}
-        """Which of ``asked`` claims the place."""
+        """The index in ``asked`` of the member that claims each place."""
         self.by_rank: dict[int, int] = {}
 
     def add(self, rank: int, ask: records.CommInit) -> None:

@@ -91,7 +91,7 @@ class Costs:
         self._model = model
         self._table = table
         self.known: dict[int, Priced] = {}
-        """By key."""
+        """The signatures and costs by key."""
 
     def answer(self, ask: records.Cost) -> bytes:
         """The encoded COST_OF. Its entry is in the table already.

@@ -102,12 +102,12 @@ class WarningCount:
     """The ranks that gave one warning, and how often each gave it."""
 
     told: dict[int, int] = field(default_factory=dict)
-    """How often ranks gave it that report for others: each rank that shares the timeline gave it as often."""
+    """How often ranks that report for others gave it: each rank that shares the timeline gave it as often."""
     alone: dict[int, int] = field(default_factory=dict)
-    """How often ranks gave it that report for no other rank."""
+    """How often ranks that report for no other rank gave it."""
 
     def by_rank(self, sharing: Mapping[int, Sequence[int]]) -> dict[int, int]:
-        """How often each rank gave it, in order. `sharing`: see ``Timelines.sharing``."""
+        """The number of times that each rank gave it, in order. `sharing`: see ``Timelines.sharing``."""
         counts = dict(self.alone)
         for own, count in self.told.items():
             for rank in sharing[own]:
@@ -145,7 +145,7 @@ class FactBuilder:
         self.timeline_of = timelines.of_each
         """By rank: the rank whose timeline it shares, and whose process reports for it."""
         self.sharing = timelines.sharing
-        """By rank that has a timeline: the ranks that share it, for all of which it reports."""
+        """For each rank that has a timeline: the ranks that share it, for all of which it reports."""
         self.rank_info = [own[rank] for rank in self.timeline_of]
         """The facts by rank; ranks that share a timeline share them."""
         self.warnings: dict[str, WarningCount] = {}
@@ -279,8 +279,9 @@ class FactBuilder:
         return next((other for other in server if self._uses(other, gpus[rank])), None)
 
     def _uses(self, rank: int, gpu: int) -> bool:
-        """Has the rank's process used this GPU of its server? A rank that another one tells for has used the other
-        one's own GPU where that one has used the GPU of this number, as the two GPUs take each other's place.
+        """Returns true if the rank's process has used this GPU of its server. A rank for which another one reports has
+        used the other one's own GPU where that one has used the GPU of this number, as the two GPUs take each other's
+        place.
         """
         own, teller = self._timelines.gpus[rank], self._timelines.gpus[self.timeline_of[rank]]
         return {own: teller, teller: own}.get(gpu, gpu) in self.rank_info[rank].used_gpus

@@ -31,11 +31,11 @@ class LaunchCounts:
 
     def __init__(self) -> None:
         self.total: dict[int, Launched] = {}
-        """Since the rank's start."""
+        """The launches since the rank's start."""
         self._at_first_steps: list[Counts] = []
-        """Totals at the first WARM_UP + 1 step ends."""
+        """The totals at the first WARM_UP + 1 step ends."""
         self._at_ends: dict[int, Counts] = {}
-        """Totals at the end of the last step that virtual time has come to, and of those after it, by number."""
+        """The totals at the end of the last step that virtual time has come to, and of those after it, by number."""
         self._steps = 0
 
     def add(self, rank: int, record: records.LaunchCounts, check: Callable[[int, int], None]) -> None:

@@ -39,7 +39,7 @@ class SharedRoots:
     def __init__(self, timelines: Timelines) -> None:
         self._timelines = timelines
         self._turns: dict[tuple[int, int], Turn] = {}
-        """By rank with a timeline, and communicator: its latest."""
+        """The latest turn, by rank with a timeline, and communicator."""
 
     def gives(self, rank: int, collective: Collective, data: bytes, late: bool) -> Turn | None:
         """Records that the rank joins. Returns the turn whose input the root gives, if the root shares this rank's

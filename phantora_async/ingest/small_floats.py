@@ -1,4 +1,6 @@
-"""bf16, f8e4m3 and f8e5m2, which numpy lacks: to single precision and back, rounded to nearest, ties to even."""
+"""Converts bf16, f8e4m3 and f8e5m2, which numpy lacks, to single precision and back, rounded to nearest, ties to
+even.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BF16, F8E4M3, F8E5M2 = 9, 10, 11
-"""ncclDataType_t"""
+"""The values of ncclDataType_t."""
 Array = NDArray[Any]
 
 
@@ -36,7 +38,7 @@ _E5M2 = _values(5, 2, infinities=True)
 
 
 def load(data: bytes, dtype: int) -> Array:
-    """Elements in single precision, exactly."""
+    """The elements in single precision, exactly."""
     if dtype == BF16:
         whole: Array = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
         return whole
@@ -45,7 +47,9 @@ def load(data: bytes, dtype: int) -> Array:
 
 
 def store(array: Array, dtype: int) -> bytes:
-    """Rounded from single precision. E4M3 saturates at 448, its largest number; E5M2 and bf16 overflow to infinity."""
+    """The elements rounded from single precision. E4M3 saturates at 448, its largest number; E5M2 and bf16 overflow to
+    infinity.
+    """
     single = array.astype("<f4")
     if dtype == BF16:
         bits = single.view("<u4").astype("<u8")

@@ -45,15 +45,15 @@ class SourceTables:
         self._communicators = communicators
         self._timelines = timelines
         self._tables: OrderedDict[_Call, dict[int, records.NcclSources]] = OrderedDict()
-        """By the teller's place."""
+        """The tables of each call, by the place of the member that reported it."""
         self._made: Counter[tuple[int, int, int]] = Counter()
         """Calls that a rank has made: by communicator, rank, and receiver of sends or -1."""
         self._asked: dict[tuple[int, int, int], list[_Asked]] = {}
-        """Questions that wait for a rank's calls, by the same."""
+        """The questions that wait for a rank's calls, by the keys of ``_made``."""
         self._late: dict[_Call, list[_Asked]] = {}
-        """Questions that wait for tables that follow."""
+        """The questions that wait for tables that follow."""
         self._open: Counter[int] = Counter()
-        """Questions of each rank that wait."""
+        """The number of each rank's questions that wait."""
 
     def told(self, record: records.NcclSources) -> Answers:
         """Takes the table of a member, before it makes the call, or the announcement of one. Returns answers that

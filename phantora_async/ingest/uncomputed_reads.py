@@ -139,8 +139,9 @@ class UncomputedReads:
         one.uncomputed += record.uncomputed
 
     def written(self, sharing: Mapping[int, Sequence[int]]) -> Iterator[tuple[str, int, Checkpoint]]:
-        """Each file with the rank that has written it, sorted. `sharing`: by rank, those that write as it does, each
-        into the file of its own number."""
+        """Yields each file with the rank that has written it, sorted. `sharing`: for each rank, those that write as it
+        does, each into the file of its own number.
+        """
         yield from sorted(
             (
                 (path_of(path, rank, other), other, one)

@@ -34,7 +34,7 @@ from phantora_async.remote.reach import Streams, reach
 _CREDENTIALS = struct.Struct("3i")
 PIECE_NBYTES = 1 << 18
 RELAY_WAIT_S = 30.0
-"""How long a rank's connection is tried again: strangers may have taken the coordinator's places."""
+"""The seconds for which a rank's connection is tried again: strangers may have taken the coordinator's places."""
 IMPOSSIBLE = "the coordinator sent an impossible message"
 
 
@@ -157,7 +157,7 @@ class Joined:
     # ---- the control connection ------------------------------------------------------------------------------------
 
     async def _obey(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, launcher: Launcher) -> None:
-        """Until the coordinator has gone."""
+        """Follows the coordinator's messages until it has gone."""
         while (message := await _receive(reader)) is not None:
             try:
                 match message["event"]:
@@ -176,7 +176,7 @@ class Joined:
                 raise MachineFailed(IMPOSSIBLE) from None
 
     def _look(self, pid: int) -> dict[int, list[Any]] | None:
-        """At the threads of a rank, which is a process below this one."""
+        """Looks at the threads of a rank, which is a process below this one."""
         try:
             known = psutil.Process() in psutil.Process(pid).parents()
         except psutil.Error:
@@ -187,7 +187,7 @@ class Joined:
     # ---- streams of ranks ------------------------------------------------------------------------------------------
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Continues the connection of one rank over TCP."""
+        """Relays the connection of one rank over TCP."""
         task = asyncio.current_task()
         assert task is not None
         self._relays.add(task)
@@ -210,7 +210,7 @@ class Joined:
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Until one of the sides closes."""
+    """Copies until one of the sides closes."""
     with contextlib.suppress(OSError):
         while piece := await source.read(PIECE_NBYTES):
             target.write(piece)
@@ -226,7 +226,7 @@ async def _report(launcher: Launcher, writer: asyncio.StreamWriter) -> None:
 
 
 async def _receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """None if the coordinator has gone. Raises MachineFailed."""
+    """The next message; None if the coordinator has gone. Raises MachineFailed."""
     try:
         line = await reader.readline()
     except OSError:

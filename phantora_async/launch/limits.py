@@ -10,13 +10,13 @@ import psutil
 from phantora_async.errors import EnvironmentUnusable
 
 OWN_FILES = 128
-"""Open files that the command or a rank needs, however many ranks there are."""
+"""The open files that the command or a rank needs, however many ranks there are."""
 FILE_NBYTES = 64 << 20
 """The largest file of a small run, with room to spare."""
 PROCESSOR_S = 60
-"""Processor time that importing PyTorch takes on a slow machine, with room to spare."""
+"""The seconds of processor time that importing PyTorch takes on a slow machine, with room to spare."""
 THREADS_OF_A_RANK = 8
-"""PyTorch's, NCCL's and the hook's."""
+"""The threads of a rank: PyTorch's, NCCL's and the hook's."""
 _UNLIMITED = resource.RLIM_INFINITY
 
 
@@ -56,7 +56,9 @@ def check(ranks: int, other_files: int = 0) -> None:
 
 
 def _raised(what: int, needed: int | None) -> int | None:
-    """Raises the soft limit to `needed`, None for no limit. None: it is enough; else the hard limit, which is not."""
+    """Raises the soft limit to `needed`, None for no limit. Returns None if that is enough; else the hard limit, which
+    is not.
+    """
     soft, hard = resource.getrlimit(what)
     if _enough(soft, needed):
         return None

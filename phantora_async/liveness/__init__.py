@@ -1,4 +1,5 @@
-"""Are ranks that send nothing busy or asleep, where are they, and how long have others waited for them?
+"""Finds out whether ranks that send nothing are busy or asleep, where they are, and how long others have waited for
+them.
 
 Lives here: threads (proc_fs), whether they sleep (sleep_detector), ranks that are passed over (blocked_ranks), Python
 stacks of ranks (rank_stacks), waits that the user is told of (stall_watch), loops that only a value can

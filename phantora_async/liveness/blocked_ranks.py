@@ -82,20 +82,20 @@ class BlockedRanks:
         self._pids = pids
         self._sleep_detector = SleepDetector(processes)
         self.spoken = 0
-        """How often records of ranks have arrived."""
+        """The number of times that records of ranks have arrived."""
         self.gone: Collection[int] = ()
-        """Ranks whose process has ended and may be started again."""
+        """The ranks whose process has ended and may be started again."""
         self._delay_s = FIRST_S
         self._stuck_since: float | None = None
         self._still_since: float | None = None
         self._looked_s = 0.0
         self._awake_s = 0.0
-        """Since `_stuck_since`: how long some rank ran, or could have run, from one look to the next."""
+        """The seconds since `_stuck_since` in which some rank ran, or could have run, from one look to the next."""
         self._stuck_from_ns = 0
-        """Virtual time at that moment."""
+        """The virtual time at that moment."""
         self._clock_was_read = False
         self._worked_ns: dict[int, int] = {}
-        """Processor time of all ranks with processes at that moment."""
+        """The processor time of all ranks with processes at that moment."""
 
     def rank_spoke(self, rank: int, news: bool, reads: bool = False, flushed: bool = False) -> None:
         """Records that records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``; `flushed`:

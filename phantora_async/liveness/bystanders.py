@@ -1,4 +1,5 @@
-"""Processes of the run's servers on this machine that are no ranks: launchers, servers of models, their clients.
+"""Looks at processes of the run's servers on this machine that are no ranks: launchers, servers of models, their
+clients.
 
 Ranks that all sleep may wait for one of them, which no record tells: for a client that imports its modules, or for the
 next request, whoever sends it.
@@ -16,7 +17,7 @@ from phantora_async.liveness.proc_fs import ProcFs, parent
 from phantora_async.liveness.sleep_detector import POLLING_SHARE, Thread
 
 LOOK_EVERY_S = 1.0
-"""There may be hundreds of processes."""
+"""The seconds between two looks: there may be hundreds of processes."""
 
 
 class Bystanders:
@@ -29,7 +30,7 @@ class Bystanders:
         processes: ProcFs | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`pids`: of the ranks' processes; `of_ranks`: all threads that have been seen in these and below them."""
+        """`pids`: the ranks' processes; `of_ranks`: all threads that have been seen in these and below them."""
         self._pids = pids
         self._of_ranks = of_ranks
         self._processes = processes or ProcFs()
@@ -39,7 +40,9 @@ class Bystanders:
         self._work = True
 
     def work(self) -> bool:
-        """Has one of them worked since the last look, at least LOOK_EVERY_S ago? Nobody knows at the first look."""
+        """Returns true if one of them has worked since the last look, at least LOOK_EVERY_S ago. The first look cannot
+        tell.
+        """
         now_s = self._monotonic()
         if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
             return self._work

@@ -1,4 +1,5 @@
-"""Loops of ranks that wait for a value that is not computed: when have they waited for too many turns or too long?
+"""Watches loops of ranks that wait for a value that is not computed, and ends runs in which they have waited for too
+many turns or too long.
 
 The ranks recognise them (`emu.reads`). Such a rank is busy and launches work, so it makes visible progress and no stall
 is seen. ``--loop-turns`` and, for loops with long turns, ``--stall-timeout`` are the limits.
@@ -16,26 +17,28 @@ from phantora_async.liveness.patience import STALL_S, limit_s
 from phantora_async.wording import named
 
 SHOWN_S = 3.0
-"""Loops that have gone round for less are not shown."""
+"""The seconds below which loops are not shown."""
 MORE_TURNS = 8
-"""Beyond the limit: ranks whose collectives the loop waits for have told of the same loop by then."""
+"""The turns beyond the limit by which ranks whose collectives the loop waits for have reported the same loop."""
 PATIENCE_S = 30.0
-"""Real time in which a rank beyond the limit may do these turns, on a machine that is busy with other things."""
+"""The real seconds in which a rank beyond the limit may do these turns, on a machine that is busy with other things."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Ranks that go round the same loop."""
+    """The ranks that go round the same loop."""
 
     ranks: tuple[int, ...]
     loop: WaitingLoop
-    """With the most turns of any of them."""
+    """The loop, with the most turns of any of these ranks."""
     for_s: float
     limit: str
     """The option whose limit has been reached; "" if none has."""
 
     def __str__(self) -> str:
-        """``rank 0 has repeated the loop at train.py:41 in main 35 times: it waits for a value that is not ...``"""
+        """The wait as text: ``rank 0 has repeated the loop at train.py:41 in main 35 times: it waits for a value that
+        is not ...``
+        """
         one, loop = len(self.ranks) == 1, self.loop
         who = f"{named(self.ranks)} {'has' if one else 'have'}"
         value = f"a value that {'--value states' if loop.stated else 'is not computed'}"
@@ -54,15 +57,15 @@ class LoopWatch:
     def __init__(
         self, reads: UncomputedReads, connected: Collection[int], most_turns: int, most_s: float | None
     ) -> None:
-        """`connected`: ranks. `most_turns`: 0 stands for no limit; `most_s`: see ``limit_s``."""
+        """`connected`: the ranks that are connected. `most_turns`: 0 stands for no limit; `most_s`: see ``limit_s``."""
         self._reads = reads
         self._connected = connected
         self._most_turns = most_turns
         self._most_s = limit_s(most_s, STALL_S)
         self._since: dict[int, tuple[Line, float]] = {}
-        """By rank: which loop it goes round, and since when."""
+        """The loop that each rank goes round, and since when."""
         self._over_since_s: float | None = None
-        """When a rank was seen beyond the limit of turns."""
+        """The real time at which a rank was seen beyond the limit of turns."""
 
     def look(self) -> Waiting | None:
         """The ranks whose loop has gone round for longest in real time."""
@@ -90,7 +93,7 @@ class LoopWatch:
         return Waiting(tuple(sorted(ranks)), loop, for_s, limit)
 
     def _all_told(self, ranks: Collection[int], turns: int, over_for_s: float) -> bool:
-        """Has every rank that goes round this loop told of it? The first one beyond the limit is not the only one of a
-        job, and the message names all.
+        """Returns true if every rank that goes round this loop has reported it. The first one beyond the limit is not
+        the only one of a job, and the message names all.
         """
         return len(ranks) >= len(self._connected) or turns >= self._most_turns + MORE_TURNS or over_for_s > PATIENCE_S

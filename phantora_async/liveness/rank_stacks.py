@@ -23,7 +23,7 @@ class Stacks:
         """`folder`: the folder in which ranks write their files, see ``emu.contract.stack_request``."""
         self._folder = folder
         self._asked: dict[int, int] = {}
-        """By rank: size of its file when last looked at."""
+        """The size of each asked rank's file when last looked at."""
 
     def ask(self, rank: int, pid: int) -> None:
         """Asks for the rank's stacks now, which replace older ones. A rank that has no file here, as one of another

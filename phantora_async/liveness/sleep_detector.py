@@ -79,13 +79,15 @@ class _Look:
 
     def __init__(self, seen: Seen) -> None:
         self.seen = self.last = seen
-        """At the last look that was compared with the one before; at the last of all."""
+        """The looks: the last one that was compared with the one before, and the last of all."""
         self.looks = 0
         self.asleep = False
         self.restless = False
-        """It counts as asleep although a thread of its polls."""
+        """True if it counts as asleep although one of its threads polls."""
         self.still_from_ns = seen.until_ns
-        """No thread that may wake another rank has run, or waited for a processor, since then, up to the last look."""
+        """The instant since when, up to the last look, no thread that may wake another rank has run, or waited for a
+        processor.
+        """
         self.awake_since_ns = seen.until_ns
 
     def again(self, seen: Seen) -> None:
@@ -107,9 +109,9 @@ class SleepDetector:
         self._last: dict[int, _Look] = {}
         self._worked_ns: dict[int, int] = {}
         self.tries = 0
-        """How often no moment was found at which all slept, though each one did."""
+        """The number of times that no moment was found at which all slept, though each one did."""
         self._woken_ns = 0
-        """When processes were last told something, or a rank spoke: ranks may have woken up since."""
+        """The real time at which processes were last told something, or a rank spoke: ranks may have woken up since."""
 
     def forget(self, rank: int) -> None:
         """Drops the observations of a rank of which records have arrived."""

@@ -1,4 +1,4 @@
-"""How long ranks have waited, in real time, for a rank that makes no visible progress.
+"""Watches how long ranks have waited, in real time, for a rank that makes no visible progress.
 
 That rank may compute for long or loop for ever; no one can tell which. The user is shown who waits for whom and where
 that rank is, and decides; ``--stall-timeout`` is the limit.
@@ -20,9 +20,11 @@ from phantora_async.virtual_time.facts import Collective
 from phantora_async.wording import named
 
 STALL_S = 3.0
-"""Shorter waits are not shown."""
+"""The seconds below which waits are not shown."""
 ASK_EVERY_S = 10.0
-"""How often a running rank is asked for its stack. A sleeping rank is not: the signal would interrupt its wait."""
+"""The seconds between two requests for a running rank's stack. A sleeping rank is not asked: the signal would interrupt
+its wait.
+"""
 FIRST_NOTICE_S = 30.0
 
 
@@ -33,11 +35,11 @@ class Stall:
     for_s: float
     doing: str
     site: Site | None
-    """Where it was when last asked; None if it was not."""
+    """The site at which it was when last asked; None if it was not."""
     called: Site | None
-    """Its last known call site."""
+    """The last known call site."""
     waiting: tuple[int, ...]
-    """Ranks that wait for an answer or have ended; empty if all are asleep, or if all run."""
+    """The ranks that wait for an answer or have ended; empty if all are asleep, or if all run."""
     ended: bool
     """All of these have ended."""
     asleep: bool
@@ -47,13 +49,13 @@ class Stall:
 
     @property
     def counts(self) -> bool:
-        """Does ``--stall-timeout`` apply? Ranks that are all asleep are a deadlock's business, and what is being
+        """True if ``--stall-timeout`` applies. Ranks that are all asleep are a deadlock's business, and what is being
         computed comes to its end.
         """
         return not self.computed and (bool(self.waiting) or not self.asleep)
 
     def __str__(self) -> str:
-        """``waiting 35 s for rank 3, which is running at train.py:17 in main``"""
+        """The stall as text: ``waiting 35 s for rank 3, which is running at train.py:17 in main``."""
         if self.computed:
             return f"virtual time has been computed for {self.for_s:.0f} s, and the ranks wait for it"
         called = f" (last call at {self.called})" if self.called else ""
@@ -72,7 +74,7 @@ class Stall:
 
 
 class _Asked(NamedTuple):
-    """Which rank was asked for its stack, and when."""
+    """The rank that was asked for its stack, and the real time of the request."""
 
     rank: int
     at_s: float
@@ -101,7 +103,7 @@ class StallWatch:
         self._heard_s: dict[int, float] = {}
         self._started_s = monotonic()
         self._computed_s = self._started_s
-        """When virtual time was last seen being computed: nobody could make progress until then."""
+        """The real time at which virtual time was last seen being computed: nobody could make progress until then."""
         self._asked = NOBODY
         self._notice_s = FIRST_NOTICE_S
 
@@ -157,7 +159,7 @@ class StallWatch:
         return self._fact_builder.rank_info[rank].bye is not None
 
     def _waits(self, rank: int, incomplete: Mapping[int, Collective]) -> bool:
-        """Does the rank wait for an answer, or for the data of a collective that others have not called?"""
+        """Returns true if the rank waits for an answer, or for the data of a collective that others have not called."""
         return bool(self._fact_builder.rank_info[rank].questions) or (
             rank in incomplete and self._blocked_ranks.sleeps(rank)
         )
@@ -175,7 +177,7 @@ class StallWatch:
         return rank
 
     def notice_due(self, stall: Stall) -> bool:
-        """Is the wait to be logged now? After FIRST_NOTICE_S, then each time after twice as long."""
+        """Returns true if the wait is to be logged now: after FIRST_NOTICE_S, then each time after twice as long."""
         if stall.for_s < self._notice_s:
             return False
         self._notice_s = 2 * stall.for_s

@@ -25,7 +25,7 @@ class RayCluster:
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
         self._lost: dict[int, asyncio.Future[str]] = {}
-        """Why, by number of the machine."""
+        """The reasons of losses, by number of the machine."""
 
     async def plan(
         self, cluster: str, servers: tuple[int, ...], machines: int | None, environment: dict[str, Any]

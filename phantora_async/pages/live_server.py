@@ -51,20 +51,20 @@ class LiveServer:
         self.url = f"http://127.0.0.1:{port}/?token={token}"
         self.viewers = 0
         self.sent_nbytes = 0
-        """To all viewers since the last ``publish``."""
+        """The bytes sent to all viewers since the last ``publish``."""
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
         self._token = token.encode()
         self._entrance = Entrance(listening, self)
         self._visits: dict[object, _Visit] = {}
-        """By aiohttp's protocol; the oldest one first."""
+        """The visits by aiohttp's protocol, the oldest one first."""
         self._html = page({"title": title, "report": None, "notes": [], "live": {}}).encode(errors="backslashreplace")
         self._parts: dict[str, tuple[int, bytes]] = {}
-        """By name: the version in which it changed last, and JSON."""
+        """The parts by name: the version in which each changed last, and its JSON."""
         self._version = 0
         self._over = False
         self._changed = asyncio.Event()
         self._looked = asyncio.Event()
-        """Somebody looks."""
+        """Set while somebody looks."""
         app = web.Application()
         app.router.add_get("/", self._page)
         app.router.add_get("/events", self._events)

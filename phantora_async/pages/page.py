@@ -35,7 +35,7 @@ _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
 def page(view: Mapping[str, Any]) -> str:
-    """`view`: what the scripts read, see ``view.py``."""
+    """The page as HTML. `view`: the data that the scripts read, see ``view.py``."""
     files = _files()
     connects = "'self'" if view.get("live") is not None else "'none'"
     title = f"{printable(view['title'])} - phantora-async"
@@ -43,7 +43,9 @@ def page(view: Mapping[str, Any]) -> str:
 
 
 def assembled(template: str, title: str, script: str, connects: str = "'none'", **parts: str) -> str:
-    """`parts`: HTML that the template names in braces, besides `title`, `style`, `script` and `policy`."""
+    """The page from its template. `parts`: HTML that the template names in braces, besides `title`, `style`, `script`
+    and `policy`.
+    """
     values = parts | {
         "policy": _policy(script, connects),
         "title": html.escape(title),
@@ -87,7 +89,7 @@ def _colours() -> str:
 
 
 def _policy(script: str, connects: str) -> str:
-    """Nothing is loaded from anywhere, and no scripts but the page's own run."""
+    """The content security policy: nothing is loaded from anywhere, and no scripts but the page's own run."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "

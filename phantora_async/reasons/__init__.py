@@ -1,4 +1,5 @@
-"""Why a step takes as long as it does: its critical path, what costs most, and what a faster resource would change.
+"""Explains why a step takes as long as it does: its critical path, what costs most, and what a faster resource would
+change.
 
 The facts of the last steps are kept. After the run they are executed again in a timeline of their own, and a listener
 notes what each interval on a stream or a host had waited for. The critical path is found by walking back from the

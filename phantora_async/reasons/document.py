@@ -31,7 +31,7 @@ def reasons_document(
     told: Mapping[int, Counter[int]],
     network_of: NetworkOf,
 ) -> Document:
-    """`figures`: the last step ends of each rank; `told`: what segments consist of."""
+    """The report's part ``reasons``. `figures`: the last step ends of each rank; `told`: the contents of segments."""
     try:
         return _document(kept, figures, spec, Contents(told, costs), network_of)
     except NoStepError as error:

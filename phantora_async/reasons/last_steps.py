@@ -56,7 +56,7 @@ class LastSteps:
         """`steps_done`: the number of a rank's steps that have ended in virtual time. Later steps are all kept."""
         self.ranks = [RankSteps() for _ in range(world_size)]
         self.missing = ""
-        """Why facts are not kept; "": they are."""
+        """The reason why facts are not kept; "": they are kept."""
         self._steps_done = steps_done
         self._kept = 0
 

@@ -124,7 +124,7 @@ class PowerClock:
         self._steps_before = steps_before
         self._devices: dict[int, _Device] = {}
         self._device_of: dict[int, int] = {}
-        """By stream."""
+        """The device of each stream."""
         self._now_ns = 0.0
 
     def follow(self, facts: Sequence[Any], steps: int) -> list[Busy]:

@@ -12,7 +12,7 @@ from phantora_async.virtual_time import NetworkModel, Stop, Timeline
 from phantora_async.virtual_time.results import LOGGED_RANK
 
 TURN = 2_000
-"""Events between looks whether the step has ended."""
+"""The events between two checks whether the step has ended."""
 
 
 def play(
@@ -34,6 +34,6 @@ def play(
 
 
 def step_instants(window: Window, recorder: Recorder) -> tuple[int, int]:
-    """When the window's step began and ended."""
+    """The instants at which the window's step began and ended."""
     begin_ns = recorder.steps[LOGGED_RANK, window.first].at_ns if window.first >= 0 else 0
     return begin_ns, recorder.steps[LOGGED_RANK, window.last].at_ns

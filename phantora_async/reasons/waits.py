@@ -1,4 +1,4 @@
-"""When ranks waited for another one, with nothing else to do on their GPUs.
+"""Finds when ranks waited for another one, with nothing else to do on their GPUs.
 
 For the last member of a collective, a *straggler*: while at least half of the other members did. For the later side of
 a send, a *peer*: while the other side did; that is the bubble of a pipeline.
@@ -20,14 +20,14 @@ class Wait(NamedTuple):
     start_ns: int
     end_ns: int
     kind: str
-    """PEER or STRAGGLER."""
+    """The kind of wait: PEER or STRAGGLER."""
 
 
 Span = tuple[int, int]
 
 
 def waits(recorder: Recorder, from_ns: int, to_ns: int) -> dict[int, list[Wait]]:
-    """By the rank that was waited for; each rank's follow each other."""
+    """The waits by the rank that was waited for; each rank's follow each other."""
     busy = _busy(recorder)
     waiting: dict[Moved, list[NcclRun]] = {}
     for run in recorder.nccl:
@@ -45,7 +45,7 @@ def waits(recorder: Recorder, from_ns: int, to_ns: int) -> dict[int, list[Wait]]
 
 
 def _busy(recorder: Recorder) -> dict[int, list[Span]]:
-    """When each rank's GPUs ran segments; spans that do not touch, in order."""
+    """The spans in which each rank's GPUs ran segments; spans that do not touch, in order."""
     by_rank: dict[int, list[Span]] = {}
     for run in sorted(recorder.segments, key=lambda run: run.start_ns):
         mine = by_rank.setdefault(run.rank, [])
@@ -75,7 +75,7 @@ def _idle(busy: Sequence[Span], start_ns: int, end_ns: int) -> list[Span]:
 
 
 def _where_at_least(needed: int, idle: Iterable[Sequence[Span]]) -> Iterator[Span]:
-    """Where so many of the lists have a span."""
+    """Yields the spans in which at least `needed` of the lists have a span."""
     edges = sorted([(at, step) for spans in idle for span in spans for at, step in zip(span, (1, -1), strict=True)])
     count, since_ns = 0, 0
     for at_ns, step in edges:

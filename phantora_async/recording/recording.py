@@ -164,7 +164,7 @@ class Recording:
             raise reader.damaged(str(error)) from None
         self._streams: dict[tuple[Any, ...], Stream] = {}
         self._others: list[dict[int, int]] = [{}]
-        """Numbers of kernels that some ranks have in place of those that their rows name."""
+        """The numbers of kernels that some ranks have in place of those that their rows name."""
 
     def _check(self) -> None:
         """Checks the whole recording. Raises ValueError."""

@@ -111,12 +111,12 @@ class RankRows:
         self.rows = bytearray()
         self.counters = bytearray()
         self.comms: dict[int, int] = {}
-        """Number among those that the rank has used, by id."""
+        """The number of each communicator among those that the rank has used, by id."""
         self.creations: list[int] = []
         self.facts = 0
-        """Taken from the rank; not all have a row."""
+        """The number of facts taken from the rank; not all have a row."""
         self._without: list[int] = []
-        """Numbers of facts that have none."""
+        """The numbers of facts that have no row."""
         self._tables = tables
         self._last_recording = 0
         self._called: Counter[tuple[int, ...]] = Counter()

@@ -106,7 +106,7 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._room = psutil.virtual_memory().total // SHARE_OF_MEMORY
-        """Bytes that may still be read."""
+        """The bytes that may still be read."""
         try:
             self._content = memoryview(read_bytes(path, min(self._room, path.stat().st_size), MAGIC))
         except OSError as error:

@@ -178,7 +178,7 @@ class _Machine(asyncio.Protocol):
         self.address = address
         self.seat = -1
         self.servers: list[int] = []
-        """Numbers of those that it starts."""
+        """The numbers of the servers that it starts."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

@@ -19,14 +19,14 @@ from phantora_async.remote import keys, wire
 from phantora_async.remote.sealed import Sealed
 
 PATIENCE_S = 10.0
-"""How long a stranger may take."""
+"""The seconds that a stranger may take."""
 MOST_STRANGERS = 64
 MOST_REMARKS = 5
-"""Refused connections that the user is told of one by one."""
+"""The most refused connections of which the user is told one by one."""
 
 
 class Passage(Protocol):
-    """Where connections go that hold the token."""
+    """Takes connections of peers that hold the token."""
 
     def admit(self, opening: wire.Opening, address: str) -> asyncio.Protocol | None:
         """Takes the connection over; None if it has no place for it."""
@@ -35,12 +35,12 @@ class Passage(Protocol):
         """A connection was closed; ``remark`` is for the user."""
 
     def knows(self, address: str) -> bool:
-        """Has a machine joined from there?"""
+        """Returns true if a machine has joined from this address."""
 
 
 class Port:
     def __init__(self, token: str, passage: Passage) -> None:
-        """Raises EnvironmentUnusable, see ``keys.context_of``."""
+        """`passage`: takes the connections. Raises EnvironmentUnusable, see ``keys.context_of``."""
         self._context = keys.context_of(token, keys.COORDINATOR)
         self._passage = passage
         self._strangers: list[_Stranger] = []
@@ -48,10 +48,10 @@ class Port:
         self._refused = 0
         self._entrance: Entrance | None = None
         self.address = ""
-        """``HOST:PORT``, once it listens."""
+        """The address ``HOST:PORT``, once it listens."""
 
     async def listen(self, host: str, port: int) -> None:
-        """Raises OSError."""
+        """Opens the port. Raises OSError."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)

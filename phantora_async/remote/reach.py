@@ -1,5 +1,5 @@
-"""Reaching the coordinator from another machine: nothing is said to it, and nothing heard, before TLS has proved that
-it holds the run's token.
+"""Reaches the coordinator from another machine: nothing is said to it, and nothing heard, before TLS has proved that it
+holds the run's token.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from phantora_async.errors import MachineFailed
 from phantora_async.remote.sealed import Sealed
 
 PATIENCE_S = 10.0
-"""How long one attempt may take."""
+"""The seconds that one attempt may take."""
 RETRY_S = 0.5
-"""Between attempts."""
+"""The seconds between attempts."""
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def reach(host: str, port: int, context: ssl.SSLContext, wait_s: float, limit: int) -> Streams:
-    """Tries again for `wait_s` if nobody listens, or if the connection ends before either side is known: strangers may
-    have taken all places. `limit`: bytes that are read ahead. Raises MachineFailed.
+    """Connects to the coordinator. Tries again for `wait_s` if nobody listens, or if the connection ends before either
+    side is known: strangers may have taken all places. `limit`: bytes that are read ahead. Raises MachineFailed.
     """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + wait_s

@@ -25,7 +25,7 @@ class RemoteProcesses:
         self._seen: dict[int, Seen | None] = {}
         """Answers that have not been used, by number of the process."""
         self._asked_ns: dict[int, int] = {}
-        """When a question left that has not been answered."""
+        """The real times in ns of questions that have not been answered."""
 
     def look(self, pid: int) -> Seen | None:
         """The threads of the process. Raises NotKnownYet until its machine has answered."""

@@ -48,7 +48,7 @@ class _Casting:
         self._ids: set[int] = set()
         self._next_id = max(recording.comms, default=0) + 1
         self._creations: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
-        """By place and identity of the members."""
+        """The creations by number and identity of the members."""
         self._images: dict[tuple[int, ...], tuple[int, ...]] = {}
         """One object for each list of members."""
         self._kernels = {kernel: number for number, kernel in enumerate(recording.kernels)}

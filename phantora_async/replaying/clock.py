@@ -19,7 +19,7 @@ class PowerClock:
         power = gpu.power
         self._clock = Clock(power.window_ns, gpu.idle_thousandths * THOUSANDTHS) if power is not None else None
         self._stretch = 0.0
-        """0: nothing has run."""
+        """The factor on times at the present clock; 0: nothing has run."""
         self._free_ns = self._unsolved_ns = self._last_stream = 0
 
     def launch(self, stream: int, solo_ns: int, power: int, clocked: int, now_ns: int, gap_ns: int) -> float:

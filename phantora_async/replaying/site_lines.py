@@ -1,4 +1,4 @@
-"""Lines of the script, as ranks announced them."""
+"""Finds lines of the script, as ranks announced them."""
 
 from __future__ import annotations
 

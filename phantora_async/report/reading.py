@@ -1,5 +1,5 @@
-"""Reading a report that may be damaged or written by another program: every field that the text or the
-Python API shows is checked.
+"""Reads a report that may be damaged or written by another program: every field that the text or the Python API shows
+is checked.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def report_schema() -> Document:
 
 
 def _disagreement(simulated: Document) -> Fault | None:
-    """Fields that each have their shape, but contradict each other."""
+    """The first fault among fields that each have their shape, but contradict each other; None if there is none."""
     world_size, ranks, kernels = simulated["world_size"], simulated["ranks"], simulated["kernels"]
     at: tuple[str | int, ...] = ("simulated",)
     if len(ranks) != world_size:

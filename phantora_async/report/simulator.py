@@ -24,7 +24,7 @@ class Usage:
     def __init__(self) -> None:
         self._started_s = time.monotonic()
         self._processes: dict[int, psutil.Process] = {}
-        """By rank."""
+        """The processes of ranks, by rank."""
         self._next = 0
         self._sampled_s = self._started_s
         self._goodbyes = 0
@@ -32,7 +32,7 @@ class Usage:
         self._records = 0
         self._record_nbytes = 0
         self.passed_over = 0
-        """How often virtual time continued without ranks that slept where no record tells of it."""
+        """The number of times that virtual time continued without ranks that slept where no record says so."""
 
     def add_rank(self, rank: int, pid: int) -> None:
         """Adds a rank that has connected."""

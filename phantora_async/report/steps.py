@@ -61,7 +61,7 @@ def _repeats(completed: Sequence[CompletedCollective]) -> list[int]:
 
 
 def period(numbers: Sequence[int]) -> int:
-    """Smallest p with numbers[i] == numbers[i + p] throughout, by Knuth, Morris and Pratt's borders; 0 if empty."""
+    """The smallest p with numbers[i] == numbers[i + p] throughout, by Knuth, Morris and Pratt's borders; 0 if empty."""
     borders = [0] * len(numbers)
     for place in range(1, len(numbers)):
         border = borders[place - 1]

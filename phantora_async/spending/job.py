@@ -9,7 +9,6 @@ from typing import Any
 
 from phantora_async.figures import has_steps
 
-"""How the source of a step begins if no steps were found."""
 _OF_ONE_GPU = re.compile(r"\btps:|per_gpu|/gpu", re.IGNORECASE)
 """Matches log lines whose rate is that of one GPU, as torchtitan's `tps` is."""
 

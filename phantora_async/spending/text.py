@@ -1,4 +1,4 @@
-"""Money and energy as lines of text."""
+"""Writes money and energy as lines of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials as tasks of a Ray cluster.
+"""Runs trials as tasks of a Ray cluster.
 
 Each task is one run or one replay. Its node needs phantora-async, the script and the folder of the sweep under the same
 paths as here: a file system that all nodes share. A run takes as many CPUs of its node as it has ranks, at most all of
@@ -64,7 +64,7 @@ class RayCluster:
             raise EnvironmentUnusable("the Ray cluster has no node with CPUs")
 
     def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
-        """On whichever node has room."""
+        """Runs the script on any node that has room."""
         task = self._ray.remote(max_retries=0, **self._needs)(_run)
         folder = Path(options.run_dir or ".").parents[1]
         done: Run | None
@@ -76,7 +76,7 @@ class RayCluster:
         return done
 
     def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int:
-        """Ray lets them wait until a node has room."""
+        """The number of trials at a time. Ray lets them wait until a node has room."""
         ranks = max((trial.ranks for trial in trials), default=1)
         nbytes = min(run_nbytes(ranks, known), self._most_nbytes)
         self._needs = {"num_cpus": min(ranks, self._most_cpus), "memory": nbytes}
@@ -118,7 +118,9 @@ class RayCluster:
 
 
 def _run(options: RunOptions, environment: dict[str, str], folder: str) -> Answer:
-    """On a node. What PhantoraError says of the run goes back beside it: exceptions lose it on their way."""
+    """Runs a trial on a node. The run that a PhantoraError has is returned beside it: exceptions lose it on their
+    way.
+    """
     if not Path(folder).is_dir():
         raise EnvironmentUnusable(
             f"{socket.gethostname()} does not see {folder}: all nodes need the sweep's folder under the same path",

@@ -1,4 +1,4 @@
-"""Trials that a sampler chooses: asked for, run, and told, until there are as many as wanted."""
+"""Searches with a sampler: trials are asked for, run, and told to it, until there are as many as wanted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from phantora_async.study.trials.trial import Trial
 from profiles import Price
 
 UNWANTED, FAILED, TOO_LARGE = 30.0, 20.0, 10.0
-"""Excess of trials for which `only` does not hold, that failed, that do not fit: worse than limits that are broken."""
+"""The excess of trials for which `only` does not hold, that failed, that do not fit: worse than limits that are
+broken.
+"""
 ASKED_IN_VAIN = 50
-"""Questions to the sampler without a new trial, for each trial that is wanted, after which a search ends."""
+"""The questions to the sampler without a new trial, for each trial that is wanted, after which a search ends."""
 
 
 @dataclass
 class Found:
-    """Trials in the order in which they were chosen."""
+    """The trials in the order in which they were chosen."""
 
     trials: dict[str, Trial] = field(default_factory=dict)
 
@@ -32,7 +34,7 @@ class Found:
 def searched(
     searching: Searching, goal: Goal, prices: Mapping[str, Price], sweep: Sweep, found: Found
 ) -> Iterator[Result]:
-    """Results that the store did not have, each when it is known. Trials are added to `found`."""
+    """Yields the results that the store did not have, each when it is known. Trials are added to `found`."""
     search, wanted = searching.search, len(found.trials) + searching.wanted
     sampler, of, in_vain = Sampler(search, len(goal.objectives)), None, 0
     while len(found.trials) < wanted and in_vain < ASKED_IN_VAIN * searching.wanted:

@@ -1,4 +1,4 @@
-"""Chrome JSON in the conventions of Kineto, PyTorch's own profiler: one file for each rank.
+"""Writes Chrome JSON in the conventions of Kineto, PyTorch's own profiler: one file for each rank.
 
 The file is complete JSON after every write, so that a run which ends early, however it ends, leaves a readable one.
 """

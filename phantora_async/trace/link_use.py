@@ -29,9 +29,9 @@ class LinkUse:
         self._context = context
         self._count = count
         self._seen: dict[CollectiveKey, int] = {}
-        """Collectives of which a member has told already, and how many members have not."""
+        """The collectives that a member has already reported, with the number of members that have not."""
         self._changes: list[tuple[int, int, float]] = []
-        """Heap of (instant, link, more or less Gbit/s)."""
+        """A heap of (instant, link, change in Gbit/s)."""
         self._rates: dict[int, float] = {}
 
     def add(self, moved: Moved) -> None:

@@ -40,7 +40,7 @@ class PerfettoFile:
         self._tracks: dict[Any, int] = {}
         self._names: dict[str, int] = {}
         self._held: dict[int, list[tuple[int, int, str, str, dict[str, Any], tuple[int, ...]]]] = {}
-        """By track of a thread: spans within one that has not ended."""
+        """The spans within one that has not ended, by track of a thread."""
         self._met: dict[CollectiveKey, tuple[int, set[int]]] = {}
         """The arrow of a collective that traced ranks will still take part in, and these ranks."""
         self._collectives = 0

@@ -1,4 +1,4 @@
-"""Where the kernels of a segment lie in virtual time, given its start, its rates and its end.
+"""Places the kernels of a segment in virtual time, given its start, its rates and its end.
 
 Virtual time knows a segment as a whole. Its kernels share its work in proportion to their durations; each starts when
 the one before is done and it has been launched, as far as the segment's end leaves room.
@@ -14,18 +14,18 @@ from typing import NamedTuple
 class Launch(NamedTuple):
     at_ns: int
     for_ns: int
-    """Undisturbed."""
+    """The time that it takes undisturbed."""
 
 
 class Rate(NamedTuple):
-    """From an instant on, units of work a nanosecond."""
+    """The units of work a nanosecond from an instant on."""
 
     at_ns: int
     rate: int
 
 
 def place(launches: Sequence[Launch], work: int, rates: Sequence[Rate], end_ns: int) -> list[tuple[int, int]]:
-    """(start, end) of each launch. `work`: units of the whole segment; `rates`: from its start on, in order."""
+    """The (start, end) of each launch. `work`: the units of the whole segment; `rates`: from its start on, in order."""
     durations = _durations([launch.for_ns for launch in launches], work, rates, end_ns)
     placed: list[tuple[int, int]] = []
     free_ns = rates[0].at_ns
@@ -44,7 +44,7 @@ def place(launches: Sequence[Launch], work: int, rates: Sequence[Rate], end_ns: 
 
 
 def _durations(solo_ns: Sequence[int], work: int, rates: Sequence[Rate], end_ns: int) -> list[int]:
-    """How long each took: the instants at which its part of the work was begun and done."""
+    """The time that each kernel took, from the instants at which its part of the work was begun and done."""
     total_ns = sum(solo_ns)
     if not total_ns or not work:
         return [0] * len(solo_ns)

@@ -66,7 +66,7 @@ class RunTrace:
         self.ranks |= self._written
 
     def on(self, rank: int, event: Event) -> None:
-        """It has happened to one of ``ranks``."""
+        """Handles an event of one of ``ranks``."""
         it = self._traces.get(rank)
         if it is None:
             it = self._traces[rank] = self._trace_of(rank)
@@ -82,7 +82,7 @@ class RunTrace:
         return RankTrace(rank, self._context.costs, info.trace_names, emit, profile.place)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
-        """(rank, encoded record) for scripts' profilers, since the last call."""
+        """The records for scripts' profilers since the last call, as (rank, encoded record)."""
         return [(rank, encoded) for rank, profile in self._profiles.items() for encoded in profile.take()]
 
     def _emit(self, rank: int, span: Span) -> None:

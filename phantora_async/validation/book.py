@@ -48,7 +48,7 @@ class Family:
     name: str
     gpu: str
     fitted: bool
-    """Were constants of the models fitted to measurements of some of its jobs?"""
+    """True if constants of the models were fitted to measurements of some of its jobs."""
     command: JobCommand
     jobs: tuple[JobTruth, ...]
 
@@ -69,7 +69,7 @@ class Book:
     families: tuple[Family, ...]
     not_run: tuple[NotRun, ...]
     causes: dict[str, str]
-    """By job."""
+    """The causes of errors that the book names, by job."""
 
     def jobs(self) -> Iterable[tuple[Family, JobTruth]]:
         for family in self.families:
@@ -78,7 +78,9 @@ class Book:
 
 
 def read(path: Path) -> Book:
-    """Raises UsageError for what is malformed, for a job that was not measured, and for one that is left out."""
+    """Reads the book. Raises UsageError for what is malformed, for a job that was not measured, and for one that is
+    left out.
+    """
 
     def fault(message: str) -> UsageError:
         return UsageError(message, HINT)

@@ -55,7 +55,7 @@ def _in_order(book: Book, kept: dict[kept_rows.Key, KeptRow]) -> list[KeptRow]:
 
 
 def jobs_in_tables(book: Book) -> set[tuple[str, str]]:
-    """Jobs of whose traces the shipped tables have times, with their GPU; none where runs use no tables."""
+    """The jobs of whose traces the shipped tables have times, with their GPU; none where runs use no tables."""
     found = set()
     for gpu in {family.gpu for family in book.families if "--kernel-times" not in family.command.run_options}:
         for table, _ in shipped_times(load_gpu(gpu.partition(",")[0])):

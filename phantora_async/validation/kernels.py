@@ -1,4 +1,4 @@
-"""Kernel time of a job by family: a trace of the real run beside the simulated one."""
+"""Compares the kernel time of a job by family: a trace of the real run beside the simulated one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def find(folder: Path, job: str) -> Path | None:
 
 
 def compare(path: Path, job: str, report: dict[str, Any]) -> KernelComparison:
-    """Raises UsageError if the file is no trace. A run without a report has a problem, not families."""
+    """Compares the kernels of a trace with the report's. Raises UsageError if the file is no trace. A run without a
+    report has a problem, not families.
+    """
     try:
         events = trace.load(path)
         real, steps = trace.works(events), trace.steps_in(events)

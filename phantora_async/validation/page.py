@@ -12,14 +12,16 @@ from phantora_async.validation.kept_rows import KeptRow
 
 DEVELOPED_ON = "h200"
 OFF = 0.1
-"""Jobs whose error is larger are listed, with the cause."""
+"""The relative error from which on a job is listed, with the cause."""
 HEADER = """\
 | job | GPUs | real | simulated | error | interval | allocated | reserved | in a fit | commit |
 |---|---:|---:|---:|---:|---:|---:|---:|---|---|"""
 
 
 def write(book: Book, rows: Sequence[KeptRow]) -> None:
-    """Raises UsageError if the page has no places for the tables, NotWritten if it cannot be written."""
+    """Writes the tables into the page. Raises UsageError if it has no places for them, NotWritten if it cannot be
+    written.
+    """
     tables.write_into(book.page, "families", families(book, rows))
     tables.write_into(book.page, "intervals", intervals(rows))
     try:
@@ -69,7 +71,7 @@ def _family(name: str, jobs: int, rows: Sequence[KeptRow]) -> str:
 
 
 def intervals(rows: Sequence[KeptRow]) -> str:
-    """Coverage and width of jobs in no fit, as they are and with what calibration asks for."""
+    """The table of coverage and width for jobs in no fit, as they are and with the factor that calibration asks for."""
     lines = [
         "| decided by | jobs | runs | held | width | held, with the others' factor | factor | width with it |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -83,7 +85,7 @@ def intervals(rows: Sequence[KeptRow]) -> str:
 
 
 def off(book: Book, rows: Sequence[KeptRow]) -> str:
-    """Jobs that are more than OFF away, by cause, the cause of the worst one first."""
+    """The list of jobs that are more than OFF away, by cause, the cause of the worst one first."""
     found = [row for row in rows if row.error is not None and abs(row.error) > OFF]
     by_cause: dict[str, list[KeptRow]] = {}
     for row in sorted(found, key=lambda row: -abs(row.error or 0.0)):
@@ -95,7 +97,7 @@ def off(book: Book, rows: Sequence[KeptRow]) -> str:
 
 
 def details(book: Book, rows: Sequence[KeptRow]) -> str:
-    """Every job that was run, and those that were not."""
+    """The page with every job that was run, and those that were not."""
     text = (
         "# Every measured job, simulated\n\n"
         "Written by `phantora-async validate --all laboratory/programs/truth.toml`. "

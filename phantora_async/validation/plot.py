@@ -1,4 +1,4 @@
-"""Simulated against real as a picture: ratios of all jobs, with intervals and the spread of the real runs."""
+"""Draws simulated against real: ratios of all jobs, with intervals and the spread of the real runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of comparison as Markdown: for the terminal, and for a file of documentation."""
+"""Writes rows of comparison as Markdown: for the terminal, and for a file of documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER = """\
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Errors are distances from the range of the real runs; 0 means inside it."""
+    """The table of rows. Errors are distances from the range of the real runs; 0 means inside it."""
     return "\n".join([HEADER, *map(line, rows)])
 
 

@@ -145,11 +145,11 @@ class CommCreation:
         self.members = members
         self.joined: list[int] = []
         self.sites: list[int] = []
-        """Where each of them asked."""
+        """The site at which each of them asked."""
 
 
 class NcclKernelFact(NamedTuple):
-    """NCCL_LAUNCH, resolved: one kernel that takes part in one or several collectives."""
+    """The fact of an NCCL_LAUNCH, resolved: one kernel that takes part in one or several collectives."""
 
     kind: int
     site: int
@@ -192,7 +192,7 @@ def sleeps(fact: Any) -> bool:
 
 
 class CommCreationFact(NamedTuple):
-    """COMM_INIT or COMM_SPLIT, resolved; the question itself has been answered elsewhere."""
+    """The fact of a COMM_INIT or COMM_SPLIT, resolved; the question itself has been answered elsewhere."""
 
     kind: int
     site: int

@@ -14,7 +14,7 @@ class Revised(NamedTuple):
     collective: Collective
     before_ns: int
     after_ns: int | None
-    """None: it completes later than all collectives that ``complete`` has returned."""
+    """The new completion; None: it completes later than all collectives that ``complete`` has returned."""
 
 
 class NetworkModel(Protocol):
@@ -33,13 +33,17 @@ class NetworkModel(Protocol):
         """The collective has not begun after all. It may be complete, and it may begin again."""
 
     def next_ns(self) -> int | None:
-        """When the next collective completes, of those that have begun and that ``complete`` has not returned."""
+        """The instant of the next completion, among collectives that have begun and that ``complete`` has not
+        returned.
+        """
 
     def complete(self, at_ns: int) -> list[Collective]:
         """Advances to this instant, which ``next_ns`` has returned. The collectives that complete then, sorted."""
 
     def commit(self, at_ns: int) -> None:
-        """Nothing will begin or be taken back before this instant: history before it may be dropped."""
+        """Commits to this instant: nothing will begin or be taken back before it, so history before it may be
+        dropped.
+        """
 
     def shortest_ns(self, collective: Collective) -> int:
         """The collective takes at least this long, whatever else the network carries. Equal ones have equal times."""

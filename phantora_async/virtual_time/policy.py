@@ -1,4 +1,4 @@
-"""When the simulation goes ahead of global virtual time. Results are the same under every policy."""
+"""Decides when the simulation goes ahead of global virtual time. Results are the same under every policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from phantora_async.virtual_time.timeline import Stop, Timeline
 ON_DEMAND, EAGER, NEVER = "on-demand", "eager", "never"
 POLICIES = (ON_DEMAND, EAGER, NEVER)
 LOOK_TURNS = 2_000
-"""Events simulated for one look ahead, at most: some 20 ms."""
+"""The most events that are simulated for one look ahead: some 20 ms."""
 LOOK_SHARE = 5
 """A look ahead takes at most a fifth of the events simulated since the one before: if all of it proved wrong, a sixth
 of all work would be done again."""
@@ -26,12 +26,12 @@ class SpeculationPolicy:
         self._seen_ns = -1
 
     def run(self, budget: int, asked: bool) -> Stop:
-        """``Timeline.run``. `asked`: some rank waits for an answer."""
+        """Calls ``Timeline.run``. `asked`: true if some rank waits for an answer."""
         optimistic = self._timeline.optimistic and asked and self._name != NEVER
         return self._timeline.run(budget, ahead=optimistic or self._name == EAGER)
 
     def look_ahead(self) -> None:
-        """Someone wants to see where the run is going, to be called at regular intervals.
+        """Looks ahead for somebody who wants to see where the run is going. To be called at regular intervals.
 
         If global virtual time has not moved since the last call, a little of what is known is simulated past the rank
         that holds it.

@@ -196,7 +196,7 @@ class _Ranks:
         self._now_ns = now_ns
         self._described: dict[int, CollectiveSnapshot] = {}
         self._known: dict[int, RankSnapshot] = {}
-        """By rank with a timeline of its own."""
+        """The snapshots of ranks with timelines of their own, by rank."""
 
     def rank(self, rank: int) -> RankSnapshot:
         own = self._timeline.hosts[rank].rank

@@ -266,9 +266,9 @@ class Timeline:
             Host(self.engine, place, rank, paces.hosts.get(rank), timelines.gpu_of(rank))
             for place, rank in enumerate(own)
         )
-        """Each once."""
+        """The hosts, each once."""
         self.hosts = [self.own_hosts[self._place[rank]] for rank in timelines.of_each]
-        """By rank. Ranks that share a timeline have one host."""
+        """The host of each rank. Ranks that share a timeline have one host."""
         self.creations: list[CommCreation] = []
         self._creation_numbers: dict[CommCreation, int] = {}
         self.writers = [RowWriter(self.network.number_of, self._creation_of) for _ in own]

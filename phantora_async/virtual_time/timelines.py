@@ -49,7 +49,7 @@ class Timelines:
         self.slowed = slowed
         self._folding = folding
         self.gpus = [gpu for gpus in servers for gpu in range(gpus)]
-        """By rank: its GPU on its server."""
+        """The number of each rank's GPU on its server."""
         self._axes = () if folding is None else _alike(folding, slowed)
         self._offsets: dict[tuple[int, ...], tuple[int, ...]] = {}
 

@@ -1,4 +1,4 @@
-"""Tables of descriptions: their errors are ProfileErrors, and a file may be based on another one."""
+"""Reads tables of descriptions: their errors are ProfileErrors, and a file may be based on another one."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def read_fields(path: Path, find_base: Callable[[str], Path] | None = None) -> F
 
 
 def _over(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
-    """`table`, with what it lacks from `base`. Tables are merged key by key, unless they describe things of another
-    kind: another `kind` of server or fabric, a graph instead of servers.
+    """The fields of `table`, with those that it lacks from `base`. Tables are merged key by key, unless they describe
+    things of another kind: another `kind` of server or fabric, a graph instead of servers.
     """
     if "graph" in table or table.get("kind", base.get("kind")) != base.get("kind"):
         return table

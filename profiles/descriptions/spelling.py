@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 MAKERS = {"nvidia", "geforce", "tesla", "gpu"}
-"""Words that tell GPUs from nothing that is described."""
+"""The words that do not distinguish one described GPU from another."""
 
 
 def _words(name: str) -> list[str]:
-    """Lower case, without the maker; ``80GB`` and ``80 G`` are ``80g``."""
+    """The words of a name in lower case, without the maker; ``80GB`` and ``80 G`` are ``80g``."""
     text = re.sub(r"([0-9])\s*gi?b?(?![a-z0-9])", r"\1g", name.lower())
     return [word for word in re.findall(r"[a-z0-9]+", text) if word not in MAKERS]
 

@@ -1,5 +1,5 @@
-"""C++ names of kernels made readable: as much of the Itanium ABI's mangling as template instantiations in PyTorch,
-CUB and CUTLASS use.
+"""Makes C++ names of kernels readable: as much of the Itanium ABI's mangling as template instantiations in PyTorch, CUB
+and CUTLASS use.
 
 Only the name with its template arguments is wanted, so a kernel's own parameter list is not read. Grammar: "Itanium
 C++ ABI: Mangling".
@@ -30,7 +30,7 @@ class _Reader(Cursor):
         super().__init__(text, at=len("_Z"))
         self.substitutions: list[str] = []
         self.constant = False
-        """Whether the nested name read last was that of a const member function."""
+        """True if the nested name read last was that of a const member function."""
         self.arguments: list[str] = []
         """Template arguments of the innermost template name being read, which T_ refers to."""
 
@@ -217,7 +217,9 @@ class _Reader(Cursor):
         return value + SUFFIX[kind] if kind in SUFFIX else f"({type_name}){value}"
 
     def _expression(self, closing: str) -> str:
-        """Expressions occur as array sizes and decltypes of parameters: kept as raw text, brackets balanced."""
+        """Reads an expression, which occurs as an array size or a decltype of a parameter: it is kept as raw text,
+        brackets balanced.
+        """
         if self._take("ad"):
             return f"&({self._expression(closing)})"
         if self._take("L"):

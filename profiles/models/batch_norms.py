@@ -51,8 +51,8 @@ def norm(gpu: Gpu, what: Norm) -> Estimate:
 
 
 def _channels_first(machine: Machine, what: Norm) -> float:
-    """Forward: statistics, then the output. Backward: x and dy are read for two sums and again for the gradient. Few
-    channels leave SMs idle.
+    """The time of batch norm, channels first. Forward: statistics, then the output. Backward: x and dy are read for two
+    sums and again for the gradient. Few channels leave SMs idle.
     """
     count, item, direction = prod(what.x), dtype_nbytes(what.dtype), what.direction
     channels, wide = max(what.x[1] if len(what.x) > 1 else 1, 1), item > 2
@@ -73,9 +73,9 @@ def _channels_first(machine: Machine, what: Norm) -> float:
 
 
 def sharing(what: Norm, most: int) -> tuple[int, int] | None:
-    """Blocks that share the pixels of the same 64 channels, and how many such groups of channels run at once, of `most`
-    blocks in all; None: the pixels do not fit. The grids of all 41 such kernels in two ResNets follow it
-    (laboratory/rows/steps-h100.jsonl.gz).
+    """The number of blocks that share the pixels of the same 64 channels, and how many such groups of channels run at
+    once, of `most` blocks in all; None: the pixels do not fit. The grids of all 41 such kernels in two ResNets follow
+    it (laboratory/rows/steps-h100.jsonl.gz).
     """
     pixels, slices = what.x[0] * prod(what.x[2:]), ceil(what.x[1] / CHANNELS)
     wide = dtype_nbytes(what.dtype) > 2

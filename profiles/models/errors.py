@@ -1,5 +1,5 @@
-"""How far each model's estimates are from kernels on an H200 that its figures were not fitted to:
-`python -m profiles.tools.left_out` prints this table.
+"""The errors of each model's estimates on kernels of an H200 that its figures were not fitted to: `python -m
+profiles.tools.left_out` prints this table.
 
 Mean of |ln(modelled / measured)|, long kernels counting more, with what the other kernels leave open of the figures.
 Where a model is further from the kernels that it was fitted to, that error stands. laboratory/notes/kernel-models.md

@@ -96,7 +96,9 @@ def _of_leaves(
     cards: dict[str, _Node],
     compute: dict[str, list[str]],
 ) -> dict[str, Fact[object]]:
-    """Whether each of a server's cards has a leaf switch of its own, how many servers a leaf has, and its uplinks."""
+    """The facts of the fabric: whether each of a server's cards has a leaf switch of its own, how many servers a leaf
+    has, and its uplinks.
+    """
     own = {one for names in compute.values() for one in names}
     served: list[int] = []
     ratios: list[float] = []

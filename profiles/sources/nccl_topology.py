@@ -28,7 +28,7 @@ def is_topology(text: str) -> bool:
 
 
 def read_topology(text: str, origin: str) -> Facts:
-    """Raises ProfileError if it is no XML, or has no GPU."""
+    """Reads NCCL's topology. Raises ProfileError if it is no XML, or has no GPU."""
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:

@@ -18,7 +18,7 @@ def is_topology(text: str) -> bool:
 
 
 def read_topology(text: str, origin: str) -> Facts:
-    """Raises ProfileError if there is no matrix."""
+    """Reads the matrix of `nvidia-smi topo -m`. Raises ProfileError if there is none."""
     text = _ESCAPE.sub("", text)
     rows: dict[str, list[str]] = {}
     rest: dict[str, str] = {}

@@ -1,4 +1,6 @@
-"""Tables that come with the package: `profiles/kernel_times/NAME.times.gz`, NAME being the GPU's description."""
+"""Finds the tables that come with the package: `profiles/kernel_times/NAME.times.gz`, NAME being the GPU's
+description.
+"""
 
 from __future__ import annotations
 

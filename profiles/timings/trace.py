@@ -93,7 +93,7 @@ def _stream(event: Event) -> Any:
 
 
 def _by_other_streams(events: list[Event]) -> dict[Any, list[Span]]:
-    """For each stream, when the other streams were running something."""
+    """For each stream, the spans in which the other streams were running something."""
     streams = {_stream(event) for event in events}
     return {
         stream: _merged((e["ts"], e["ts"] + e["dur"]) for e in events if _stream(e) != stream) for stream in streams

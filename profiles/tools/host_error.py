@@ -1,4 +1,5 @@
-"""How far host descriptions are from real jobs: `python -m profiles.tools.host_error JOBS.jsonl [--machines FILE]`.
+"""Measures how far host descriptions are from real jobs: `python -m profiles.tools.host_error JOBS.jsonl [--machines
+FILE]`.
 
 A line of the file is a job on a machine: `job`, `host` (the description of that machine), `run`, `counts` (units of
 each kind of host work in a step, as emu.hostbench counts them) and `host_s` (seconds of host time of measured steps).

@@ -1,6 +1,6 @@
-"""How far each model is from kernels that its figures were not fitted to: `python -m profiles.tools.left_out [--gpu
-NAME] [--model NAME ...] [FILE]`. Prints a table, and what belongs into profiles/models/errors.py; all models take some
-minutes. FILE: see profiles.tools.model_error.
+"""Measures how far each model is from kernels that its figures were not fitted to: `python -m profiles.tools.left_out
+[--gpu NAME] [--model NAME ...] [FILE]`. Prints a table, and what belongs into profiles/models/errors.py; all models
+take some minutes. FILE: see profiles.tools.model_error.
 
 The measured kernels of a model are grouped: a group is a family (signatures that differ in sizes alone) at one size,
 within a factor of eight in time. The groups are dealt to FOLDS parts. For each part the figures of the model are fitted
@@ -106,7 +106,7 @@ class Fitting:
         self._work = work
         own = np.array([name == model for name in work.model])
         known = work.slopes**2 * work.weight[:, None]
-        """How much each kernel says of each figure."""
+        """The information that each kernel has on each figure."""
         self.figures = np.flatnonzero(known[own].sum(0) > OF_OTHERS * known.sum(0))
         depend = own | np.any(work.slopes[:, self.figures], axis=1)
         self.kernels = [int(kernel) for kernel in np.flatnonzero(depend)]

@@ -42,7 +42,7 @@ class Convolved:
 class Checked:
     measured: Convolved
     off: float
-    """ln(modelled / measured)"""
+    """The logarithm of modelled over measured time."""
     left_out: float
     """... with what the others say."""
     found: Nearby | None

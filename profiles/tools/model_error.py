@@ -1,5 +1,5 @@
-"""How far each model is from kernels measured on a GPU: `python -m profiles.tools.model_error [--gpu NAME] [--worst N]
-[FILE]`.
+"""Measures how far each model is from kernels measured on a GPU: `python -m profiles.tools.model_error [--gpu NAME]
+[--worst N] [FILE]`.
 
 FILE holds measured kernels and library calls, by default profiles/measured/GPU-kernels.jsonl.gz: a line of provenance,
 then a line for each signature with its median time in microseconds. Prints a table: errors of kernels that
@@ -47,13 +47,13 @@ class Compared:
 class Errors:
     count: int
     bias: float
-    """Mean of ln(modelled / measured)."""
+    """The mean of ln(modelled / measured)."""
     error: float
-    """Mean of its absolute values."""
+    """The mean of its absolute values."""
     left_out: float
     """Error if each kernel is corrected by the bias of all others: what a correction factor would gain."""
     of_time: float
-    """Sum of absolute errors over the sum of measured times."""
+    """The sum of absolute errors over the sum of measured times."""
 
 
 def read(path: Path) -> list[Measured]:
@@ -63,7 +63,7 @@ def read(path: Path) -> list[Measured]:
 
 
 def compare(gpu: Gpu, found: list[Measured]) -> dict[str, list[Compared]]:
-    """By model."""
+    """The comparisons by model."""
     groups: dict[str, list[Compared]] = defaultdict(list)
     for one in found:
         modelled = estimate(gpu, parse(one.signature))

@@ -1,5 +1,5 @@
-"""How far estimates are from a table's times if these had not been measured: `python -m profiles.tools.table_error
-[--gpu NAME] [--worst N] FILE.times...`.
+"""Measures how far estimates are from a table's times if these had not been measured: `python -m
+profiles.tools.table_error [--gpu NAME] [--worst N] FILE.times...`.
 
 Each time is left out in turn and estimated: by the model alone, and by the model as the other members of its family
 correct it. Prints the median and the 90th percentile of the relative errors, by class of work.

@@ -1,5 +1,5 @@
-"""How much the errors of kernels that one model prices go together: `python -m profiles.tools.together [--gpu NAME]
-[FILE]`.
+"""Measures how much the errors of kernels that one model prices go together: `python -m profiles.tools.together [--gpu
+NAME] [FILE]`.
 
 An interval of a step time adds up errors of many signatures. Prints for each model the root mean square of its errors
 over their mean, and the correlation of the errors of two signatures: of those that differ in sizes alone, and of those
@@ -31,9 +31,9 @@ class Together:
     model: str
     kernels: int
     spread: float
-    """Root mean square of ln(modelled / measured) over the mean of its absolute values."""
+    """The root mean square of ln(modelled / measured) over the mean of its absolute values."""
     same_family: float
-    """Correlation of two kernels' errors; nan without pairs."""
+    """The correlation of two kernels' errors; nan without pairs."""
     other_family: float
 
 
@@ -57,7 +57,7 @@ def together(model: str, found: Sequence[Compared]) -> Together:
 
 
 def mean_of(found: Sequence[Together], name: str) -> float:
-    """By the kernels of each model."""
+    """The mean of a figure, weighted by the kernels of each model."""
     told = [(one.kernels, float(getattr(one, name))) for one in found]
     known = [(kernels, value) for kernels, value in told if value == value]
     return sum(kernels * value for kernels, value in known) / sum(kernels for kernels, _ in known)

@@ -1,4 +1,5 @@
-"""Real kernels beside simulated ones: `python -m profiles.tools.trace_compare TRACE REPORT [--gpu NAME] [--json]`.
+"""Compares real kernels with simulated ones: `python -m profiles.tools.trace_compare TRACE REPORT [--gpu NAME]
+[--json]`.
 
 TRACE is a torch.profiler trace of steps of one rank (record_shapes=True), REPORT the JSON report of a simulated run of
 the same job. Prints calls and total time of each family of kernels in one step, real and simulated. A family is what

@@ -1,4 +1,4 @@
-"""How far the cost model is from real kernels: `python -m profiles.tools.trace_error [--gpu NAME] [--worst N]
+"""Measures how far the cost model is from real kernels: `python -m profiles.tools.trace_error [--gpu NAME] [--worst N]
 TRACE...`.
 
 Reads torch.profiler traces (record_shapes=True), prices every kernel and library call as the hook would name it, and
@@ -22,8 +22,8 @@ ALONE, BESIDE = 0.01, 0.99
 
 
 def modelled_us(model: CostModel, work: TracedWork) -> float:
-    """Without the gaps between the kernels of one call, as traces have them. What NCCL accompanied for part of its time
-    runs at each rate for that part.
+    """The modelled time in µs, without the gaps between the kernels of one call, as traces have them. Work that NCCL
+    accompanied for part of its time runs at each rate for that part.
     """
     found = estimate(model.gpu, parse(work.signature))
     return 1 / ((1 - work.overlap) / found.solo_ns + work.overlap / found.contended_ns) / 1e3

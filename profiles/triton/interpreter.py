@@ -154,9 +154,9 @@ class _Run:
         self.rounds = 0.0
         self.reductions = 0.0
         self.multiplies = False
-        """Whether the block being run is the loop of a product, whose addresses the compiler advances by constants."""
+        """True if the block being run is the loop of a product, whose addresses the compiler advances by constants."""
         self.between = 1.0
-        """How many times its instructions count."""
+        """The number of times that its instructions count."""
         self.values: dict[str, Value] = {}
         for parameter in program.parameters:
             known = Pointer(parameter.name, 0) if parameter.is_pointer else integers.get(parameter.name)

@@ -1,4 +1,4 @@
-"""Processes that connect to the run's socket, until they have said which rank they are.
+"""Accepts processes that connect to the run's socket, until they have said which rank they are.
 
 The socket is in a folder that only the user may enter, and in the servers of the run. So whoever connects is a process
 of the user's, most likely a rank; but a script may connect as often as it likes.
@@ -16,11 +16,13 @@ from phantora_async.entrance import BACKLOG, Entrance
 from phantora_async.ingest.channel import Channel, Receiver
 
 MOST_UNKNOWN = 64
-"""Besides one for each rank: processes that have connected and not said which rank they are."""
+"""The most processes, besides one for each rank, that have connected and not said which rank they are."""
 
 
 class Arrivals:
-    """``open`` and ``close`` the run's socket; ``channels``: all that have connected. The entrance's ``Visitors``."""
+    """The run's socket: ``open`` and ``close`` it; ``channels`` has all that have connected. Implements the entrance's
+    ``Visitors``.
+    """
 
     def __init__(self, receiver: Receiver, path: Path, world_size: int) -> None:
         self._receiver = receiver

@@ -1,4 +1,4 @@
-"""Which emulated server a process runs on: it can only be a rank of that one."""
+"""Finds out on which emulated server a process runs: it can only be a rank of that one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ServerCheck:
     """
 
     def __init__(self, servers: Sequence[int]) -> None:
-        """`servers`: GPUs of each."""
+        """`servers`: the number of GPUs of each server."""
         self._server_of = [server for server, gpus in enumerate(servers) for _ in range(gpus)]
         self._servers: dict[int, int] = {}
-        """By pid namespace."""
+        """The server of each pid namespace."""
 
     def check(self, pid: int, rank: int) -> None:
         """Raises ProtocolError if the process runs on another server than this rank."""
@@ -33,7 +33,7 @@ class ServerCheck:
 
 
 def _pid_namespace(pid: int | str) -> int:
-    """Its number; 0 if it is not known."""
+    """The number of the process's pid namespace; 0 if it is not known."""
     with contextlib.suppress(OSError):  # it has ended, or /proc is hidden
         return os.stat(f"/proc/{pid}/ns/pid").st_ino
     return 0

@@ -46,7 +46,7 @@ from phantora_async.study.trials.trial_reader import TrialReader
 
 MOST_TRIALS = 100_000
 MOST_COUNTED = 500
-"""Combinations of a search that are looked at beforehand."""
+"""The most combinations of a search that are counted beforehand."""
 EXAMPLE = "docs/sweep.md has an example"
 NO_TRIALS = "no trials: neither [grid] nor [[trial]] nor [search] has any"
 
@@ -55,11 +55,11 @@ NO_TRIALS = "no trials: neither [grid] nor [[trial]] nor [search] has any"
 class Searching:
     search: Search
     make: Callable[[Mapping[str, Any]], Trial | None]
-    """None: `only` does not hold."""
+    """Makes a trial from the values that a search chooses; None: `only` does not hold."""
     corners: Sequence[Trial]
-    """Trials that it may come to."""
+    """Trials to which the search may come."""
     different: int | None
-    """Trials that there are; None: too many to be counted."""
+    """The number of different trials; None: too many to be counted."""
 
     @property
     def wanted(self) -> int:
@@ -69,7 +69,7 @@ class Searching:
 @dataclass(frozen=True, slots=True)
 class Study:
     trials: list[Trial]
-    """Without those that a search will choose."""
+    """The trials, without those that a search will choose."""
     goal: Goal
     searching: Searching | None = None
 

@@ -1,4 +1,4 @@
-"""Kernels that arrive by name: which model prices which. What none of them knows is priced by its operands."""
+"""Chooses the model for kernels that arrive by name. What none of them knows is priced by its operands."""
 
 from __future__ import annotations
 
@@ -83,13 +83,17 @@ def by_grid(gpu: Gpu, what: Kernel | Triton, why: str) -> Estimate:
 
 
 def _by_operands_ns(machine: Machine, what: Kernel, nbytes: float) -> float:
-    """Every operand is read or written once, and every thread does so much arithmetic."""
+    """The time of an unknown kernel by its operands: every operand is read or written once, and every thread does so
+    much arithmetic.
+    """
     issue = machine.issue_ns(UNKNOWN_INSTRUCTIONS * prod(what.grid) * prod(what.block))
     return overlapped(machine.memory_ns(nbytes, blocks=prod(what.grid)), issue)
 
 
 def _unknown_ns(machine: Machine, what: Kernel | Triton) -> float:
-    """By grid and block; never more traffic than twice all that its op takes, if that is known and large."""
+    """The time of an unknown kernel by grid and block; never more traffic than twice all that its op takes, if that is
+    known and large.
+    """
     threads = prod(what.grid) * prod(what.block)
     nbytes = UNKNOWN_NBYTES * threads
     said = 8.0 * sum(elements(shape) for shape in what.sizes if shape)

@@ -1,4 +1,4 @@
-"""PyTorch's element-wise kernels: bytes by operand types, instructions by how operands are addressed and cast.
+"""Models PyTorch's element-wise kernels: bytes by operand types, instructions by how operands are addressed and cast.
 
 Bytes bound the vectorised ones; the others are bound by instructions: a cast whose type is only known at run time is
 a switch over all types, a strided operand needs a division per dimension. The figures are instructions per element
@@ -113,8 +113,9 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _dims(what: Kernel) -> int:
-    """Dimensions that the kernel walks over. Shapes show those along which the same operands are repeated; an op of one
-    shape repeats another operand, what its gradient is of; operands of equal shape are permuted or slices.
+    """The number of dimensions that the kernel walks over. Shapes show those along which the same operands are
+    repeated; an op of one shape repeats another operand, what its gradient is of; operands of equal shape are permuted
+    or slices.
     """
     if isinstance(what, Strided):
         return len(what.extent)
@@ -129,7 +130,7 @@ def _dims(what: Kernel) -> int:
 
 
 def functor_of(text: str) -> Functor:
-    """Operand sizes from a functor's type: `BinaryFunctor<a, b, out, f>`, `CUDAFunctor_add<t>`, `...{lambda(a,
+    """The operand sizes from a functor's type: `BinaryFunctor<a, b, out, f>`, `CUDAFunctor_add<t>`, `...{lambda(a,
     b)#1}`.
     """
     head = text.split("<")[0].rsplit("::", 1)[-1]
@@ -164,7 +165,7 @@ def functor_text(name: KernelName) -> str:
 
 
 def _operands(name: KernelName) -> int:
-    """Outputs and inputs, from the array of their pointers; 0 if the kernel has none."""
+    """The number of outputs and inputs, from the array of their pointers; 0 if the kernel has none."""
     for argument in name.arguments:
         if found := re.match(r"std::array<char\*, (\d+)", argument):
             return int(found[1])
@@ -172,7 +173,9 @@ def _operands(name: KernelName) -> int:
 
 
 def _count(what: Kernel, name: KernelName, functor: Functor) -> int:
-    """Elements written: what the grid covers, or the op's broadcast size if that is what gave this grid."""
+    """The number of elements written: those that the grid covers, or the op's broadcast size if that is what gave this
+    grid.
+    """
     # Byte-sized operands are taken 16 at a time.
     per_thread = 16 if functor.output == 1.0 and set(functor.inputs) <= {1.0} else 8
     if name.base == "unrolled_elementwise_kernel":

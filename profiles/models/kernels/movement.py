@@ -77,8 +77,9 @@ BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 
 
 def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Every input is read and written once. Aligned kernels go in 16-byte vectors over a grid that may stride; others
-    compute the place of each element from all its dimensions. The blocks of a short input soon have nothing to do.
+    """The time of concatenation: every input is read and written once. Aligned kernels go in 16-byte vectors over a
+    grid that may stride; others compute the place of each element from all its dimensions. The blocks of a short input
+    soon have nothing to do.
     """
     count = said(what) or covered(what, 4)
     memory = machine.memory_ns(2 * count * item_of(name)) / 0.92
@@ -96,8 +97,9 @@ def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _cat_unaligned(machine: Machine, what: Kernel, item: float, count: int, memory: float) -> float:
-    """Vectors are read, and their items written one by one: a warp's go to sectors of their own, more where rows are
-    short. Sectors that two inputs share are written in part, and read again by what leaves the L2 cache.
+    """The time of concatenation with unaligned rows: vectors are read, and their items written one by one: a warp's go
+    to sectors of their own, more where rows are short. Sectors that two inputs share are written in part, and read
+    again by what leaves the L2 cache.
     """
     inputs = [shape for shape in what.sizes if shape and elements(shape)]
     if not inputs:
@@ -143,9 +145,9 @@ def _indexed(instructions: float, start_ns: float = 0.0) -> Model:
 
 
 def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """indexing_backward_kernel: each row of values is added to one of the result, which is read and written. A warp
-    begins for each row of values and 128 columns of it, and the first of those of one row adds all of them. Places at
-    random are taken: the longest such chain counts.
+    """The time of indexing_backward_kernel: each row of values is added to one of the result, which is read and
+    written. A warp begins for each row of values and 128 columns of it, and the first of those of one row adds all of
+    them. Places at random are taken: the longest such chain counts.
     """
     shapes = [shape for shape in what.sizes if len(shape) >= 2]
     count = elements(shapes[-1]) if shapes else covered(what, 4)
@@ -173,8 +175,9 @@ def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """gather and scatter along a dimension: each index takes a sector of its own; additions are atomic. Rows of another
-    number with the same width have one index for each of them, repeated along the row (`scatter_add` of graphs).
+    """The time of gather and scatter along a dimension: each index takes a sector of its own; additions are atomic.
+    Rows of another number with the same width have one index for each of them, repeated along the row (`scatter_add` of
+    graphs).
     """
     shapes = [shape for shape in what.sizes if shape]
     count = min(elements(shapes[1]), covered(what, 8)) if len(shapes) > 1 else covered(what, 8)  # halves of large ones
@@ -193,16 +196,16 @@ def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _index_add(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """indexFunc: rows added by a fixed number of blocks, element by element, with atomic additions. The rows are the
-    last matrix of the op's inputs, behind the one that they are added to.
+    """The time of indexFunc: rows added by a fixed number of blocks, element by element, with atomic additions. The
+    rows are the last matrix of the op's inputs, behind the one that they are added to.
     """
     count = next((elements(shape) for shape in reversed(what.sizes) if len(shape) >= 2), covered(what, 8))
     return machine.issue_ns(count * (280.0 if item_of(name) < 4 else 240.0))
 
 
 def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Segments of rows that belong to one index, in parts of SEGMENT_ROWS, summed by blocks that cover the worst case:
-    as many segments as there can be, and their parts.
+    """The time of an embedding's gradient: segments of rows that belong to one index, in parts of SEGMENT_ROWS, summed
+    by blocks that cover the worst case: as many segments as there can be, and their parts.
     """
     blocks, threads = prod(what.grid), prod(what.block)
     limits = machine.gpu.limits
@@ -230,7 +233,9 @@ def _parts(what: Kernel, segments: int) -> float:
 
 
 def _numbered_parts(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """krn_partial_segment_offset and its like: a thread for each segment writes a number for each of its parts."""
+    """The time of krn_partial_segment_offset and its like: a thread for each segment writes a number for each of its
+    parts.
+    """
     blocks = prod(what.grid)
     segments = blocks * what.block[0] if blocks > 1 else FEWEST_ROWS
     numbered = 0.0 if "partials_per" in name.base else _parts(what, segments) * NUMBERED_NS
@@ -238,8 +243,8 @@ def _numbered_parts(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _dense_embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """embedding_backward_feature_kernel: a block for 32 columns goes through all indices, 32 at a time, and waits for
-    the rows that they add to.
+    """The time of embedding_backward_feature_kernel: a block for 32 columns goes through all indices, 32 at a time, and
+    waits for the rows that they add to.
     """
     indices = max((elements(shape) for shape in what.sizes[1:2]), default=1024)
     rounds = ceil(indices / max(what.block[1] * 1, 1))
@@ -247,7 +252,7 @@ def _dense_embedding_gradient(machine: Machine, what: Kernel, name: KernelName) 
 
 
 def _bags(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """EmbeddingBag: a warp sums the rows of a bag, 32 columns at a time, one row after another."""
+    """The time of EmbeddingBag: a warp sums the rows of a bag, 32 columns at a time, one row after another."""
     if len(what.sizes) < 3 or len(what.sizes[0]) < 2:
         return machine.memory_ns(16.0 * covered(what, 1))
     columns, indices, bags = what.sizes[0][-1], elements(what.sizes[1]), max(elements(what.sizes[2]), 1)
@@ -264,12 +269,12 @@ def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _coalesced(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """coalesceValuesKernel: a thread adds up four columns of a sparse tensor's equal places, mostly one."""
+    """The time of coalesceValuesKernel: a thread adds up four columns of a sparse tensor's equal places, mostly one."""
     return machine.memory_ns(2.0 * 4 * item_of(name) * covered(what, 1))
 
 
 def _gated(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """GLU's gradient: both halves and the gradient are read, both halves written."""
+    """The time of GLU's gradient: both halves and the gradient are read, both halves written."""
     count = covered(what, 1)
     return overlapped(machine.memory_ns(5.0 * count * item_of(name)), machine.issue_ns(GATED * count))
 
@@ -293,8 +298,8 @@ def _random(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _sharded_copy(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """FSDP's packing and unpacking: each thread moves one 16-byte vector, strided rows of parameters. Where it is
-    packed, the grid covers what is written, and a conversion reads less at once.
+    """The time of FSDP's packing and unpacking: each thread moves one 16-byte vector, strided rows of parameters. Where
+    it is packed, the grid covers what is written, and a conversion reads less at once.
     """
     if "chunk_cat" not in name.base:
         # The largest shape is the flat buffer; all-gathered parameters are of half precision.
@@ -378,4 +383,4 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"^index_elementwise", "gather and scatter", _indexed(40.0, INDEXED_START_NS)),
     (r"index|gather|scatter|embedding|take|put|flip|roll|tril|triu|masked|where", "gather and scatter", _indexed(40.0)),
 )
-"""Pattern of a kernel's name, family of kernels, model."""
+"""The rules: pattern of a kernel's name, family of kernels, model."""

@@ -1,4 +1,4 @@
-"""multi_tensor_apply: foreach ops and fused optimizers, one thread block per chunk of 65,536 elements.
+"""Models multi_tensor_apply: foreach ops and fused optimizers, one thread block per chunk of 65,536 elements.
 
 All blocks of a launch are resident at once and share the memory's bandwidth, so that their number need not be a
 multiple of the SMs'. A block goes through dependent rounds of loads: 65,536 elements by 512 threads of four elements
@@ -49,7 +49,7 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _elements(sizes: tuple[Shape, ...], blocks: int, depth: int) -> tuple[float, float]:
-    """Elements of a launch of so many blocks, and of its longest block. Without sizes, chunks are taken as full."""
+    """The elements of a launch of so many blocks, and of its longest block. Without sizes, chunks are taken as full."""
     counts = _first_list(sizes, depth)
     if not any(sizes) and len(sizes) < blocks:
         counts = ()  # lists whose sizes the sender does not know, not tensors without dimensions
@@ -76,7 +76,9 @@ def _first_list(sizes: tuple[Shape, ...], depth: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _launches(counts: tuple[int, ...], most_tensors: int) -> tuple[tuple[int, float, float], ...]:
-    """Blocks, elements and longest block of each launch, as multi_tensor_apply divides a list of tensors."""
+    """The blocks, the elements and the longest block of each launch, as multi_tensor_apply divides a list of
+    tensors.
+    """
     found: list[tuple[int, float, float]] = []
     blocks = tensors = 0
     total = longest = 0.0

@@ -1,4 +1,4 @@
-"""Kernels of bitsandbytes: optimizers whose state has 8 bits, and weights of 4 and 8 bits.
+"""Models kernels of bitsandbytes: optimizers whose state has 8 bits, and weights of 4 and 8 bits.
 
 Bytes by the operands' types and the elements that the op's sizes say, or instructions: a state of 8 bits is looked up
 in a table of 256 values, and searched for there when it is written back. Not measured: instructions are estimates.
@@ -21,7 +21,9 @@ ITEMS_PER_THREAD = 4
 
 
 def _count(what: Kernel) -> int:
-    """Elements of the tensor that the launch is about: the largest that the op takes, else what its grid covers."""
+    """The elements of the tensor that the launch is about: the largest that the op takes, else those that its grid
+    covers.
+    """
     return largest(what) or covered(what, ITEMS_PER_THREAD)
 
 
@@ -30,7 +32,7 @@ def _item(name: KernelName) -> float:
 
 
 def _optimizer(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Parameter and states are read and written, the gradient is read."""
+    """The time of an optimizer: parameter and states are read and written, the gradient is read."""
     states = 2 if "2State" in name.base else 1
     narrow = "8bit" in name.base
     nbytes = 3 * _item(name) + states * (2.0 if narrow else 8.0)
@@ -40,7 +42,9 @@ def _optimizer(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _convert(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """To codes of 8 or 4 bits, or from them. The grid covers the elements: sizes of codes are those of their bytes."""
+    """The time of converting to codes of 8 or 4 bits, or from them. The grid covers the elements: sizes of codes are
+    those of their bytes.
+    """
     block = integer(name.arguments[1], 0) if len(name.arguments) > 1 else 0
     count = prod(what.grid) * block if block else covered(what, ITEMS_PER_THREAD)
     narrow = 1.0 if re.search(r", ?0\s*[>,]", name.text.partition("(")[0] + ">") else 0.5
@@ -56,12 +60,12 @@ def _vector_product(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _rows(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Rows to 8 bits with a scale each, or a product's 32-bit sums back."""
+    """The time of converting rows to 8 bits with a scale each, or a product's 32-bit sums back."""
     return machine.memory_ns(_count(what) * (_item(name) + 4.0), blocks=prod(what.grid))
 
 
 def _fill(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """How much is filled is not known: an element for each thread, which may have more."""
+    """The time of filling memory. Its size is not known: an element for each thread, which may have more."""
     return machine.memory_ns(prod(what.grid) * prod(what.block) * _item(name), blocks=prod(what.grid))
 
 

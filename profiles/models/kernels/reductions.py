@@ -1,4 +1,4 @@
-"""Reductions, softmax and normalisation: how often each kernel passes over its input, and what it computes per
+"""Models reductions, softmax and normalisation: how often each kernel passes over its input, and what it computes per
 element.
 
 The number of passes follows from PyTorch's code (aten/src/ATen/native/cuda). Instructions, and the time of a block
@@ -58,7 +58,7 @@ def _largest(what: Kernel) -> Shape:
 
 
 def _count(what: Kernel, per_thread: int = 4) -> int:
-    """Elements of the largest input; without sizes, what the grid covers."""
+    """The elements of the largest input; without sizes, those that the grid covers."""
     return elements(_largest(what)) if any(what.sizes) else prod(what.grid) * prod(what.block) * per_thread
 
 
@@ -81,7 +81,9 @@ def _passes(reads: float, writes: float, instructions: float = 10.0, start_ns: f
 
 
 def _softmax_rows(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Maximum, sum, output: three readings, the second and third from the L2 cache if the rows in flight fit it."""
+    """The time of a softmax over rows: maximum, sum, output: three readings, the second and third from the L2 cache if
+    the rows in flight fit it.
+    """
     count, rows = _count(what), prod(what.grid)
     item = item_nbytes(_types(name)[0])
     in_flight = min(rows, machine.sms * SOFTMAX_BLOCKS) * count / rows * item / machine.gpu.memory.l2_nbytes
@@ -103,9 +105,9 @@ def _softmax_in_registers(machine: Machine, what: Kernel, name: KernelName) -> f
 
 
 def _channels_softmax(again: int, passes: float, half: float, whole: float) -> Model:
-    """Softmax over channels: a thread for each pixel goes through them, three times forward. `again`: how often an
-    array is read once more, from the L2 cache if the pixels under way fit it. Instructions for an item of 16 bits, and
-    of others.
+    """The model of softmax over channels: a thread for each pixel goes through them, three times forward. `again`: how
+    often an array is read once more, from the L2 cache if the pixels under way fit it. Instructions for an item of 16
+    bits, and of others.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -122,8 +124,8 @@ def _channels_softmax(again: int, passes: float, half: float, whole: float) -> M
 
 
 def _rows(inputs: int, start_ns: float, per_row: float, per_element: float, exponent: float) -> Model:
-    """Normalisation, a block per row that reads its inputs twice and writes once; instructions per row and element.
-    `exponent`: joins bytes and instructions, which follow one another within a block.
+    """The model of normalisation with a block per row that reads its inputs twice and writes once; instructions per row
+    and element. `exponent`: joins bytes and instructions, which follow one another within a block.
 
     The second reading comes from L1 if the rows in flight fit it, else from L2, else from memory.
     """
@@ -159,9 +161,9 @@ def _layer_norm_gradient(machine: Machine, what: Kernel, name: KernelName) -> fl
 
 
 def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Normalisation's weight gradients, 32 columns a block. GammaBetaBackwardCUDAKernelTemplate says how many threads a
-    column has in a block, and how many rows a round: a block waits for each round's loads. Where a warp is a block,
-    there are enough to fill the GPU.
+    """The time of normalisation's weight gradients, 32 columns a block. GammaBetaBackwardCUDAKernelTemplate says how
+    many threads a column has in a block, and how many rows a round: a block waits for each round's loads. Where a warp
+    is a block, there are enough to fill the GPU.
     """
     item = item_nbytes(name.arguments[0] if name.arguments else "float")
     count, blocks = _count(what), prod(what.grid)
@@ -175,7 +177,9 @@ def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _group_norm(instructions: float, inputs: int, block_ns: float) -> Model:
-    """Group norm: a block for each group, or each channel of an image, whose threads wait for each of their items."""
+    """The model of group norm: a block for each group, or each channel of an image, whose threads wait for each of
+    their items.
+    """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count, blocks, threads = _count(what), prod(what.grid), prod(what.block)
@@ -196,8 +200,8 @@ def _gradient_of_images(machine: Machine, what: Kernel, name: KernelName) -> flo
 
 
 def _channels_last_norm(reads: float, writes: float, instructions: float, round_ns: float = 0.0) -> Model:
-    """`round_ns`: of a block, which loads a few rows, waits for them and computes before it loads the next ones; four
-    blocks of an SM do so at once.
+    """The model of batch norm, channels last. `round_ns`: of a block, which loads a few rows, waits for them and
+    computes before it loads the next ones; four blocks of an SM do so at once.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -212,9 +216,9 @@ def _channels_last_norm(reads: float, writes: float, instructions: float, round_
 
 
 def _channels_last_sums(inputs: int, round_ns: float, alone_ns: float, wave_ns: float) -> Model:
-    """Statistics of channels, or sums for their gradients: threads go through rows of pixels, four loads at a time.
-    `round_ns`: what a block takes of its SM for one such round; `alone_ns`: at least, however few blocks share the SM.
-    The last wave of blocks begins where others have ended: the more waves, the less it is waited for.
+    """The model of statistics of channels, or sums for their gradients: threads go through rows of pixels, four loads
+    at a time. `round_ns`: what a block takes of its SM for one such round; `alone_ns`: at least, however few blocks
+    share the SM. The last wave of blocks begins where others have ended: the more waves, the less it is waited for.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -231,9 +235,9 @@ def _channels_last_sums(inputs: int, round_ns: float, alone_ns: float, wave_ns: 
 
 
 def _channel_norm(cached_ns: float, uncached_ns: float, beside_ns: float, kept: float, inputs: int) -> Model:
-    """Batch norm of channels-first data: a block per channel, four of them on an SM, whose threads go through pixels
-    and images in rounds. `beside_ns`: more of a round for each other block of the SM; `kept`: share of the L2 cache
-    from which on a round waits for memory; `inputs`: passes over one.
+    """The model of batch norm for channels-first data: a block per channel, four of them on an SM, whose threads go
+    through pixels and images in rounds. `beside_ns`: more of a round for each other block of the SM; `kept`: share of
+    the L2 cache from which on a round waits for memory; `inputs`: passes over one.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -275,8 +279,8 @@ def _picture_loss(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _max_pool(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Forward an output a thread; its window is not told. Channels last, a block's rows of the grid's last dimension
-    share the outputs' rows, two each.
+    """The time of max pooling: forward an output a thread; its window is not told. Channels last, a block's rows of the
+    grid's last dimension share the outputs' rows, two each.
     """
     shape, item = _largest(what), item_nbytes(_types(name)[0])
     count = _count(what)
@@ -303,12 +307,14 @@ def _max_pool_gradient(machine: Machine, what: Kernel, name: KernelName) -> floa
 
 
 def _small(start_ns: float) -> Model:
-    """Kernels over channels or groups alone."""
+    """The model of kernels over channels or groups alone."""
     return lambda machine, what, name: start_ns
 
 
 def _warp_softmax(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """softmax_warp_forward<input, output, accumulator, exponent of the padded row, logarithm, ...>"""
+    """The time of softmax_warp_forward<input, output, accumulator, exponent of the padded row, logarithm, ...> and its
+    backward.
+    """
     back = "backward" in name.base
     lane, half, whole, logarithm, add_up = WARP_BACKWARD if back else WARP_FORWARD
     count, shape = _count(what), _largest(what)

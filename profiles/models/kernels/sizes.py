@@ -1,4 +1,4 @@
-"""How much a kernel covers, by its sizes, grid and name."""
+"""Estimates how much a kernel covers, by its sizes, grid and name."""
 
 from __future__ import annotations
 

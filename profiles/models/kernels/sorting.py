@@ -1,4 +1,4 @@
-"""Kernels that sort, select, scan and count."""
+"""Models kernels that sort, select, scan and count."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PASSES_NS = (
     ("UniqueByKey", 3_700.0),
     ("", 4_900.0),
 )
-"""By a part of the name. Zero and less: of fixed size, whatever the grid."""
+"""The times by a part of the name. Zero and less: of fixed size, whatever the grid."""
 PAIR_NBYTES, SWEPT_ITEMS = 32.0, 16  # a key and a value, read and written; of a thread
 BLOCK_SORT, BLOCK_SORT_16, BITONIC = 900.0, 590.0, 1_200.0  # instructions per element
 SORT_START_NS = 4_000.0
@@ -45,7 +45,9 @@ def digit_counts(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def counts(block_ns: float) -> Model:
-    """Between these passes: a block for each of theirs, or for each row, whatever its length."""
+    """The model of the kernels between these passes: a block for each of theirs, or for each row, whatever its
+    length.
+    """
     return lambda machine, what, name: 1_000.0 + _of_blocks(machine, what, block_ns)
 
 
@@ -54,7 +56,7 @@ def _of_blocks(machine: Machine, what: Kernel, block_ns: float) -> float:
 
 
 def block_sort(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """radixSortKVInPlace<dims, dims, threads, items, ...>: a block sorts a row in registers."""
+    """The time of radixSortKVInPlace<dims, dims, threads, items, ...>: a block sorts a row in registers."""
     items = integer(name.arguments[3], 32) if len(name.arguments) > 3 else 32
     instructions = BLOCK_SORT if "float" in name.text or "float" in name.arguments[4:5] else BLOCK_SORT_16
     return SORT_START_NS + machine.issue_ns(instructions * covered(what, items))
@@ -65,8 +67,8 @@ def bitonic(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def topk(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Radix selection by a block per row: four passes for 32-bit keys, from caches while rows are short. Where rows
-    were counted before (`mbtopk`), only what was selected is gathered.
+    """The time of radix selection by a block per row: four passes for 32-bit keys, from caches while rows are short.
+    Where rows were counted before (`mbtopk`), only what was selected is gathered.
     """
     if "mbtopk" in name.text and what.sizes:
         work = machine.issue_ns(GATHERED * elements(what.sizes[0]))
@@ -92,7 +94,9 @@ def row_scan(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def histogram(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """PyTorch's histc and bincount: blocks count in shared memory if the bins fit there, then add up their counters."""
+    """The time of PyTorch's histc and bincount: blocks count in shared memory if the bins fit there, then add up their
+    counters.
+    """
     count = said(what) or covered(what, 1)
     item = item_of(name)
     work = machine.issue_ns(count * HISTOGRAM_INSTRUCTIONS * item / 4)

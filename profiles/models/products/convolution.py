@@ -151,7 +151,9 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
 
 
 def _one_by_one(gpu: Gpu, what: Conv) -> Estimate:
-    """Without tensor cores. Of channels last, a group is cut out of its operands, and the result is put in."""
+    """The estimate of groups that are convolved one by one without tensor cores. For channels last, a group is cut out
+    of its operands, and the result is put in.
+    """
     groups, single = what.groups, of_one_group(what)
     flops = 2.0 * prod(what.w) * what.y[0] * prod(what.y[2:]) / groups
     slow = turned(what)
@@ -177,7 +179,7 @@ def _one_by_one(gpu: Gpu, what: Conv) -> Estimate:
 
 
 def _long_filters(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """Groups of filters of 64 taps and more, as those that code positions in speech."""
+    """The estimate for groups of filters of 64 taps and more, as those that code positions in speech."""
     if is_slow(what):
         return both(gpu, lambda machine: slow_ns(what), flops, model=GROUPED_DIRECT, kernels=4 * what.groups)
     if what.dtype == "tf32" and what.direction == "dgrad" and prod(what.w[2:]) >= LONGEST_TAPS:
@@ -189,27 +191,27 @@ def _long_filters(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
 
 def _at_rate(gpu: Gpu, what: Conv, flops: float, rate: float) -> Estimate:
-    """At this share of the vector units' rate."""
+    """The estimate at this share of the vector units' rate."""
     vectors = gpu.peak_flops("f32") * gpu.achieved.vector_fraction * rate * 1e-9
     model = GROUPED_DIRECT if what.groups > 1 else f"convolution {what.dtype}"
     return both(gpu, lambda machine: flops / vectors * gpu.sm_count / machine.sms, flops, model=model, peak="f32")
 
 
 def _transformed(gpu: Gpu, what: Conv, flops: float) -> Estimate | None:
-    """Without tensor cores, where cuDNN multiplies less by a transform."""
+    """The estimate without tensor cores, where cuDNN multiplies less by a transform; None where it does not."""
     ns = winograd_ns if winograds(what) else fourier_ns if in_fourier_space(what) else None
     return _apart(gpu, what, flops, ns) if ns else None
 
 
 def _apart(gpu: Gpu, what: Conv, flops: float, ns: Callable[[Machine, Conv], float]) -> Estimate:
-    """By kernels that are no product in tiles."""
+    """The estimate of kernels that are no product in tiles."""
     nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
     model = f"convolution {what.dtype}"
     return both(gpu, lambda machine: ns(machine, what), flops, model=model, kernels=4, nbytes=nbytes)
 
 
 def _padded_groups(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """16 bits: one kernel takes all groups, once their channels are padded."""
+    """The estimate for 16 bits where one kernel takes all groups, once their channels are padded."""
     wider = padded(what)
     main = _implicit(gpu, wider, flops, rounds=False)
     alone, beside = (padding_ns(one, what, wider) for one in (Machine.alone(gpu), Machine.beside_nccl(gpu)))
@@ -223,7 +225,7 @@ def _padded_groups(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
 
 def _groups_in_turn(gpu: Gpu, what: Conv, flops: float) -> Estimate:
-    """16 bits, by kernels of older GPUs."""
+    """The estimate for 16 bits by kernels of older GPUs, one group after the other."""
     nbytes = dtype_nbytes(what.dtype) * (prod(what.x) + prod(what.w) + prod(what.y))
     kernels = 3 * what.groups
     return both(
@@ -238,7 +240,7 @@ def _groups_in_turn(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
 
 def _direct_rate(what: Conv, inner: int) -> float:
-    """Share of the vector units' rate; 0: the products of an implicit matrix product."""
+    """The share of the vector units' rate; 0: the convolution is an implicit matrix product."""
     if what.groups == 1 and inner <= FEW_DATA and what.dtype in ("f32", "tf32"):
         overlap = len(what.w) == 4 or prod(what.stride) < prod(what.w[2:])
         if (what.direction == "dgrad" and overlap) or (
@@ -267,7 +269,7 @@ def _few_weights(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
 
 def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Estimate:
-    """`rounds`: no kernel before has rounded the operands to tf32."""
+    """The estimate of an implicit matrix product. `rounds`: no kernel before has rounded the operands to tf32."""
     item = dtype_nbytes(what.dtype)
     vector = max(int(VECTOR_NBYTES / item), 1)
     tensor = what.dtype in ("f16", "bf16", "tf32")
@@ -318,7 +320,7 @@ def _implicit(gpu: Gpu, what: Conv, flops: float, *, rounds: bool = True) -> Est
 
 
 def _slower(what: Conv) -> float:
-    """Time over that of a product of the same size."""
+    """The time over that of a product of the same size."""
     if what.dtype not in ("f16", "bf16", "tf32"):
         rates = VECTOR_RATE if prod(what.w[2:]) > 1 else VECTOR_POINTWISE
         apart = what.direction == "dgrad" and prod(what.stride or (1,)) > 1 and prod(what.w[2:]) > 1
@@ -358,7 +360,9 @@ def _engine(what: Conv, *, padded: bool, pointwise: bool) -> tuple[Engine, str]:
 
 
 def _product(what: Conv, multiple: int) -> Product:
-    """`multiple`: channels are padded to it. Small groups are multiplied together, as one group with zeros in it."""
+    """The product that a convolution is. `multiple`: channels are padded to it. Small groups are multiplied together,
+    as one group with zeros in it.
+    """
     groups = max(what.groups, 1)
     taps = prod(what.w[2:])
     outer, inner = (-(-count // multiple) * multiple for count in (max(what.w[0] // groups, 1), what.w[1]))

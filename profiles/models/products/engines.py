@@ -1,4 +1,4 @@
-"""Which engine multiplies operands of which dtype."""
+"""Decides which engine multiplies operands of which dtype."""
 
 from __future__ import annotations
 

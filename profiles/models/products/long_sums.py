@@ -1,4 +1,4 @@
-"""Gradients of weights whose sums over all pixels are not split: their blocks go through the pixels one by one.
+"""Models gradients of weights whose sums over all pixels are not split: their blocks go through the pixels one by one.
 
 Without tensor cores cuDNN's tiles of 32 by 32 do so for volumes, and for 1x1 filters of many channels; where one side
 has few channels, a warp has a tap of a few of them.
@@ -42,7 +42,7 @@ def is_unsplit(what: Conv) -> bool:
 
 
 def has_no_tiles(what: Conv) -> bool:
-    """Cubes of a few channels."""
+    """Returns true for cubes of a few channels."""
     cube = len(what.w) == 5 and prod(what.w[2:]) == CUBE and prod(what.stride) == 1
     if not cube or what.direction != "wgrad" or what.groups > 1:
         return False

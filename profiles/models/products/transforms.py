@@ -1,4 +1,4 @@
-"""cuDNN's convolutions of f32 without tensor cores that transform tiles of the images: Winograd's transform for
+"""Models cuDNN's convolutions of f32 without tensor cores that transform tiles of the images: Winograd's transform for
 gradients of weights, Fourier's for the others. Products in the transformed space need fewer multiplications.
 """
 
@@ -12,10 +12,12 @@ from profiles.models.products.tiles import VECTOR_F32, product_ns
 from profiles.signature import Conv
 
 OUTPUT, TRANSFORMED, FEWEST_CHANNELS = 4, 36, 16
-"""Winograd: outputs of a tile along a side; values of a transformed tile; with fewer channels it is not used."""
+"""The figures of Winograd's transform: outputs of a tile along a side; values of a transformed tile; the fewest
+channels for which it is used.
+"""
 FOURIER = 32
 FORWARD_FOURIER = (16, 32, 64)
-"""Sides of a tile of Fourier's transform; forward, the least that an image fits."""
+"""The sides of a tile of Fourier's transform; forward, the least that an image fits."""
 # Which calls go through Fourier's transform: pixels of all images, sides, channels, and pixels x channels x channels.
 FEW_SPECTRA, LEAST_PIXELS, FEWER_PIXELS, MANY_PIXELS = 23_552, 12_672, 7_296, 139_264
 LEAST_SIDE, MOST_SIDE, DEEP, DEEP_OUTPUT, SEVERAL_IMAGES, LEAST_IMAGES = 21, 84, 80, 112, 16, 30
@@ -29,14 +31,16 @@ SPECTRA = replace(PRODUCTS, name="transformed complex f32", shapes=((32, 32), (3
 
 
 def winograds(what: Conv) -> bool:
-    """Is the gradient of the weights computed by Winograd's transform?"""
+    """Returns true if the gradient of the weights is computed by Winograd's transform."""
     if what.direction != "wgrad" or what.groups > 1 or tuple(what.w[2:]) != (3, 3):
         return False
     return prod(what.stride) == 1 and prod(what.dilation) == 1 and what.w[1] >= FEWEST_CHANNELS
 
 
 def winograd_ns(machine: Machine, what: Conv) -> float:
-    """Both operands' tiles of 6 x 6 are transformed, then there is a product for each of the 36 values."""
+    """The time by Winograd's transform: both operands' tiles of 6 x 6 are transformed, then there is a product for each
+    of the 36 values.
+    """
     tiles = what.y[0] * prod(-(-side // OUTPUT) for side in what.y[2:])
     outer, inner = what.w[0], what.w[1]
     item = 4
@@ -48,8 +52,8 @@ def winograd_ns(machine: Machine, what: Conv) -> float:
 
 
 def in_fourier_space(what: Conv) -> bool:
-    """Are the products those of spectra? Which calls take it is not documented: this was read off 364 calls, of which
-    it tells 94 %; of 308 others it tells 86 %.
+    """Returns true if the products are those of spectra. Which calls take this way is not documented: the rule was read
+    off 364 calls, of which it tells 94 %; of 308 others it tells 86 %.
     """
     if what.layout != "nchw" or what.groups > 1 or tuple(what.w[2:]) != (3, 3):
         return False
