@@ -94,7 +94,9 @@ def time_source_of(module: str | None) -> TimeSource:
 
 
 def is_called_by_user(frame: types.FrameType | None) -> bool:
-    """Did the user's own code, and not an installed package's, call the standard library's function of this frame?"""
+    """Tells whether the user's own code, and not an installed package's, called the standard library's function of this
+    frame.
+    """
     while frame is not None:
         owner = owner_of(frame.f_code.co_filename)
         if owner in (Owner.USER, Owner.GENERATED):

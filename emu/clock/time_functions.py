@@ -77,7 +77,7 @@ def _reader(
 
 
 def _reader_by_clock_id(clock: VirtualClock, real: Callable[[int], Any], seconds: bool) -> Callable[[int], Any]:
-    """clock_gettime: calendar time and time since boot are virtual, other clocks stay real."""
+    """Makes the replacement of clock_gettime: calendar time and time since boot are virtual, other clocks stay real."""
 
     @functools.wraps(real)
     def read(clock_id: int, /) -> int | float:
@@ -99,8 +99,8 @@ def _reader_by_clock_id(clock: VirtualClock, real: Callable[[int], Any], seconds
 def _converter(
     clock: VirtualClock, real: Callable[..., Any], as_argument: Callable[[float], Any], position: int
 ) -> Any:
-    """localtime, strftime ...: without an argument at `position` they convert the time now. It is passed to them there,
-    as `as_argument` makes it of seconds since 1970.
+    """Makes the replacement of localtime, strftime ...: without an argument at `position` they convert the time now. It
+    is passed to them there, as `as_argument` makes it of seconds since 1970.
     """
 
     @functools.wraps(real)
@@ -119,7 +119,7 @@ def _seconds(at_s: float) -> float:
 
 
 def _datetime_now(clock: VirtualClock, real: Any) -> Callable[..., datetime.datetime]:
-    """datetime.now; `real` is the type's own, to be bound to the class it is called on."""
+    """Makes the replacement of datetime.now; `real` is the type's own, to be bound to the class it is called on."""
 
     @functools.wraps(real)
     def now(cls: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:

@@ -143,7 +143,9 @@ def _lengthening_property(real: property) -> property:
 
 
 def _waiting_in_virtual_time(real: Callable[..., bool], lengthening: Callable[..., bool]) -> Callable[..., bool]:
-    """`Work.wait` with a timeout in virtual time for works on a GPU: `time` is virtual here, as in the script."""
+    """Makes the replacement of `Work.wait`: with a timeout, it waits in virtual time for works on a GPU. `time` is
+    virtual here, as in the script.
+    """
 
     @functools.wraps(real)
     def wait(work: Any, timeout: timedelta = timedelta()) -> bool:
@@ -163,7 +165,7 @@ def _waiting_in_virtual_time(real: Callable[..., bool], lengthening: Callable[..
 
 
 def _every_wait_blocks() -> bool:
-    """NCCL's setting that makes every wait block, with the group's timeout."""
+    """Tells whether NCCL's setting makes every wait block, with the group's timeout."""
     value = os.environ.get("TORCH_NCCL_BLOCKING_WAIT") or os.environ.get("NCCL_BLOCKING_WAIT") or "0"
     return value.lower() in ("1", "y", "yes", "t", "true")
 
@@ -193,7 +195,9 @@ def _lengthening_init(real: Callable[..., None], waits_in_init: bool) -> Callabl
 
 
 def _lengthen_python_watchdog(names: Names) -> None:
-    """Newer versions of torch have a watchdog in Python, which aborts the process. It takes seconds as floats, too."""
+    """Lengthens the timeouts of the watchdog in Python that newer versions of torch have, which aborts the process. It
+    takes seconds as floats, too.
+    """
     for name in ("stream_timeout", "cpu_timeout"):
         names.change(name, _lengthening_watch)
 
@@ -209,8 +213,8 @@ def _lengthening_watch(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ignoring_timeout(real: Callable[..., None]) -> Callable[..., None]:
-    """`DataLoader(timeout=...)`: its iterators wait as if none was given. They still notice within seconds when a
-    worker process has ended.
+    """Makes the replacement of `DataLoader(timeout=...)`: its iterators wait as if none was given. They still notice
+    within seconds when a worker process has ended.
     """
 
     @functools.wraps(real)

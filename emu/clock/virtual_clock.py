@@ -38,11 +38,11 @@ class HookClock(Protocol):
 
     @property
     def clock_ns(self) -> Callable[[], int]:
-        """Virtual time of the rank's host, as soon as no other rank can change it. Asks the coordinator."""
+        """Returns the virtual time of the rank's host, as soon as no other rank can change it. Asks the coordinator."""
 
     @property
     def host_clock_ns(self) -> Callable[[], int]:
-        """Host time that this rank has used so far. Asks nobody."""
+        """Returns the host time that this rank has used so far. Asks nobody."""
 
     @property
     def activity(self) -> Callable[[], int]:
@@ -179,7 +179,7 @@ class VirtualClock:
         return self._state is ClockState.VIRTUAL and threading.get_ident() == self._main_thread
 
     def host_ns(self) -> int:
-        """Host time that this rank has used so far."""
+        """Returns the host time that this rank has used so far."""
         return self._hook.host_clock_ns()
 
     def activity(self) -> int:
@@ -192,8 +192,8 @@ class VirtualClock:
         self._hook.advance_ns(for_ns)
 
     def sleep(self, seconds: float, caller: types.FrameType) -> None:
-        """`time.sleep` of the code of this frame: virtual on the main thread, real elsewhere and for callers that get
-        real time. Raises what `time.sleep` raises.
+        """Sleeps as `time.sleep` does for the code of this frame: in virtual time on the main thread, really elsewhere
+        and for callers that get real time. Raises what `time.sleep` raises.
         """
         if self._state is not ClockState.VIRTUAL or self._source_of(caller) is TimeSource.REAL:
             real_time.sleep(seconds)

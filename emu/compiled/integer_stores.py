@@ -14,7 +14,8 @@ class NotEvaluated(Exception):
 
 
 def parameters_of(program: Program) -> tuple[tuple[str, Type], ...]:
-    """Name and type of each parameter. Raises NotEvaluated for other types than numbers and pointers to them."""
+    """Returns name and type of each parameter. Raises NotEvaluated for other types than numbers and pointers to
+    them."""
     found = []
     for parameter in program.parameters:
         types = read_types(parameter.type)

@@ -41,7 +41,7 @@ def dtype_of(element: str) -> dtype:
 
 
 def constant(operation: Operation) -> Tensor:
-    """`arith.constant dense<0> : tensor<8xi32>`"""
+    """Returns the value of a constant such as `arith.constant dense<0> : tensor<8xi32>`."""
     import torch
 
     kind = operation.types[-1] if operation.types else Type((), "i1", False)
@@ -62,7 +62,7 @@ def constant(operation: Operation) -> Tensor:
 
 
 def _flipped(x: Tensor) -> Tensor:
-    """Signed integers in the order of unsigned ones."""
+    """Returns signed integers in the order of unsigned ones."""
     import torch
 
     return x if x.dtype is torch.bool else x ^ torch.iinfo(x.dtype).min

@@ -59,7 +59,7 @@ class Uncounted:
             self._thread.is_inside = False
 
     def cost_ms(self, work: Callable[[], Any]) -> float:
-        """GPU time of what `work` launches, by the cost model."""
+        """Returns the GPU time, in ms, of what `work` launches, by the cost model."""
         with self.without_memory(), recorded(True):
             before_ns = self._uncounted(0)
             work()
@@ -94,13 +94,17 @@ def install(hook: Hook, peaks: PeakMemory) -> None:
 
 
 def _not_traced(uncounted: Uncounted, names: Names) -> None:
-    """Dynamo traces every Python function that a compiled one calls after a graph break: not those of this package."""
+    """Keeps Dynamo from tracing functions of this package. It traces every Python function that a compiled one calls
+    after a graph break.
+    """
     names.get("SKIP_DIRS").append(OUR_FOLDER)
     names.get("_recompile_re")()
 
 
 def _compilation(uncounted: Uncounted, names: Names) -> None:
-    """Dynamo, AOTAutograd and Inductor, of a forward pass or of a backward pass that is compiled when first run."""
+    """Keeps compilation by Dynamo, AOTAutograd and Inductor out of virtual time: of a forward pass, or of a backward
+    pass that is compiled when first run.
+    """
 
     def make(install_callbacks: Any) -> Any:
         @functools.wraps(install_callbacks)
@@ -119,7 +123,9 @@ def _compilation(uncounted: Uncounted, names: Names) -> None:
 
 
 def _benchmarkers(uncounted: Uncounted, names: Names) -> None:
-    """Inductor's benchmarks: of GEMM and attention templates, of padding, of fusions, of kernel configurations."""
+    """Keeps Inductor's benchmarks out of virtual time: of GEMM and attention templates, of padding, of fusions, of
+    kernel configurations.
+    """
     may_ban = names.get("may_ban_benchmarking")
 
     def benchmark_gpu(
@@ -161,7 +167,7 @@ def _kernel_autotuner(uncounted: Uncounted, names: Names) -> None:
 
 
 def _triton_autotuner(uncounted: Uncounted, names: Names) -> None:
-    """`triton.autotune` of kernels that people and libraries write."""
+    """Does the same for `triton.autotune` of kernels that people and libraries write."""
     names.change("Autotuner._bench", uncounted.method)
 
 

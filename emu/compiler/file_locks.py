@@ -13,8 +13,8 @@ _POLL_S = 0.02
 
 
 def lock(path: str | Path, wait_s: float) -> IO[str] | None:
-    """The open file, locked; closing it unlocks it, as the end of its process does. None if that took longer than
-    `wait_s` real seconds. Raises OSError.
+    """Returns the open file, locked; closing it unlocks it, as the end of its process does. None if that took longer
+    than `wait_s` real seconds. Raises OSError.
     """
     file = open(path, "a")  # noqa: SIM115 - the caller closes it
     deadline_s = real_time.monotonic() + wait_s

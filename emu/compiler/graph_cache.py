@@ -169,7 +169,7 @@ def _autograd_cache(locks: GraphLocks, names: Names) -> None:
 def _compiling_both(locks: GraphLocks, try_load: Any) -> Any:
 
     def compile_both(config: Any) -> Any:
-        """The settings for the graph that was not found."""
+        """Returns the settings for the graph that was not found."""
         info = config.cache_info
         if info is None or not locks.holds(info.cache_key) or _is_compiled_autograd_on():
             return config

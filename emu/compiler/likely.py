@@ -48,7 +48,9 @@ _MOST_NBYTES = 1 << 20
 
 
 def compiles(files: Iterable[str], arguments: Sequence[str]) -> bool:
-    """`files`: the script and its own modules. `arguments` may name files with settings. Imports nothing."""
+    """Tells whether the script, an argument or a file with settings mentions the compiler. `files`: the script and its
+    own modules. `arguments` may name files with settings. Imports nothing.
+    """
     return (
         any("compile" in argument for argument in arguments)
         or any(_SIGN.search(_text(file)) for file in files)

@@ -82,7 +82,9 @@ class Axis:
     """
 
     def __str__(self) -> str:
-        """``dp*=2048``, ``dp*=1024+1024``, ``dp*=2048:3+1+4``, ``tp=8``."""
+        """Returns the axis in the form that `--fold` takes: ``dp*=2048``, ``dp*=1024+1024``, ``dp*=2048:3+1+4``,
+        ``tp=8``.
+        """
         turns = f":{'+'.join(map(str, self.turns))}" if self.turns else ""
         return f"{self.name}{'*' * self.folded}={'+'.join(map(str, self.parts)) or self.size}{turns}"
 
@@ -179,7 +181,7 @@ class Mesh:
         return rank // self.strides[axis] % self.axes[axis].size
 
     def role(self, rank: int) -> int:
-        """The rank's role, named by the first rank that has it."""
+        """Returns the rank's role, named by the first rank that has it."""
         return sum(axis.first_alike[self.coordinate(rank, at)] * self.strides[at] for at, axis in enumerate(self.axes))
 
     def role_name(self, rank: int) -> str:

@@ -55,7 +55,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def host_name(server: int) -> str:
-    """`node000`: an isolated server's name."""
+    """Returns an isolated server's name, such as `node000`."""
     return f"node{server:03}"
 
 
@@ -76,7 +76,7 @@ def address(server: int) -> str:
 
 
 def hosts_file(servers: int, network: str) -> str:
-    """The servers' /etc/hosts. With this machine's network, all of them are this machine.
+    """Returns the servers' /etc/hosts. With this machine's network, all of them are this machine.
 
     A socket that serves IPv4 and IPv6 shows IPv4 addresses in the form of IPv6. These have names of their own: without
     them a name server would be asked, and with the servers' names the servers would seem to have two addresses.

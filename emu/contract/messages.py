@@ -27,7 +27,7 @@ class ControlSocket:
         self._end.send(json.dumps({"event": event, **fields}).encode(), socket.MSG_NOSIGNAL)
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None after the last one, when the other side has closed its end."""
+        """Returns the next message; None after the last one, when the other side has closed its end."""
         packet = self._end.recv(LIMIT_NBYTES)
         if not packet:
             return None

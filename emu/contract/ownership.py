@@ -64,7 +64,7 @@ def _within(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _unnamed_user() -> frozenset[int]:
-    """Whoever owns what no user of this user namespace does, such as / in a container."""
+    """Returns the user who owns what no user of this user namespace does, such as / in a container."""
     try:
         return frozenset({int(_OVERFLOW_USER.read_text())})
     except OSError:
@@ -72,7 +72,9 @@ def _unnamed_user() -> frozenset[int]:
 
 
 def _has_no_other_member(group: int) -> bool:
-    """Linux distributions give each user such a group, and let it write what the user makes."""
+    """Tells whether the group has no other member. Linux distributions give each user such a group, and let it write
+    what the user makes.
+    """
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:

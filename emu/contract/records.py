@@ -130,7 +130,7 @@ def _decode(decoders: dict[int, Decoder], data: bytes) -> tuple[list[Any], int]:
 
 
 def process_asking(answer: bytes) -> int:
-    """The number of the process that has asked for this encoded answer; -1 if it was not asked for."""
+    """Returns the number of the process that has asked for this encoded answer; -1 if it was not asked for."""
     qid: int = HEADER.unpack_from(answer)[3]
     return qid >> QID_BITS if qid else -1
 

@@ -14,5 +14,6 @@ WITHOUT_LOCK = signal.SIGRTMAX - 4
 
 
 def path_of(folder: str, rank: int) -> str:
-    """The rank's file. The rank creates it before it connects, so a rank that has connected may be signalled."""
+    """Returns the rank's file. The rank creates it before it connects, so a rank that has connected may be
+    signalled."""
     return os.path.join(folder, f"rank{rank}.stack")

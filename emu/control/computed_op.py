@@ -431,7 +431,7 @@ class NumberWrapper:
         self._wrapped: dict[tuple[type, complex, dtype | None], Tensor] = {}
 
     def wrap(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with tensors in place of these numbers."""
+        """Returns the arguments with tensors in place of these numbers."""
         for place in self.places:
             if place < len(args) and type(args[place]) in _NUMBERS:
                 args = (*args[:place], self._tensor(args[place], args), *args[place + 1 :])

@@ -114,7 +114,8 @@ class ControlTensors:
         )
 
     def small(self, values: Iterable[Any]) -> list[Tensor] | None:
-        """The CUDA tensors among a call's arguments or results, and in lists of them; None if one is not small."""
+        """Returns the CUDA tensors among a call's arguments or results, and in lists of them; None if one is not
+        small."""
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
@@ -130,8 +131,8 @@ class ControlTensors:
         return found
 
     def all_tensors(self, values: Iterable[Any]) -> list[Tensor]:
-        """All CUDA tensors among the values and in lists of them, whatever their size; of sparse ones operations on
-        their indices and values tell.
+        """Returns all CUDA tensors among the values and in lists of them, whatever their size; of sparse ones
+        operations on their indices and values tell.
         """
         found: list[Tensor] = []
         for value in values:
@@ -149,11 +150,11 @@ class ControlTensors:
             self.any_size.popitem(last=False)
 
     def find_view(self, tensor: Tensor) -> Tensor | None:
-        """The CPU tensor over the same bytes, None if there is none. Call it within `unrecorded`."""
+        """Returns the CPU tensor over the same bytes, None if there is none. Call it within `unrecorded`."""
         return self._views.view(tensor)
 
     def host_view(self, tensor: Tensor) -> Tensor:
-        """The CPU tensor over the same bytes. Raises NoHostView. Call it within `unrecorded`."""
+        """Returns the CPU tensor over the same bytes. Raises NoHostView. Call it within `unrecorded`."""
         view = self._views.view(tensor)
         if view is None:
             raise NoHostView
@@ -161,7 +162,9 @@ class ControlTensors:
 
     # ---- what is known of them -------------------------------------------------------------------------------------
     def state(self, places: Iterable[Place]) -> int:
-        """PENDING if one of them is, else UNKNOWN if one of them is, else ASSUMED if one of them is, else KNOWN."""
+        """Returns PENDING if one of them is, else UNKNOWN if one of them is, else ASSUMED if one of them is, else
+        KNOWN.
+        """
         worst = KNOWN
         kept: list[Place] = []
         for place in places:
@@ -369,8 +372,9 @@ class ControlTensors:
         self.perform(outputs[0].device.index, reads, writes, work, later=later)
 
     def use(self, tensors: Sequence[Tensor], *, compares: bool = False) -> bool:
-        """They are read by the program or by an operation that is computed. `compares`: with each other, element by
-        element. Says whether some are choices that are compared with labels: experts are compared with numbers.
+        """Notes that the tensors are read by the program or by an operation that is computed. `compares`: with each
+        other, element by element. Returns whether some are choices that are compared with labels: experts are compared
+        with numbers.
         """
         used = False
         for tensor in tensors if self.unused_choices else ():

@@ -74,7 +74,7 @@ def number_first(control: ControlTensors, operation: Any, kernel: Kernel) -> Ker
 
 
 def searched_number(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`searchsorted(tensor, 2)` and `bucketize(2, tensor)`: the same."""
+    """Makes the function before `searchsorted(tensor, 2)` and `bucketize(2, tensor)`, whose kernels do likewise."""
     import torch
 
     base = schema_of(operation).name.removeprefix("aten::")
@@ -151,7 +151,7 @@ def _indices(check: op_rules.IndexCheck, args: tuple[Any, ...]) -> Iterator[tupl
 
 
 def all_of(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`all` of unknown values: they count as finite, and a check of that as passed."""
+    """Makes the function before `all`: unknown values count as finite, and a check of that as passed."""
     call_small = any_op(control, operation, kernel)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`tensor.item()`: an unknown number reads as 0, an unknown bool as False, unless `--value` states another one."""
+    """Makes the function before `tensor.item()`: an unknown number reads as 0, an unknown bool as False, unless
+    `--value` states another one.
+    """
     import torch
 
     def call(keyset: Any, tensor: Tensor) -> Any:
@@ -49,7 +51,7 @@ def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 
 def assertion(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`torch._assert_async`: a kernel that stops the program if a number is 0."""
+    """Makes the function before `torch._assert_async`, whose kernel stops the program if a number is 0."""
     import torch
 
     def call(keyset: Any, tensor: Tensor, *message: Any) -> Any:
@@ -64,7 +66,9 @@ def assertion(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
 
 
 def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """The hook library copies bytes. A kernel would convert dtypes and strides; that is computed here."""
+    """Makes the function before `copy_`. The hook library copies bytes. A kernel would convert dtypes and strides; that
+    is computed here.
+    """
     import torch
 
     op, integers, limit = ComputedOp(control, operation, kernel), control.integers, control.limit_numel
@@ -148,7 +152,7 @@ def _wait(control: ControlTensors, tensors: list[Tensor]) -> int:
 
 
 def values_on_host(control: ControlTensors, tensor: Tensor) -> tuple[Tensor | None, int]:
-    """The values of a tensor on the CPU, and what is known of them. None if nobody computed them."""
+    """Returns the values of a tensor on the CPU, and what is known of them. None if nobody computed them."""
     state = _wait(control, [tensor]) if control.is_small(tensor) else UNKNOWN
     if not control.is_small(tensor):
         control.wait([tensor])
@@ -175,7 +179,7 @@ def kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, elements: 
 
 
 def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """Unknown tensors count as equal."""
+    """Makes the function before `equal`: unknown tensors count as equal."""
 
     def call(keyset: Any, one: Tensor, other: Tensor) -> Any:
         if one.shape != other.shape or not one.numel():

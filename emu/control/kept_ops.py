@@ -160,8 +160,8 @@ def _operations(control: ControlTensors) -> dict[str, ComputedOp]:
 
 
 def _needed(snapshots: tuple[Snapshot, ...], name: str, args: list[Any], *_: Any) -> list[Tensor]:
-    """The values of all inputs; of a table that the operation looks rows up in, the rows that it finds, and numbers of
-    these in place of those of the table.
+    """Returns the values of all inputs; of a table that the operation looks rows up in, the rows that it finds, and
+    numbers of these in place of those of the table.
     """
     import torch
 
@@ -179,7 +179,7 @@ def _needed(snapshots: tuple[Snapshot, ...], name: str, args: list[Any], *_: Any
 
 
 def _rows(table: Snapshot, numbers: list[int]) -> Tensor | None:
-    """`table.read()[numbers]`, of which no other rows are made. None if rows do not lie one after another."""
+    """Returns `table.read()[numbers]`, of which no other rows are made. None if rows do not lie one after another."""
     import torch
 
     layout, plain = table.layout, torch.empty(table.layout.shape, device="meta").stride()

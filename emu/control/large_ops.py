@@ -23,7 +23,7 @@ _NUMBERS = frozenset((int, float, bool))
 
 
 def fill(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`fill_` and `zero_`."""
+    """Makes the function before `fill_` and `zero_`."""
     import torch
 
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
@@ -59,7 +59,9 @@ def fill(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 
 def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`copy_` on the device, with another dtype or other strides: the hook library does not see what is copied."""
+    """Makes the function before `copy_` on the device, with another dtype or other strides: the hook library does not
+    see what is copied.
+    """
     inner, references = host_reads.copy(control, operation, kernel), shared(control)
 
     def call(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
@@ -86,7 +88,7 @@ def _undefined(target: Tensor, source: Tensor) -> bool:
 
 
 def concatenation(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`cat`, also into a given tensor."""
+    """Makes the function before `cat`, also into a given tensor."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
 
     def call(keyset: Any, tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
@@ -118,7 +120,7 @@ def _narrow(tensor: Tensor, dim: int, start: int, size: int) -> Tensor:
 
 
 def split_copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`split_with_sizes_copy`."""
+    """Makes the function before `split_with_sizes_copy`."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
 
     def call(keyset: Any, tensor: Tensor, sizes: Any, dim: int = 0, **kwargs: Any) -> Any:
@@ -140,7 +142,7 @@ def split_copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kerne
 
 
 def list_copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`_foreach_copy_`."""
+    """Makes the function before `_foreach_copy_`."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
 
     def call(keyset: Any, targets: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
@@ -168,7 +170,7 @@ def list_copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
 
 
 def list_zero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`_foreach_zero_`."""
+    """Makes the function before `_foreach_zero_`."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
 
     def call(keyset: Any, tensors: Any) -> Any:
@@ -203,7 +205,8 @@ def elementwise(control: ControlTensors, operation: Any, kernel: Kernel) -> Kern
 
 
 def numbered(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`arange` and the like, whose values follow from numbers. They have an argument `out`."""
+    """Makes the function before `arange` and the like, whose values follow from numbers. They have an argument
+    `out`."""
     import torch
 
     inner, references, name = device_ops.any_op(control, operation, kernel), shared(control), str(operation)

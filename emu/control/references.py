@@ -354,7 +354,8 @@ class References:
             self._hook.give_source_part(made.data_ptr(), first * made.element_size(), nbytes)
 
     def _asked_part(self, kind: str, layout: Layout) -> tuple[int, int]:
-        """The elements to compute: all, or those that are read, while together these are less than half of all."""
+        """Returns the elements to compute: all, or those that are read, while together these are less than half of
+        all."""
         count, item = math.prod(layout.shape), layout.dtype.itemsize
         if kind in self.parts:
             offset, nbytes, before = self._hook.source_range()

@@ -67,7 +67,7 @@ class Resident:
         self._stopping: Any = torch.cuda.Stream()
 
     def start(self) -> None:
-        """The GPU has nothing else to do, so it runs soon after."""
+        """Starts the kernel. The GPU has nothing else to do, so it runs soon after."""
         self._flag.zero_()
         torch.cuda.synchronize()
         self._kernel(

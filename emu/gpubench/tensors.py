@@ -34,9 +34,8 @@ DEVICE = "cuda"
 
 
 def make_tensor(what: Json) -> Tensor:
-    """`shape`, `dtype`; `layout` (one of LAYOUTS); `below`: integers are less than this; `values`: its contents.
-
-    Raises ValueError for a layout that the shape cannot have.
+    """Makes a tensor of `shape` and `dtype`; `layout`: one of LAYOUTS; `below`: integers are less than this; `values`:
+    its contents. Raises ValueError for a layout that the shape cannot have.
     """
     dtype, shape = DTYPES[what["dtype"]], tuple(what["shape"])
     if "values" in what:
@@ -71,7 +70,9 @@ def make_tensor(what: Json) -> Tensor:
 
 
 def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, below: int = 0) -> Tensor:
-    """Never zeros: what kernels of zeros draw of the power, and so their clock, differs."""
+    """Returns a tensor of random numbers instead of zeros: what kernels of zeros draw of the power, and so their clock,
+    differs.
+    """
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, device=DEVICE, dtype=torch.uint8).bool()
     if not dtype.is_floating_point and not dtype.is_complex:

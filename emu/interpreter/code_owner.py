@@ -35,7 +35,7 @@ class Owner(enum.Enum):
 
 
 def owner_of(filename: str) -> Owner:
-    """The owner of code by its `co_filename`."""
+    """Returns the owner of code by its `co_filename`."""
     if filename.startswith(_OUR_FILES) or filename in _RUNPY:
         return Owner.EMULATION
     if "/site-packages/" in filename or "/dist-packages/" in filename:

@@ -20,7 +20,7 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 
 
 def without_ours(error: BaseException) -> BaseException:
-    """The exception; its traceback, and those of what it was caused by, are cut."""
+    """Returns the exception; its traceback, and those of what it was caused by, are cut."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:

@@ -35,9 +35,9 @@ LIMIT_S = 180.0
 
 
 def acceptable(wanted: Sequence[str], own_variables: Iterable[str], refused: Iterable[str]) -> list[str]:
-    """The modules that importing `wanted` adds and that can be kept, in the order of their imports. `own_variables`:
-    names of the environment variables that ranks have of their own, or beginnings of names that end in `*`. `refused`:
-    names of packages that must not be imported.
+    """Returns the modules that importing `wanted` adds and that can be kept, in the order of their imports.
+    `own_variables`: names of the environment variables that ranks have of their own, or beginnings of names that end in
+    `*`. `refused`: names of packages that must not be imported.
     """
     reading, writing = os.pipe()
     parent, pid = os.getpid(), os.fork()
@@ -178,7 +178,7 @@ class _Trial:
         return call
 
     def _refuse_running(self) -> None:
-        """The modules whose code runs now."""
+        """Refuses the modules whose code runs now."""
         frame: Any = sys._getframe(2)
         while frame is not None:
             if frame.f_code.co_name == "<module>":
@@ -187,7 +187,7 @@ class _Trial:
 
 
 def _package(name: str) -> str:
-    """The one that the module is in, or the module itself."""
+    """Returns the package that the module is in, or the module itself."""
     return name.rpartition(".")[0] or name
 
 

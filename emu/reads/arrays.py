@@ -156,7 +156,7 @@ def _has_flags(value: Any) -> bool:
 
 
 def shaped(flags: Flags | None, array: Any) -> Any:
-    """The array's flags, as an array of its shape."""
+    """Returns the array's flags, as an array of its shape."""
     if flags is None or len(flags) != array.size or array.size > MOST:
         return None
     made: Any = sys.modules["numpy"].array(flags, bool)
@@ -174,7 +174,7 @@ def _ufunc(own: Callable[[Any], Any], follow: Callable[..., Any]) -> Callable[..
 
 
 def _asks_if_finite(name: str, given: tuple[Any, ...]) -> bool:
-    """`array != array`"""
+    """Recognises `array != array`."""
     if name not in ("equal", "not_equal") or len(given) != 2:
         return False
     places = [getattr(one, "__array_interface__", {"data": i}) for i, one in enumerate(given)]

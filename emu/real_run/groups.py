@@ -30,7 +30,7 @@ class LoneStore(c10d.HashStore):
         super().set_timeout(WAIT)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Nobody will come, however long this rank waits."""
+        """Keeps the timeout as it is: nobody will come, however long this rank waits."""
 
 
 def install(rank: int, world_size: int) -> None:
@@ -54,7 +54,7 @@ def _stand_in(options: Any, _: Any) -> Any:
 
 
 def _replace(name: str, value: Any) -> None:
-    """Wherever PyTorch itself has bound it."""
+    """Replaces a function wherever PyTorch itself has bound it."""
     import torch.distributed.device_mesh as device_mesh
 
     for module in (dist, distributed_c10d, device_mesh):
@@ -90,7 +90,7 @@ def _replace_groups() -> None:
     def split_group(
         parent: Any = None, split_ranks: list[list[int]] | None = None, timeout: Any = None, *given: Any, **options: Any
     ) -> Any:
-        """`split_ranks`: of the parent; this rank's part becomes a group."""
+        """Makes a group of this rank's part of the parent. `split_ranks`: the parent's ranks in parts."""
         parent = parent or dist.group.WORLD
         own = next((ranks for ranks in split_ranks or [] if parent.rank() in ranks), None)
         if own is None:

@@ -98,7 +98,7 @@ class Tracing:
         self.state = State.DONE
 
     def write(self) -> str | None:
-        """The trace's file; None if nothing was traced."""
+        """Returns the trace's file; None if nothing was traced."""
         if self.window is None:
             return None
         path = os.path.join(self.folder, "trace.json")

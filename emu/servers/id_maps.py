@@ -24,7 +24,7 @@ def write(pid: int) -> None:
 
 
 def _identity(ranges: str) -> str:
-    """The map of a namespace in which the same ids are valid as in the one with these ranges."""
+    """Returns the map of a namespace in which the same ids are valid as in the one with these ranges."""
     lines = []
     for line in ranges.splitlines():
         first, _, count = line.split()

@@ -41,8 +41,8 @@ class Results:
         self._processes = processes
 
     def get(self, schema: Any, compute: Callable[[], Any]) -> Any:
-        """The result for `schema` (an OpSchema that `follows_from_name`). `compute` is called if no rank has told it,
-        by one rank at a time for the same name; or if it cannot be shared.
+        """Returns the result for `schema` (an OpSchema that `follows_from_name`). `compute` is called if no rank has
+        told it, by one rank at a time for the same name; or if it cannot be shared.
         """
         meshes: list[Any] = []
         try:

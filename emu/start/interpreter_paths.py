@@ -15,8 +15,8 @@ from . import program
 
 
 def install(real: str, folder: str) -> None:
-    """`real`: the interpreter; `folder`: has the stub under all names that stand for it. In the server: all processes
-    forked from it start programs this way.
+    """Lets all processes that are forked from the server start programs this way. Called in the server. `real`: the
+    interpreter; `folder`: has the stub under all names that stand for it.
     """
     replaced = _Replaced(real, folder)
     changes.install("interpreters by their path", functools.partial(_change, replaced))

@@ -87,8 +87,8 @@ class SizedOps:
 
     @contextlib.contextmanager
     def finding(self, found: Callable[[], int | None]) -> Iterator[None]:
-        """The kernel of a library's operation runs in the block, and counts the elements of a mask that it has made:
-        `found` says how many these are, None if that is not known.
+        """A context in which the kernel of a library's operation runs, and counts the elements of a mask that it has
+        made: `found` says how many these are, None if that is not known.
         """
         before, self._forced.found = self._forced.found, found
         try:
@@ -175,7 +175,7 @@ class SizedOps:
         return call
 
     def _classes(self, mask: Tensor) -> tuple[Tensor, tuple[int, int]] | None:
-        """The integers that the mask is about, and what they may be; None if it is about something else."""
+        """Returns the integers that the mask is about, and what they may be; None if it is about something else."""
         found = self._compared.get(mask.data_ptr())
         if found is None or found.mask() is not mask:
             return None
@@ -214,7 +214,7 @@ class SizedOps:
     def _chosen_unique(
         self, operation: Any, tensor: Tensor, most: int, size: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Tensor, ...]:
-        """`size` distinct numbers in the place of the values; where they are, and how often, is known."""
+        """Gives `size` distinct numbers in the place of the values; where they are, and how often, is known."""
         import torch
 
         control = self._control
@@ -234,7 +234,9 @@ class SizedOps:
         return out, *(_to_device(control, value, tensor, KNOWN, chosen=True) for value in rest)
 
     def _repeat_interleave(self, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-        """Each element is repeated at most once, as nothing says how often it can be."""
+        """Makes the function before `repeat_interleave`: each element is repeated at most once, as nothing says how
+        often it can be.
+        """
         computed = any_op(control, operation, kernel)
 
         def call(keyset: Any, repeats: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -254,7 +256,9 @@ class SizedOps:
         return call
 
     def _write_masked(self, control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-        """`x[mask] = values`: a mask that nobody computed has as many elements as there are values."""
+        """Makes the function before `x[mask] = values`: a mask that nobody computed has as many elements as there are
+        values.
+        """
         computed, forced = any_op(control, operation, kernel), self._forced
 
         def call(keyset: Any, tensor: Tensor, indices: Any, values: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -281,7 +285,9 @@ class SizedOps:
 
     # ---- what the policy may choose --------------------------------------------------------------------------------
     def _note_read(self, tensor: Tensor) -> None:
-        """The program reads a number. Is it the count of a mask? Then that has the elements that were read."""
+        """Notes that the program reads a number. If it is the count of a mask, the mask has the elements that were
+        read.
+        """
         owner, mask = self._sums.pop(tensor.untyped_storage().data_ptr(), (None, None))
         if owner is None or mask is None or owner() is None or (masked := mask()) is None:
             return
@@ -300,7 +306,9 @@ class SizedOps:
         return counted is None or counted() is not tensor
 
     def note(self, tensor: Tensor, state: int) -> bool:
-        """The program gets a tensor whose size was computed, or taken from zeros. Did a policy choose the values?"""
+        """Notes that the program gets a tensor whose size was computed, or taken from zeros. Returns whether a policy
+        chose the values.
+        """
         control = self._control
         if state == KNOWN:
             chosen = control.chosen([Place(tensor)])

@@ -87,8 +87,8 @@ def _sequences(
     ends_q: Tensor | None = None,
     ends_k: Tensor | None = None,
 ) -> tuple[int, ...] | None:
-    """The fields of a `sequences` signature; None if sizes and the kernel's name tell all. `in_name`: the kernel's name
-    has whether the mask is causal, else `causal` is a `custom_mask_type`.
+    """Returns the fields of a `sequences` signature; None if sizes and the kernel's name tell all. `in_name`: the
+    kernel's name has whether the mask is causal, else `causal` is a `custom_mask_type`.
     """
     before = None if left is None or left < 0 else left
     after = 0 if causal else None if right is None or right < 0 else right
@@ -116,8 +116,8 @@ def _lengths(control: ControlTensors, ends: Tensor) -> list[int] | None:
 def together(
     lengths: tuple[tuple[int, int], ...], before: int | None, after: int | None, times: int = 1
 ) -> tuple[int, ...]:
-    """The fields of a `sequences` signature, for sequences of so many queries and keys, each `times` times. A query
-    sees so many keys before and after its own place, all if None. The last query's place is that of the last key.
+    """Returns the fields of a `sequences` signature, for sequences of so many queries and keys, each `times` times. A
+    query sees so many keys before and after its own place, all if None. The last query's place is that of the last key.
     """
     tiles: Callable[[int], int] = lambda n: -(-n // TILE)  # noqa: E731
     visited = longest = pairs = 0

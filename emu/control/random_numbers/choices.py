@@ -66,7 +66,7 @@ NORMALS = tuple(
 
 
 def normal_of_tensors(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`torch.normal(mean, std)`: standard normal numbers, times `std`, plus `mean`."""
+    """Makes the function before `torch.normal(mean, std)`: standard normal numbers, times `std`, plus `mean`."""
     ops = shared(control)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +96,7 @@ def normal_of_tensors(control: ControlTensors, operation: Any, kernel: Kernel) -
 
 
 def _in_order(control: ControlTensors, value: Any, like: Tensor) -> Any:
-    """The numbers of a tensor in the order of the memory of `like`, to whose shape it is expanded."""
+    """Returns the numbers of a tensor in the order of the memory of `like`, to whose shape it is expanded."""
     if not isinstance(value, control.tensor_type):
         return value
     view = control.host_view(value) if value.is_cuda else value

@@ -178,7 +178,8 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 
 def bernoulli_of_tensor(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`bernoulli_(probabilities)`: each thread draws four numbers for four elements in a row."""
+    """Makes the function before `bernoulli_(probabilities)`: each thread draws four numbers for four elements in a
+    row."""
     ops = shared(control)
 
     def call(keyset: Any, output: Tensor, p: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -203,7 +204,9 @@ def bernoulli_of_tensor(control: ControlTensors, operation: Any, kernel: Kernel)
 
 
 def dropout(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`native_dropout`: a thread draws for four elements in a row if their number allows that."""
+    """Makes the function before `native_dropout`: a thread draws for four elements in a row if their number allows
+    that.
+    """
     import torch
 
     ops = shared(control)

@@ -122,14 +122,14 @@ class _Window(Philox):
 
 
 def uniform(words: Tensor) -> Tensor:
-    """curand_uniform4: single precision in (0, 1]."""
+    """Returns the numbers of curand_uniform4: single precision in (0, 1]."""
     import torch
 
     return words.to(torch.float32) * _TO_UNIT + _TO_UNIT / 2
 
 
 def uniform_double(words: Tensor) -> Tensor:
-    """curand_uniform2_double: two numbers of four words, in (0, 1]."""
+    """Returns the numbers of curand_uniform2_double: two numbers of four words, in (0, 1]."""
     import torch
 
     high = words[..., 0::2] ^ (words[..., 1::2] << 21)
@@ -137,7 +137,7 @@ def uniform_double(words: Tensor) -> Tensor:
 
 
 def normal(words: Tensor) -> Tensor:
-    """curand_normal4: Box-Muller, two numbers of two words."""
+    """Returns the numbers of curand_normal4: Box-Muller, two numbers of two words."""
     import torch
 
     u = words[..., 0::2].to(torch.float32) * _TO_UNIT + _TO_UNIT / 2
@@ -148,7 +148,7 @@ def normal(words: Tensor) -> Tensor:
 
 
 def normal_double(words: Tensor) -> Tensor:
-    """curand_normal2_double: two numbers of four words."""
+    """Returns the numbers of curand_normal2_double: two numbers of four words."""
     import torch
 
     both = (words[..., 0::2] ^ (words[..., 1::2] << 21)).to(torch.float64)

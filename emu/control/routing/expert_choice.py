@@ -98,7 +98,8 @@ def _systematic(weights: Tensor, rows: int, k: int) -> Tensor:
 
 
 def _shares(weights: Tensor, k: int) -> Tensor:
-    """Chosen per row on average: proportional to the weights, at most 1, k in all."""
+    """Returns how often each candidate is chosen per row on average: proportional to the weights, at most 1, k in
+    all."""
     import torch
 
     shares = weights.clamp_min(weights.max() * 1e-9)

@@ -31,7 +31,9 @@ class CountedChoice:
         self._chosen: list[int] | None = None
 
     def used(self, labels: bool = False) -> None:
-        """The program uses the indices. `labels`: it compares them with labels, so they are classes and no experts."""
+        """Notes that the program uses the indices. `labels`: it compares them with labels, so they are classes and no
+        experts.
+        """
         if labels:
             self._router = self._router._replace(module="")
         self._used = True

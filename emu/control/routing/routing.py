@@ -100,7 +100,7 @@ class Routing:
         self._cache: OrderedDict[tuple[Any, ...], tuple[Tensor, list[int]]] = OrderedDict()
 
     def before(self, operation: Any, call: Kernel) -> Kernel:
-        """The function to call in the place of `call`, which computes the operation on small tensors."""
+        """Returns the function to call in the place of `call`, which computes the operation on small tensors."""
         schema = schema_of(operation)
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         if name in CHOICES:
@@ -234,7 +234,9 @@ class Routing:
     def _chosen(
         self, rows: int, candidates: int, count: int | None, layer: int, excluded: Tensor | None
     ) -> tuple[Tensor, list[int]]:
-        """The indices, and how often each candidate was chosen (where all are ordered, how often it came first)."""
+        """Returns the indices, and how often each candidate was chosen (where all are ordered, how often it came
+        first).
+        """
         import torch
 
         key = (rows, candidates, count, layer)
@@ -255,9 +257,9 @@ class Routing:
         return chosen, loads
 
     def _place(self, candidates: int) -> tuple[str, int, bool]:
-        """The class of the innermost module whose code chooses, and the number of this layer among those that choose
-        from so many candidates, in the order of their first choice. ("", 0) if there is none. A graph that Inductor
-        compiled may have the routers of many layers. Then: is it a router's choice, as far as can be seen?
+        """Returns the class of the innermost module whose code chooses, and the number of this layer among those that
+        choose from so many candidates, in the order of their first choice. ("", 0) if there is none. A graph that
+        Inductor compiled may have the routers of many layers. Then: is it a router's choice, as far as can be seen?
         """
         frame: Any = sys._getframe(3)
         ordinal = 0

@@ -86,7 +86,7 @@ class ScoreMasks:
         return noting
 
     def chosen(self, indices: Tensor) -> None:
-        """The routing policy writes these indices."""
+        """Notes that the routing policy writes these indices."""
         self._chosen[indices.untyped_storage().data_ptr()] = None
         if len(self._chosen) > _CHOSEN:
             self._chosen.popitem(last=False)

@@ -113,7 +113,9 @@ class SparseOp:
         return found
 
     def _on_host(self, value: Any) -> Any:
-        """The value with tensors of the CPU in place of its tensors: copies, as the operation may write to them."""
+        """Returns the value with tensors of the CPU in place of its tensors: copies, as the operation may write to
+        them.
+        """
         import torch
 
         control = self._control

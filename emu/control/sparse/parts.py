@@ -51,7 +51,7 @@ def made_of(parts: dict[str, Tensor], like: Tensor, device: Any) -> Tensor:
 
 
 def cuda_tensors(values: Iterable[Any], tensor_type: type[Tensor]) -> list[Tensor]:
-    """The CUDA tensors among a call's arguments or results, dense and sparse, and in lists of them."""
+    """Returns the CUDA tensors among a call's arguments or results, dense and sparse, and in lists of them."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, tensor_type):

@@ -20,12 +20,13 @@ class CommunicatorCalls(Library):
         self._split_members = self._function("split_members", None, _RANKS, c_uint32)
 
     def comm_members(self, unique_id: bytes, members: Sequence[int]) -> None:
-        """The communicator that is made with this id of NCCL will have these world ranks, in its rank order."""
+        """Tells that the communicator that is made with this id of NCCL will have these world ranks, in its rank
+        order."""
         self._comm_members(unique_id, _numbers(members), len(members))
 
     def messages_of(self, kind: int) -> None:
-        """NCCL's sends and receives that this thread makes from now on are parts of a gather or scatter
-        (`records.MessageKind`); 0: of nothing.
+        """Tells what NCCL's sends and receives that this thread makes from now on are parts of: a gather or scatter
+        (`records.MessageKind`); 0: nothing.
         """
         self._messages_of(kind)
 

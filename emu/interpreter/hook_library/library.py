@@ -46,11 +46,11 @@ class Library:
             raise HookError(f"{path} has version {theirs}, but this package needs version {ours}")
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
-        """The C function phantora_<name>. Raises HookError if the library has none."""
+        """Returns the C function phantora_<name>. Raises HookError if the library has none."""
         return _declared(self._library, name, result, arguments)
 
     def _function_with_lock(self, name: str, result: Any, *arguments: Any) -> Any:
-        """The C function phantora_<name>, which uses the interpreter: it is called with Python's lock held."""
+        """Returns the C function phantora_<name>, which uses the interpreter: it is called with Python's lock held."""
         return _declared(self._with_lock, name, result, arguments)
 
     def _callback(self, kind: Any, run: Callable[..., None]) -> Any:
