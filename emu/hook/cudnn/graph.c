@@ -188,6 +188,14 @@ void graph_work_of(const backend *graph, graph_engine engine, graph_work *out) {
 
 enum { SDPA_COUNTER_NBYTES = 256 }; /* of an H200, cuDNN 9.19 */
 
+/* From a counter the kernel's blocks take their tiles. Backward, the queries' gradients add up in f32: an attention
+ * whose sums are 256 MiB large reserved 258 MiB for both, rounded up, on that H200. */
+static size_t attention_workspace(const sdpa_problem *it) {
+    if (ph_cfg.cc_major < 9) return 0;
+    size_t elements = (size_t)(it->q[0] * it->q[1] * it->q[2] * it->q[3]);
+    return SDPA_COUNTER_NBYTES + (it->backward ? elements * sizeof(float) : 0);
+}
+
 int64_t graph_engines(const graph_work *work) {
     return work->kind == WORK_CONV && conv_largest_workspace(&work->conv) ? ENGINES : ENGINE_LARGEST;
 }
@@ -197,7 +205,7 @@ size_t graph_workspace(const graph_work *work) {
     case WORK_CONV:
         return work->engine == ENGINE_LARGEST ? conv_largest_workspace(&work->conv) : conv_workspace(&work->conv);
     case WORK_SDPA:
-        return ph_cfg.cc_major >= 9 ? SDPA_COUNTER_NBYTES : 0; /* from which the kernel's blocks take their tiles */
+        return attention_workspace(&work->sdpa);
     default:
         return 0;
     }

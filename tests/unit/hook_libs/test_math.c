@@ -161,7 +161,8 @@ static void attach(void *to, int name, void *child) {
     cudnnBackendDestroyDescriptor(child); /* the program drops its own handle */
 }
 
-static void execute(void *graph, int engine, int64_t offered) {
+/* Returns the workspace that the plan asks for. */
+static int64_t execute(void *graph, int engine, int64_t offered) {
     void *heuristics = make(BACKEND_ENGINEHEUR), *configs[2] = {make(BACKEND_ENGINECFG), make(BACKEND_ENGINECFG)},
          *plan = make(BACKEND_PLAN), *pack = make(BACKEND_VARIANT_PACK);
     handle *it;
@@ -190,6 +191,7 @@ static void execute(void *graph, int engine, int64_t offered) {
     CHECK(cudnnBackendFinalize(pack) == 0 && cudnnBackendExecute(it, plan, pack) == 0);
     cudnnBackendDestroyDescriptor(heuristics), cudnnBackendDestroyDescriptor(plan), cudnnBackendDestroyDescriptor(pack);
     cudnnDestroy(it);
+    return workspace;
 }
 
 static void convolution(int dtype, int engine) {
@@ -257,6 +259,28 @@ static void trials(void) {
     tried(0, OF_FORWARD, few, wide, few, 718012432);
 }
 
+/* Two products with a mask between them; in the backward pass the second one is that of dO and V, and a third follows.
+ * Returns the workspace. */
+static int64_t attention(bool backward) {
+    void *graph = make(BACKEND_OPGRAPH), *first = make(BACKEND_OP_MATMUL), *second = make(BACKEND_OP_MATMUL),
+         *third = make(BACKEND_OP_MATMUL), *mask = make(BACKEND_OP_POINTWISE), *how = make(BACKEND_POINTWISE);
+    int64_t q[4] = {2, 4, 128, 64}, kt[4] = {2, 4, 64, 256}, v[4] = {2, 4, 256, 64}, s[4] = {2, 4, 128, 256};
+    int greater_equal = 303;
+    attach(first, ATTR_MATMUL_A, tensor(2, 1, 4, q, false));
+    attach(first, ATTR_MATMUL_B, tensor(2, 2, 4, kt, false));
+    attach(first, MATMUL_C, tensor(0, 3, 4, s, true));
+    cudnnBackendSetAttribute(how, ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, 1, &greater_equal);
+    attach(mask, ATTR_OP_POINTWISE, how);
+    attach(second, ATTR_MATMUL_A, backward ? tensor(2, 6, 4, q, false) : tensor(2, 4, 4, s, true));
+    attach(second, ATTR_MATMUL_B, tensor(2, 5, 4, backward ? kt : v, false));
+    attach(third, ATTR_MATMUL_A, tensor(2, 4, 4, s, true));
+    attach(third, ATTR_MATMUL_B, tensor(2, 7, 4, v, true));
+    void *nodes[] = {first, mask, second, third};
+    CHECK(cudnnBackendSetAttribute(graph, ATTR_GRAPH_OPS, TYPE_DESCRIPTOR, backward ? 4 : 3, nodes) == 0);
+    for (int i = 0; i < 4; i++) cudnnBackendDestroyDescriptor(nodes[i]);
+    return execute(graph, 0, ENGINE_LARGEST);
+}
+
 static void graphs(void) {
     fake_reset();
     convolution(9, 0);
@@ -267,22 +291,10 @@ static void graphs(void) {
     convolution(0, 1);
     CHECK(strstr(fake_signatures[2], ";1;f32;nhwc;"));
 
-    void *graph = make(BACKEND_OPGRAPH), *first = make(BACKEND_OP_MATMUL), *second = make(BACKEND_OP_MATMUL),
-         *mask = make(BACKEND_OP_POINTWISE), *how = make(BACKEND_POINTWISE);
-    int64_t q[4] = {2, 4, 128, 64}, kt[4] = {2, 4, 64, 256}, v[4] = {2, 4, 256, 64}, s[4] = {2, 4, 128, 256};
-    int greater_equal = 303;
-    attach(first, ATTR_MATMUL_A, tensor(2, 1, 4, q, false));
-    attach(first, ATTR_MATMUL_B, tensor(2, 2, 4, kt, false));
-    attach(first, MATMUL_C, tensor(0, 3, 4, s, true));
-    cudnnBackendSetAttribute(how, ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, 1, &greater_equal);
-    attach(mask, ATTR_OP_POINTWISE, how);
-    attach(second, ATTR_MATMUL_A, tensor(2, 4, 4, s, true));
-    attach(second, ATTR_MATMUL_B, tensor(2, 5, 4, v, false));
-    void *nodes[] = {first, mask, second};
-    CHECK(cudnnBackendSetAttribute(graph, ATTR_GRAPH_OPS, TYPE_DESCRIPTOR, 3, nodes) == 0);
-    for (int i = 0; i < 3; i++) cudnnBackendDestroyDescriptor(nodes[i]);
-    execute(graph, 0, ENGINE_LARGEST);
+    int64_t counter = attention(false);
     CHECK(strcmp(fake_signatures[3], "sdpa;fwd;2x4x128x64;2x4x256x64;2x4x256x64;f16;1;0;aten::op;[[8, 64]]") == 0);
+    CHECK(attention(true) - counter == 2 * 4 * 128 * 64 * 4); /* the gradients of the queries add up in f32 */
+    CHECK(strcmp(fake_signatures[4], "sdpa;bwd;2x4x128x64;2x4x256x64;2x4x256x64;f16;1;0;aten::op;[[8, 64]]") == 0);
     int value = 0;
     CHECK(cudnnGetProperty(0, &value) == 0 && value >= 9);
 }
