@@ -51,9 +51,11 @@ def claim(path: Path, ranks: int) -> RunDir:
     except OSError as error:
         raise UsageError(f"--run-dir {path}: {error.strerror or error}", HINT) from None
     try:
+        # Locked before it is read: another run may be writing its list.
         _lock(lock, path)
         lock.seek(0)
         earlier = {name for name in lock.read().split("\n") if name and Path(name).name == name}
+        # A file of a run's name that no earlier run has listed is the user's, and is never overwritten.
         names = files_of(ranks)
         present = {entry.name for entry in os.scandir(path)}
         theirs = sorted((present & names) - earlier)
@@ -61,6 +63,7 @@ def claim(path: Path, ranks: int) -> RunDir:
             raise UsageError(f"--run-dir {path}: {_named(theirs)} in it would be overwritten", HINT)
         for name in present & earlier & files_of(_ranks(earlier)):
             (path / name).unlink()
+        # The list is written before any of the files: if this run is killed, the next one knows them as its own.
         lock.truncate(0)
         lock.write("".join(f"{name}\n" for name in sorted(names)))
         lock.flush()

@@ -100,9 +100,11 @@ class Session:
         self._abort = asyncio.get_running_loop().create_future()
         page: LivePage | None = None
         ended, report = "the run was ended", None
+        # Signals are taken from here on: whatever has been started is ended below, however the run ends.
         with self._signals(coordinator, launcher):
             tasks = [asyncio.create_task(terminal.follow(self._tails()))]
             try:
+                # The coordinator listens, and all that shows the run is there, before the first rank starts.
                 await coordinator.serve()
                 page = await self._page()
                 if page is not None:
@@ -114,6 +116,7 @@ class Session:
                             self._beside(Path(isolation.ranks_folder(str(runtime.socket.parent))), coordinator.pid)
                         )
                     )
+                # Ranks on this machine start now. Other machines join at a port, and get the job once enough have come.
                 if isinstance(launcher, Launcher):
                     await launcher.start()
                 if gathering is not None:
@@ -124,6 +127,7 @@ class Session:
                 tasks += [events, self._task(self._tell_ends(launcher, coordinator))]
                 tasks.append(self._task(self._ask_memory(launcher, coordinator)))
                 outcome = await self._outcome(coordinator)
+                # The forker ends the ranks, and then itself: it gets time for that before it is killed below.
                 self._stopping = True
                 launcher.terminate()
                 await asyncio.wait({events}, timeout=LAST_EVENTS_S)
@@ -132,9 +136,11 @@ class Session:
                 ended = f"the run has ended: {error.text}"
                 raise
             finally:
+                # In reverse order: what was started last depends on what was started before it.
                 for task in reversed(tasks):
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                # The page gets the last state before the processes are waited for, which may take seconds.
                 if page is not None:
                     await page.close(report, ended)
                 if left := await launcher.close():

@@ -119,6 +119,7 @@ def _sweep(
     rates: dict[FlowId, int] = {}
     limits: dict[tuple[FlowId, int], str] = {}
     for at in sorted(begins.keys() | ends.keys()):
+        # Rates end before others begin at the same instant: else a peak would count both.
         for flow, part in ends.get(at, ()):
             del rates[flow]
             for link, weight in part.links:
@@ -133,6 +134,7 @@ def _sweep(
                 state.load += weight * part.rate
                 state.users.add(flow)
                 state.nbytes += weight * part.rate * (part.to_ticks - part.from_ticks) / _BYTE
+        # Peaks and bottlenecks are looked at when all rates of this instant are in place.
         for _, part in began:
             for link, _ in part.links:
                 state = links[link]

@@ -46,6 +46,7 @@ def folding_of(
             if value is not None:
                 raise UsageError(f"{option} needs --fold")
         return None, ()
+    # A launcher starts processes of its own, and optimistic answers are revised: neither can be played for others.
     excluded = (
         ("--launcher", given.launcher),
         ("--clock optimistic", given.clock == "optimistic"),
@@ -59,6 +60,7 @@ def folding_of(
         try:
             found = derived(given.arguments, _text_of(given), world_size)
         except Underivable as error:
+            # Without a mesh, a small job can still run with a process for each rank; a large one cannot.
             if world_size > MOST_UNFOLDED:
                 raise UsageError(
                     f"--fold auto: {error}; {world_size} ranks are too many to run unfolded",
@@ -70,12 +72,15 @@ def folding_of(
     apart = apart_of(given.fold_apart, world_size)
     by_default = given.fold_apart == FIRST_AND_LAST
     if by_default:
+        # First replicas are added only by default: a user who names the ranks that are apart means these alone.
         apart |= first_replicas(mesh)
     ranks = Ranks(tuple(servers), mesh)
+    # The script's text divides roles further: a rank with another task cannot be played by one of its role.
     told = told_apart(_sources_of(given), given.arguments, ranks)
     division = divided(mesh, told, ranks, apart, by_default, given.witnesses != 0)
     mesh, apart = division.mesh, apart | division.apart
     apart |= _slowed(mesh, servers, faults)
+    # Witnesses are drawn last: they must not be ranks that have processes for another reason.
     drawn = witnesses_of(given, Folding(mesh, apart), servers)
     drawn |= division.witnesses - apart
     folding = Folding(mesh, apart | drawn, drawn, given.roles == SIMILAR)

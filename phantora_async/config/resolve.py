@@ -40,6 +40,8 @@ def resolve(options: RunOptions) -> Config:
         raise UsageError(
             "no script given", "phantora-async run -n 8 train.py, or for a module: phantora-async run -n 8 -m MODULE"
         )
+    # Options are checked in an order in which each check has what it needs: the machine first, then its servers, then
+    # what depends on their number. The run directory is claimed late, so that few wrong options leave one behind.
     machine, host = _descriptions(given)
     cluster, gpu = machine.cluster, machine.gpu
     if given.clock == "optimistic" and given.speculation == NEVER:
@@ -48,6 +50,7 @@ def resolve(options: RunOptions) -> Config:
         )
     check_waits(given.stall_timeout, given.loop_turns)
     servers = servers_of(given, cluster)
+    # The slowest of the job's GPUs and hosts decides how long a step takes, so the descriptions stand for that one.
     gpu = gpu.one_of(sum(servers))
     if given.host == "modelled":
         host = host.one_of(sum(servers))
@@ -64,6 +67,7 @@ def resolve(options: RunOptions) -> Config:
         launchers.check(given)
         script = checked_module(script) if given.module else checked_script(script)
     shown = shown_ranks_of(given.show_ranks, sum(servers))
+    # A rank without a process has no output to show.
     if folding is not None:
         shown &= frozenset(folding.live)
     trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
@@ -76,6 +80,7 @@ def resolve(options: RunOptions) -> Config:
     (steps, all_steps), until_ns = steps_of(given.steps, given.real_steps), until_ns_of(given.until)
     cache, cache_remarks = compile_cache_of(_text(given.compile_cache))
     ui = ui_of(given.ui)
+    # Steps that are played come from a recording: without --record, one is kept in the run directory.
     if all_steps:
         check_recordable(given, "--real-steps")
     record = record_of(given)

@@ -45,6 +45,7 @@ def paces_of(faults: Sequence[Fault], servers: Sequence[int]) -> Paces:
                 dead_gpus[fault.rank] = fault.period
             case DeadNode():
                 dead_nodes[fault.server] = fault.period
+    # Without slow or dead parts there are no paces to look up.
     if not (gpus or hosts or jitters or dead_gpus or dead_nodes):
         return NO_PACES
     of_hosts: dict[int, Pace] = {}
@@ -54,6 +55,7 @@ def paces_of(faults: Sequence[Fault], servers: Sequence[int]) -> Paces:
             dead = dead_nodes.get(server)
             if server in hosts or server in jitters or dead is not None:
                 of_hosts[rank] = slowed(hosts.get(server, ()), _parts(jitters.get(server), rank), _dead(dead))
+            # A dead server takes its GPUs with it, whatever else was said of them.
             dead = dead_nodes.get(server, dead_gpus.get(rank))
             if rank in gpus or dead is not None:
                 pace = slowed(gpus.get(rank, ()), dead=_dead(dead))

@@ -84,6 +84,7 @@ def measure(
         [[counted]] = _run(python, [counting])
         timing = [*common, "--rounds", str(rounds)]
         parts = []
+        # The driver's time is the difference of two parts, so they take turns: a host's speed drifts within minutes.
         if gpus:
             parts.append(_Part(["real", *timing], _torchrun(gpus) if gpus > 1 else [{}]))
         if not (programs and gpus):

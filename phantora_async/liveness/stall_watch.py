@@ -122,6 +122,7 @@ class StallWatch:
         starved = self._blocked_ranks.starved
         if starved is None or self._fact_builder.rank_info[starved].bye is not None:
             return None
+        # A rank that sleeps may itself wait for another one: that one is to blame.
         asleep = self._blocked_ranks.sleeps(starved)
         incomplete = self._fact_builder.incomplete_collectives() if asleep else {}
         rank = self._blocker(starved, incomplete)
@@ -129,14 +130,17 @@ class StallWatch:
         others = (other for other in range(len(self._fact_builder.rank_info)) if other != rank)
         waiting = tuple(other for other in others if self._waits(other, incomplete) or self._has_ended(other))
         asleep = self._blocked_ranks.sleeps(rank)
+        # Nobody waits for a rank that runs: then the time counts since any rank was heard.
         if not waiting and not asleep:
             for_s = monotonic() - max(self._heard_s.values(), default=self._started_s)
+        # Virtual time itself has been computed for as long: no rank is to blame for that wait.
         if min(for_s, computes_s) > STALL_S:
             return Stall(rank, min(for_s, computes_s), "", None, None, waiting, False, asleep, computed=True)
         for_s = min(for_s, monotonic() - self._computed_s)
         if for_s < STALL_S:
             self._notice_s = FIRST_NOTICE_S
             return None
+        # A stack of before the sleep would mislead. A sleeping rank is not asked: the signal would interrupt its wait.
         if asleep:
             self._stacks.forget()
             self._asked = NOBODY

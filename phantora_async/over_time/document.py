@@ -81,6 +81,7 @@ def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: F
     busy = nbytes / (capacity * part_ns)
     carried = nbytes.sum(0)
     shares = carried / (capacity * max(until_ns, 1))
+    # Links of one kind differ only in the numbers in their names: node000/nic2 and node001/nic0 are one kind.
     kinds: dict[str, list[int]] = {}
     for place, link in enumerate(links):
         kinds.setdefault(re.sub(r"\d+", "#", link.name), []).append(place)

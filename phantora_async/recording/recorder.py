@@ -182,6 +182,7 @@ class Recorder:
                     "facts": rows.facts,
                 }
             )
+        # The header comes last: it refers to the pieces by number, and a file without it is no recording.
         self._writer.close(
             {
                 "ranks": ranks,

@@ -135,6 +135,7 @@ def _execute_on(
     allowed: Allowed,
     repetition: Repetition | None,
 ) -> Executed:
+    # Ranks that share rows and answers share the marked stream, which keeps memory bounded.
     known: dict[tuple[int, bytes], Stream] = {}
     for place, (rank, stream) in enumerate(zip(recording.own, tuple(streams), strict=True)):
         told = recording.answers(rank).queries
@@ -143,6 +144,7 @@ def _execute_on(
             known[key] = marked(stream, told)
         streams[place] = known[key]
     longer = recording
+    # Played steps are inserted before the programs are made, as if they had been recorded.
     if repetition is not None:
         longer = repetition.moved(recording)
         made: dict[int, Stream] = {}
@@ -162,6 +164,7 @@ def _execute_on(
     )
     early_end = EarlyEnd(spec, timeline)
     stop, answers = execute(longer, timeline)
+    # Answers in played steps have no recorded counterpart: they are checked and taken out before the comparison.
     if repetition is not None:
         allow = QUERIES in allowed
         answers = [
@@ -170,6 +173,7 @@ def _execute_on(
         ]
     compared = compare(recording, answers, allowed)
     stopped = early_end.document() if early_end.reached(stop) or early_end.explains() else None
+    # Only an option may end a replay early: else the recording itself must have ended before the run did.
     if stopped is None and not timeline.all_finished():
         raise recording.damaged("a rank ends before the run does")
     return Executed(timeline, network, compared, stopped)

@@ -169,6 +169,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         for text, warned in sorted(fact_builder.warnings.items())[:MOST_WARNINGS]
         for counts in (warned.by_rank(sharing),)
     ]
+    # Kernels, cost sources and energy are of one window, so that their figures can be compared.
     launched = [info.launches for info in fact_builder.rank_info]
     window = window_counts(snapshot.ranks, launched)
     counted = [rank.counts for rank in window.ranks]

@@ -70,6 +70,7 @@ def kernels_document(window: WindowCounts, costs: Costs) -> Document:
     """
     launches: Counter[int] = Counter()
     slowed_ns: Counter[int] = Counter()
+    # Ranks that share a timeline share one table of counts: each is added up once, times its ranks.
     for counts, ranks in together(rank.counts for rank in window.ranks):
         for key, counted in counts.items():
             launches[key] += counted.launches * ranks

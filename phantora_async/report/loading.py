@@ -30,6 +30,7 @@ def loading_document(
             kinds.setdefault((_dataset(one), one.workers, one.prefetch), []).append((rank, one))
     if not kinds:
         return None
+    # The loader that ordinary steps use most is the one that can bind them; loaders of evaluation are others.
     (dataset, workers, prefetch), most = max(
         sorted(kinds.items()),
         key=lambda kind: [sum(one.step_batches for _, one in kind[1]), sum(one.batches for _, one in kind[1])],

@@ -69,6 +69,7 @@ def memory_document(
         if device is None or peaks not in known:
             known[peaks] = _parts(rank["memory"], device, total - usable, _site_of(rank["rank"], sites))
         parts.append(known[peaks])
+    # Guests' memory is on the owner's GPU: it counts towards what that GPU must hold.
     others: dict[int, int] = defaultdict(int)
     for guest in guests:
         others[guest.owner] += guest.nbytes + context_nbytes
@@ -77,6 +78,7 @@ def memory_document(
     for rank, of, device in zip(ranks, parts, devices, strict=True):
         rank["memory"]["parts"] = of
         rank["memory"]["allocated_least_nbytes"] = _least(rank["memory"]["allocated_peak_nbytes"], device)
+    # The fullest GPU decides the verdict. Of equally full ones the first rank's is named.
     fullest = max(range(len(ranks)), key=lambda rank: (sum(parts[rank].values()), -rank))
     device = devices[fullest]
     return {

@@ -81,6 +81,7 @@ def terminal_report(
     simulated = document["simulated"]
     does_not_fit = not simulated.get("memory", {}).get("verdict", {"fits": True})["fits"]
     verdict = [] if used_no_gpu(simulated) else _verdict(document)
+    # Memory that does not fit comes first, before the failure that follows from it. All else was known until then.
     if does_not_fit:
         say(*verdict[:1])
     known = verdict[does_not_fit:]
@@ -88,6 +89,7 @@ def terminal_report(
         why, _, further = failure["text"].partition("\n")
         say(f"The run failed with exit code {document['exit_code']}: {why}")
         known = until_then(known)
+    # Without an emulated GPU every figure below is empty: the reader is told before any of them.
     say(*(unused_notes(simulated) if used_no_gpu(simulated) else []))
     for line in known:
         console.print(Text(line, "bold"), soft_wrap=True, highlight=False)

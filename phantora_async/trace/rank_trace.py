@@ -198,6 +198,7 @@ class RankTrace:
                 case _:
                     todo.append((entry, external, number))
         self._batch = _Batch(event.at_ns, todo, awaited)
+        # Without launches no instant depends on waits of the host at a launch: the batch is complete.
         if not awaited:
             self._settle()
 

@@ -40,6 +40,7 @@ def read_topology(text: str, origin: str) -> Facts:
         gpu, notes = gpu_of(min(models))
         if gpu is not None:
             facts["gpu"] = Fact(gpu, f"{origin}: {min(models)}")
+    # NVSwitch joins all pairs of GPUs, a bridge joins two: so the number of NV entries in a row tells them apart.
     links = [[cell.startswith("NV") for cell in rows[name][: len(gpus)]] for name in gpus]
     joined = [sum(row) for row in links]
     if len(gpus) > 1 and all(count == len(gpus) - 1 for count in joined):
