@@ -30,7 +30,7 @@ SENTENCE = re.compile(r"(.+?[.?!])(?:\s+[A-Z`\"(]|\s*$)", re.DOTALL)
 
 
 def page() -> str:
-    """The whole page, as Markdown."""
+    """Returns the whole page, as Markdown."""
     return HEAD + "".join(
         f"\n## {room}: {title}\n" + "".join(_folder(folder) for folder in folders(room))
         for room, title in ROOMS.items()
@@ -38,7 +38,7 @@ def page() -> str:
 
 
 def folders(room: str) -> list[Path]:
-    """The room's folders with sources, each before those within it. `emu/formats` is a link to another room."""
+    """Returns the room's folders with sources, each before those within it. `emu/formats` is a link to another room."""
     found = {path.parent for path in (ROOT / room).rglob("*") if path.suffix in (".py", ".c", ".h", ".def")}
     return sorted(folder for folder in found if not folder.is_symlink())
 
@@ -64,7 +64,7 @@ def _purpose(folder: Path) -> str:
 
 
 def described(path: Path) -> str:
-    """The first sentence of a source file."""
+    """Returns the first sentence of a source file."""
     if path.suffix == ".py":
         text = _docstring(path) or ""
     else:

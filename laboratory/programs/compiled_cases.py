@@ -21,7 +21,7 @@ def case(name, make):
 
 
 def trained(module, shape, kind="bf16", autocast=False, last=False):
-    """Forward and backward of a module, compiled; under autocast its weights are f32."""
+    """Runs forward and backward of a module, compiled; under autocast its weights are f32."""
 
     def make():
         torch.manual_seed(0)

@@ -536,7 +536,7 @@ class Surroundings:
         self.c = torch.empty_like(self.a)
 
     def prepare(self, condition, call, operand):
-        """Under a range, so that its kernels do not count."""
+        """Prepares the condition under a range, so that its kernels do not count."""
         with record_function("before"), torch.no_grad():
             if condition == "limit":
                 for _ in range(2):

@@ -158,7 +158,7 @@ def make_op(kind, mib, wait=True):
 
 
 def traced(fn):
-    """GPU events of what fn launches: (name, start us, end us, stream)."""
+    """Returns GPU events of what fn launches: (name, start us, end us, stream)."""
     torch.cuda.synchronize()
     dist.barrier(group=cpu)
     with profile(activities=[ProfilerActivity.CUDA]) as prof:

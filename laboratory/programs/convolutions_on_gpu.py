@@ -327,7 +327,7 @@ def precise(kind):
 
 
 def calls_of(one):
-    """By direction: the call, its first operand."""
+    """Returns by direction: the call, its first operand."""
     precise(one["kind"])
     x, w = (tensor(one[key], one["kind"], one["last"]) for key in ("x", "w"))
     transposed, more = one.get("transposed", False), one.get("more", (0,) * (len(one["x"]) - 2))
@@ -395,7 +395,8 @@ BIG = None
 
 
 def run_marked(call, first, ahead):
-    """Between two kernels that only spin. `ahead`: cycles of the first one, that the host gets ahead by."""
+    """Runs the call between two kernels that only spin. `ahead`: cycles of the first one, that the host gets ahead
+    by."""
     BIG.sum()
     first.detach().mul_(1.0)
     torch.cuda._sleep(ahead)

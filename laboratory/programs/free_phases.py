@@ -36,7 +36,7 @@ def mark(kind):
 
 
 def train(model, loss_of, optimizer=None, amp=torch.bfloat16, scaler=False, clip=None):
-    """varied_jobs.train with marks."""
+    """Does what varied_jobs.train does, with marks."""
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = optimizer or torch.optim.AdamW(trained, 1e-4)
     scaler = torch.amp.GradScaler("cuda") if scaler else None

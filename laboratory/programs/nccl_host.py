@@ -50,7 +50,7 @@ def timed(run, calls, after=None):
 
 
 def nccl():
-    """The library that torch uses, which is loaded."""
+    """Returns the library that torch uses, which is loaded."""
     if hasattr(ctypes.CDLL(None), "ncclCommInitRank"):
         return ctypes.CDLL(None)
     names = [line.split()[-1] for line in open("/proc/self/maps") if "libnccl.so" in line]

@@ -70,7 +70,7 @@ def alone(name, nbytes, n):
 
 
 def both(one, two, nbytes, n):
-    """Each on a stream and a communicator of its own, `n` times, beginning together."""
+    """Runs each on a stream and a communicator of its own, `n` times, beginning together."""
     found = {}
     fa, fb = op(one, nbytes // 4, None), op(two, nbytes // 4, other)
     for which in ("alone", "both"):

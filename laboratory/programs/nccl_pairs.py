@@ -53,7 +53,7 @@ def hold():
 
 
 def timed(jobs):
-    """jobs: {which: (function, calls)}; gives the ends of all calls in µs since both began."""
+    """Returns the ends of all calls in µs since both began. jobs: {which: (function, calls)}."""
     found = {}
     hold()
     held = torch.cuda.Event(enable_timing=True)

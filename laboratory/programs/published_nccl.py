@@ -76,7 +76,9 @@ def network(cluster: str, gpus: int, nics: int, nic_gbps: float, domains: int, e
 
 
 def members(run: dict[str, Any], gpus_of_domain: int) -> tuple[int, ...]:
-    """The ranks' endpoints: the first GPUs of each NVLink domain, evenly spread over servers with more GPUs than ranks."""
+    """Returns the ranks' endpoints: the first GPUs of each NVLink domain, evenly spread over servers with more GPUs
+    than ranks.
+    """
     total = run["servers"] * run["gpus_per_server"]
     domains = run.get("nvlink_domains", run["servers"])
     used = total // domains
@@ -85,7 +87,7 @@ def members(run: dict[str, Any], gpus_of_domain: int) -> tuple[int, ...]:
 
 
 def predict(run: dict[str, Any], nbytes: int) -> tuple[float, str]:
-    """Time in us and the way NCCL takes, of one call of a run."""
+    """Returns time in us and the way NCCL takes, of one call of a run."""
     env = tuple(sorted(run.get("env", {}).items()))
     domains = run.get("nvlink_domains", run["servers"])
     topology, params, given = network(
@@ -117,7 +119,7 @@ def points(runs: Iterable[dict[str, Any]]) -> list[Point]:
 
 
 def spread(errors: Sequence[float]) -> tuple[float, float]:
-    """Median and 90th percentile of absolute errors."""
+    """Returns median and 90th percentile of absolute errors."""
     ordered = sorted(abs(e) for e in errors)
     return median(ordered), ordered[max(0, math.ceil(0.9 * len(ordered)) - 1)]
 

@@ -25,7 +25,7 @@ def events_of(found):
 
 
 def warm(milliseconds=60):
-    """The clock of a GPU that works."""
+    """Brings the GPU to the clock that it has while it works."""
     a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
     for _ in range(milliseconds * 4):
         torch.mm(a, a)

@@ -360,7 +360,9 @@ def run(name, j, steps, warm, trace):
         pp = Schedule1F1B(st, j["micro"], loss_fn=lossf)
 
     def parts():
-        """Context parallelism: this rank's part of the sequence, of what the model keeps by position, too."""
+        """Returns a context in which each rank has, for context parallelism, its part of the sequence, and of what the
+        model keeps by position.
+        """
         if par != "cp":
             return contextlib.nullcontext()
         from torch.distributed.tensor.experimental import context_parallel

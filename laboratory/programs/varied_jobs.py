@@ -529,7 +529,7 @@ def v_shampoo_mlp_b2048():
 
 # ---- what is measured ----
 def blocks_of(step):
-    """Each block that PyTorch's allocator gave or took back in one call, libraries' workspaces among them."""
+    """Returns each block that PyTorch's allocator gave or took back in one call, libraries' workspaces among them."""
     torch.cuda.memory._record_memory_history(context=None, max_entries=400000)
     step()
     torch.cuda.synchronize()

@@ -66,7 +66,7 @@ def compiled(folder: Path) -> Path:
 
 
 def measure(program: Path, library: Path) -> dict[str, float]:
-    """One run, as a rank of its own."""
+    """Measures one run, as a rank of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         answers = CostAnswers(folder, ctypes.CDLL(str(library)).phantora_abi_version())

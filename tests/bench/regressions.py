@@ -66,7 +66,7 @@ fail_if = "step > +0.5%, allocated > +0.5%"
 
 
 def check(folder: Path, change: dict[str, Any], *more: str) -> tuple[int, dict[str, float]]:
-    """The exit code, and the job's figures."""
+    """Returns the exit code, and the job's figures."""
     command = [sys.executable, "-m", "phantora_async", "check", "budgets.toml", "--json", *more]
     path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"CHANGE": json.dumps(change), "PYTHONPATH": path}

@@ -68,7 +68,7 @@ def test_help_names_the_exit_codes(tmp_path: Path) -> None:
 
 
 def run_one(script: str, *options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """One rank of the script ``ok.py``."""
+    """Runs one rank of the script ``ok.py``."""
     needs_torch()
     (cwd / "ok.py").write_text(script)
     return phantora("run", "-n", "1", *options, "ok.py", cwd=cwd)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.torch
 
 @contextmanager
 def load() -> Iterator[None]:
-    """Another program uses each processor, too."""
+    """Lets another program use each processor, too."""
     spins = [sys.executable, "-c", "while True: pass"]
     spinning = [subprocess.Popen(spins) for _ in os.sched_getaffinity(0)]
     try:

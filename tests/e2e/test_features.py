@@ -102,7 +102,7 @@ def test_one_rank_compiles_for_all_ranks_and_later_runs(run: Run, tmp_path: Path
 
 
 def _compiled_graphs(done: Finished) -> list[int]:
-    """By rank."""
+    """Returns the number of compiled graphs of each rank."""
     return [int(_said(done.log(rank), "compiled ", " ")) for rank in range(2)]
 
 

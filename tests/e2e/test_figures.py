@@ -87,7 +87,9 @@ def numbers(line: str) -> tuple[list[str], list[str]]:
 
 
 def about(shown: str, is_share: bool) -> object:
-    """1 %, of shares 1 % of the whole, or one in the last decimal that is shown."""
+    """Returns a number that is about the one shown: within 1 %, for shares within 1 % of the whole, or one in the last
+    decimal that is shown.
+    """
     decimals = len(shown.partition(".")[2])
     last = 1.01 * 10.0**-decimals if decimals else 0.0
     return pytest.approx(float(shown), rel=0.01, abs=max(last, 1.0) if is_share else last)

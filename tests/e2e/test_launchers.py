@@ -15,7 +15,7 @@ SPAWNS = ("--nproc-per-node", "2", "--show-ranks", "all", "--launcher", "--")
 
 
 def launch(run: Run, *command: str, servers: int = 2, gpus: int = 2) -> Finished:
-    """`phantora-async run --launcher -- command`, on servers of two GPUs."""
+    """Runs `phantora-async run --launcher -- command`, on servers of two GPUs."""
     options = ("--nproc-per-node", str(gpus), "--launcher")
     return run(Path(command[0]), *command[1:], n=servers * gpus, options=(*options, "--"))
 

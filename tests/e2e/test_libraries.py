@@ -16,7 +16,7 @@ def signatures(done: Finished) -> list[str]:
 
 
 def models(done: Finished, beginning: str) -> set[str]:
-    """The models that price the signatures that begin so."""
+    """Returns the models that price the signatures that begin so."""
     found = done.simulated["kernels"]["signatures"]
     return {one["model"] for one in found if one["signature"].startswith(beginning)}
 

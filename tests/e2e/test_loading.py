@@ -13,7 +13,7 @@ pytestmark = pytest.mark.torch
 
 
 def times(done: Finished) -> dict[str, list[float]]:
-    """When the batches of each loader were there; of its last epoch."""
+    """Returns when the batches of each loader were there, in its last epoch."""
     lines = (line.split() for line in done.log(0).splitlines() if not line.startswith("/"))
     return {words[0]: [float(word) for word in words[1:]] for words in lines if len(words) == 13}
 

@@ -78,7 +78,7 @@ def hostile_script(tmp_path: Path) -> Path:
 
 
 def painted(tab: Tab, section: str) -> int:
-    """How many colours the first picture of the section has."""
+    """Returns how many colours the first picture of the section has."""
     return int(
         tab.page.evaluate(
             """section => {
@@ -170,7 +170,7 @@ def test_a_thousand_ranks_fit_on_a_page(tab: Tab, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def live_run(script: Path, run_dir: Path, *arguments: str) -> Iterator[tuple[Any, str]]:
-    """The process and the page's address, of a run that lasts very long without `arguments`."""
+    """Yields the process and the page's address, of a run that lasts very long without `arguments`."""
     needs_torch()
     command = [sys.executable, "-m", "phantora_async", "run", "--ui", "-n", "4", "--python", RANKS_PYTHON]
     command += ["--run-dir", str(run_dir), str(script), "1000", "0.2", *arguments]

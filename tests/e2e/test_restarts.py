@@ -47,7 +47,7 @@ def test_a_job_goes_on_once_its_gpu_is_well_again(run: Run, tmp_path: Path) -> N
 
 
 def starts(log: str, rank: int) -> list[tuple[int, int]]:
-    """(restart count, first step) of each start of the rank."""
+    """Returns (restart count, first step) of each start of the rank."""
     return [
         (int(a), int(b)) for a, b in re.findall(rf"START rank {rank} attempt \d+ count (\d+) of \d+ from (\d+)", log)
     ]

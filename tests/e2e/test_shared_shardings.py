@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 
 
 def computed(done: Finished, folder: Path) -> Counter[str]:
-    """How often all ranks together propagated the sharding of which operator."""
+    """Returns how often all ranks together propagated the sharding of which operator."""
     assert done.exit_code == 0, done.output
     total: Counter[str] = Counter()
     for rank in range(4):

@@ -52,7 +52,7 @@ def test_ranks_share_what_they_load_copy_and_convert(run: Run, tmp_path: Path) -
 
 
 def steps(done: Finished) -> list[list[tuple[str, float, str]]]:
-    """By rank: what was done, private MiB since the start, checksum."""
+    """Returns for each rank what was done, private MiB since the start, checksum."""
     assert done.exit_code == 0, done.output
     line = next(line for line in done.log(0).splitlines() if line.startswith("SEEN "))
     seen = ast.literal_eval(line.removeprefix("SEEN "))

@@ -40,7 +40,7 @@ DOCUMENT = {
 
 
 def rows(tab: Tab) -> list[str]:
-    """The first cells of those that are shown."""
+    """Returns the first cells of those that are shown."""
     return [str(one) for one in tab.page.locator("#table tbody tr:visible td:first-child").all_inner_texts()]
 
 

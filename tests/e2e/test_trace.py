@@ -20,7 +20,7 @@ Event = dict[str, Any]
 
 
 def events_of(path: Path) -> list[Event]:
-    """Complete events in order of time, with integer nanoseconds."""
+    """Returns complete events in order of time, with integer nanoseconds."""
     content = json.loads(path.read_text())
     found = [event for event in content["traceEvents"] if event["ph"] == "X"]
     for event in found:
@@ -30,7 +30,7 @@ def events_of(path: Path) -> list[Event]:
 
 
 def union_ns(events: list[Event], from_ns: int, to_ns: int) -> int:
-    """How much of a time is covered by events."""
+    """Returns how much of a time is covered by events, in ns."""
     covered, until = 0, from_ns
     for event in events:
         start, end = max(event["from_ns"], until), min(event["to_ns"], to_ns)

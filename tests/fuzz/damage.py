@@ -72,7 +72,7 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
 
 @st.composite
 def damaged_text(draw: st.DrawFn, text: str) -> str:
-    """The text with some of it cut out, doubled, or replaced."""
+    """Returns the text with some of it cut out, doubled, or replaced."""
     for _ in range(draw(st.integers(1, 3))):
         begin = draw(st.integers(0, len(text)))
         end = min(len(text), begin + draw(st.integers(0, 12)))
@@ -83,7 +83,7 @@ def damaged_text(draw: st.DrawFn, text: str) -> str:
 
 @st.composite
 def damaged_document(draw: st.DrawFn, document: Any) -> Any:
-    """The document with one or two of its values missing, doubled, or replaced."""
+    """Returns the document with one or two of its values missing, doubled, or replaced."""
     document = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 2))):
         places = _places(document)
@@ -100,6 +100,6 @@ def damaged_document(draw: st.DrawFn, document: Any) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """(container, key) of every inner value."""
+    """Returns (container, key) of every inner value."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     return [place for key in keys for place in ((value, key), *_places(value[key]))]

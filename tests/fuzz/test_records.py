@@ -33,7 +33,7 @@ def field(kind: str) -> st.SearchStrategy[Any]:
 
 @st.composite
 def record(draw: st.DrawFn) -> bytes:
-    """One whole record of any kind, with any values."""
+    """Draws one whole record of any kind, with any values."""
     entry = draw(st.sampled_from(UP))
     values = [draw(field(kind)) for kind, _ in entry.fields]
     payload = draw(st.binary(max_size=200)) if entry.has_payload else b""

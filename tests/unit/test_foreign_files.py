@@ -63,7 +63,7 @@ ODD: dict[str, Callable[[Path], object]] = {
 
 
 def refused(capfd: pytest.CaptureFixture[str], command: list[str], path: Path) -> str:
-    """The message."""
+    """Returns the message."""
     began_s = time.process_time()
     assert cli.run([word.format(path) for word in command]) == 2
     assert time.process_time() - began_s < MOST_CPU_S

@@ -617,7 +617,7 @@ def python_files(folder: Path) -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    """``emu.start.rank`` for emu/start/rank.py, ``emu.start`` for emu/start/__init__.py."""
+    """Returns the module's name: ``emu.start.rank`` for emu/start/rank.py, ``emu.start`` for emu/start/__init__.py."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

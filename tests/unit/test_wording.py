@@ -67,7 +67,7 @@ def _raised(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def _end_of(message: ast.expr) -> str:
-    """The last piece of a text that is written here; "" if it is none."""
+    """Returns the last piece of a text that is written here; "" if it is none."""
     if isinstance(message, ast.JoinedStr) and message.values:
         message = message.values[-1]
     return str(message.value).rstrip() if isinstance(message, ast.Constant) and isinstance(message.value, str) else ""

@@ -73,7 +73,9 @@ class FakeRank:
             await self._news.wait()
 
     def launched(self, **launches: int) -> None:
-        """``launched(k7=2)``: the signature of key 7 has been launched twice since the last call."""
+        """Tells launches: ``launched(k7=2)`` says that the signature of key 7 has been launched twice since the last
+        call.
+        """
         counts = [records.LaunchCount.encode(int(key[1:]), count, 0) for key, count in launches.items()]
         self.say(records.LaunchCounts.encode(0, len(counts), 0, payload=b"".join(counts)))
 

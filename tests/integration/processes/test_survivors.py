@@ -50,7 +50,7 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def wait_until_gone(folder: Path) -> None:
-    """Without a limit of its own: a process that survives fails the test by its time limit."""
+    """Waits, without a limit of its own: a process that survives fails the test by its time limit."""
     while alive := processes_of(folder):
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):

@@ -140,7 +140,7 @@ def test_without_reasons_their_tables_say_what_to_do(tmp_path: Path, capsys: pyt
 
 
 def closed(schema: Any) -> Any:
-    """The schema in which objects have no fields but those that it names."""
+    """Returns the schema in which objects have no fields but those that it names."""
     if isinstance(schema, list):
         return [closed(one) for one in schema]
     if not isinstance(schema, dict):

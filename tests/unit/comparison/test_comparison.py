@@ -60,7 +60,7 @@ def played() -> dict[str, Any]:
 
 @pytest.fixture
 def report(played: dict[str, Any]) -> dict[str, Any]:
-    """Two ranks, three steps that count."""
+    """Returns the report of two ranks and three steps that count."""
     content = copy.deepcopy(played)
     content["run"] = copy.deepcopy(RUN)
     kernels = content["simulated"]["kernels"]

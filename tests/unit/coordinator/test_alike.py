@@ -41,7 +41,7 @@ class Machine:
         return Collective(comm, 0, NcclKind.SEND, BF16, 0, COUNT, -1, ranks, offsets=offsets)
 
     def done(self, *sends: Collective) -> list[int]:
-        """When each is complete; all begin at once."""
+        """Returns when each message is complete; all begin at once."""
         done: dict[Collective, int] = {}
         for send in sends:
             self.network.begin(send, 0)

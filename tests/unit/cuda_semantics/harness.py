@@ -104,7 +104,7 @@ class Gpu(Rank):
         return call
 
     def now(self) -> int:
-        """Virtual time since ``begin``, in ns."""
+        """Returns the virtual time since ``begin``, in ns."""
         return int(self.c.phantora_clock_ns()) - self._start
 
     def work(self, for_ns: int) -> None:

@@ -24,7 +24,7 @@ def rows(text: str = TEXT) -> list[list[str]]:
 
 @functools.cache
 def shown() -> frozenset[str]:
-    """Every test of this folder by its id, without parameters."""
+    """Returns every test of this folder by its id, without parameters."""
     return frozenset(
         f"{path.name}::{node.name}"
         for path in HERE.glob("test_*.py")

@@ -10,7 +10,7 @@ from .harness import BLOCKING, DISABLE_TIMING, EXTERNAL, H2D, LEGACY, OK, RELAXE
 
 
 def fork_and_join(gpu, origin, side, *, origin_ns, side_ns):
-    """The side branch is captured between two kernels of the origin."""
+    """Captures the side branch between two kernels of the origin."""
     fork, join = gpu.event(DISABLE_TIMING), gpu.event(DISABLE_TIMING)
     gpu.run(100, origin)
     gpu.cudaEventRecord(fork, origin)

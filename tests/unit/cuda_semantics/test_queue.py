@@ -11,7 +11,7 @@ NS = 1000
 
 
 def instants(gpu, call, count=DEPTH + 2):
-    """When each of `count` calls has returned."""
+    """Returns when each of `count` calls has returned."""
     found = []
     for _ in range(count):
         call()

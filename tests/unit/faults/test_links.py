@@ -82,7 +82,7 @@ def test_instants_from_a_later_one_on() -> None:
 
 
 def send(nbytes: int, number: int = 0) -> Collective:
-    """From a GPU of one server to one of the other."""
+    """Returns a message from a GPU of one server to one of the other."""
     comm = Comm(1, (0, 8), (0, 0), {0: 0, 8: 1}, "test")
     return Collective(comm, number, NcclKind.SEND, 1, 0, nbytes, -1, (0, 8))
 

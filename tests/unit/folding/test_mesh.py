@@ -84,7 +84,7 @@ def test_images_of_one_communicator_are_the_same_for_all_its_members() -> None:
         along = [at for at in range(len(axes)) if drawn.random() < 0.5]
 
         def group(rank: int, mesh: Mesh = mesh, along: list[int] = along) -> tuple[int, ...]:
-            """The ranks that share all coordinates but those `along`."""
+            """Returns the ranks that share all coordinates but those `along`."""
             spread = (
                 range(mesh.axes[at].size) if at in along else [mesh.coordinate(rank, at)]
                 for at in range(len(mesh.axes))

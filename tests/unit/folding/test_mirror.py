@@ -67,7 +67,7 @@ def decoded(script: Script) -> list[Any]:
 
 
 def taken(fact_builder: FactBuilder, rank: int, arrived: list[Any], ranks: MirroredRanks | None = None) -> Any:
-    """The facts of the rank, and of those that it plays."""
+    """Returns the facts of the rank, and of those that it plays."""
     yield rank, fact_builder.take(rank, arrived)
     if ranks is not None:
         for played, its in ranks.records_after(rank, arrived):

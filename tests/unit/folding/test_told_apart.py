@@ -23,7 +23,7 @@ def places(text: str, *arguments: str) -> list[Told]:
 
 
 def parted(told: Told) -> set[frozenset[int]]:
-    """The ranks that do the same there."""
+    """Returns the ranks that do the same there."""
     assert told.kinds is not None
     kinds = sorted(enumerate(told.kinds), key=lambda one: str(one[1]))
     return {frozenset(rank for rank, _ in group) for _, group in itertools.groupby(kinds, key=lambda one: str(one[1]))}

@@ -42,7 +42,7 @@ class Run:
         self.witnesses.look(rank, arrived)
 
     def both(self, write: Callable[[Script, int], object]) -> None:
-        """The representative's records first, and one by one."""
+        """Writes and sends the records of the representative, then those of the witness."""
         for rank in (REPRESENTATIVE, WITNESS):
             write(self.scripts[rank], rank)
             self.send(rank)

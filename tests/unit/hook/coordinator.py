@@ -22,7 +22,7 @@ from profiles import load_gpu
 
 
 def gpu_attributes(gpu: str) -> dict[str, int]:
-    """The device attributes of a described GPU, as the device file has them: attr.39 and so on."""
+    """Returns the device attributes of a described GPU, as the device file has them: attr.39 and so on."""
     lines = (line.partition("=") for line in load_gpu(gpu).device_file_lines())
     return {key: int(value) for key, _, value in lines if key.startswith("attr.")}
 

@@ -120,7 +120,7 @@ def test_damaged_code_is_not_read_beyond_its_end(library, tmp_path):
 
 
 def cubin(interface: int, flags: int) -> bytes:
-    """The header of an ELF file for a GPU, with no sections."""
+    """Returns the header of an ELF file for a GPU, with no sections."""
     ident = b"\x7fELF" + bytes((2, 1, 1, 0x33, interface)) + bytes(7)
     return ident + struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, 0, flags, 64, 0, 0, 0, 0, 0)
 

@@ -15,7 +15,7 @@ DIMS, DIVIDER = 25, 12
 
 
 def functor(extent, strides, pointers):
-    """ATen's OffsetCalculator and what follows it, with rubbish in the dimensions that are not used."""
+    """Returns ATen's OffsetCalculator and what follows it, with rubbish in the dimensions that are not used."""
     operands = len(pointers)
     sizes = b"".join(struct.pack("<III", size, 7, 7) for size in extent)
     rows = b"".join(struct.pack(f"<{operands}I", *(of[at] for of in strides)) for at in range(len(extent)))
@@ -26,7 +26,7 @@ def functor(extent, strides, pointers):
 
 
 def signatures(running, name, *functors):
-    """`functors`: each given the address of device memory."""
+    """Returns the signatures of launches. `functors`: each is given the address of device memory."""
 
     def program(rank):
         kernel, memory = rank.kernel(name.decode()), ctypes.c_void_p()

@@ -14,7 +14,7 @@ WORK = (records.SEGMENT, records.EVENT_RECORD, records.STREAM_WAIT, records.HOST
 
 
 def instants(coordinator):
-    """(record, the rank's host instant of it) for every record."""
+    """Returns (record, the rank's host instant of it) for every record."""
     return list(zip(coordinator.records, accumulate(record.host_ns for record in coordinator.records), strict=True))
 
 

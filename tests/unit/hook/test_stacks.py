@@ -66,8 +66,8 @@ END = "in <module>\n"
 
 
 def answer(process: subprocess.Popen[str], stacks: int) -> str:
-    """The main thread's stack, which comes last; faulthandler writes it in pieces. A process that has not run for a
-    second answers in both ways, and what is left of that is read next time.
+    """Returns the main thread's stack, which comes last; faulthandler writes it in pieces. A process that has not run
+    for a second answers in both ways, and what is left of that is read next time.
     """
     os.kill(process.pid, stack_request.SIGNAL)
     text = ""

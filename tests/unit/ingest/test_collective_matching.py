@@ -15,7 +15,7 @@ from .test_communicators import world
 
 
 def matching_of(ranks: list[int]) -> tuple[CollectiveMatching, int]:
-    """With one communicator of these ranks, whose id is returned too."""
+    """Makes a matching with one communicator of these ranks, whose id is returned too."""
     timelines = Timelines(8)
     communicators = Communicators(timelines)
     return CollectiveMatching(communicators, timelines), world(communicators, ranks)

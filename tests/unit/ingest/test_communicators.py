@@ -30,7 +30,7 @@ def decoded(answers: Answers) -> dict[int, records.Comm]:
 
 
 def world(communicators: Communicators, ranks: list[int], unique: bytes = b"id") -> int:
-    """The id of a communicator of these world ranks, in this order."""
+    """Returns the id of a communicator of these world ranks, in this order."""
     answers: Answers = []
     for place, rank in enumerate(ranks):
         assert answers == []

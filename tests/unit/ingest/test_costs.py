@@ -13,7 +13,7 @@ from profiles import Cost, CostModel, Source, load_gpu
 
 
 def find(path: Path, key: int) -> records.CostEntry | None:
-    """Open addressing from key & (capacity - 1) on."""
+    """Finds a key's entry by open addressing, from key & (capacity - 1) on."""
     table = path.read_bytes()
     (header,) = records.CostHeader.decode_all(table, 0, 1)
     assert (header.version, header.entry_nbytes) == (records.VERSION, records.CostEntry.size())

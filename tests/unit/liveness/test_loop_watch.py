@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def verdict(watch: LoopWatch) -> tuple[int, ...]:
-    """The ranks that the run's end names; () if it goes on."""
+    """Returns the ranks that the run's end names; () if it goes on."""
     found = watch.look()
     return found.ranks if found is not None and found.limit == "--loop-turns" else ()
 

@@ -184,7 +184,7 @@ PIDS = {0: 1, 1: 2}
 
 @pytest.fixture
 def two() -> tuple[TwoRanks, SleepDetector]:
-    """Each rank has been found asleep."""
+    """A detector of two ranks, each of which has been found asleep."""
     ranks = TwoRanks()
     sleepers = SleepDetector(ranks)
     for found in (False, True):
@@ -386,7 +386,7 @@ def test_of_a_process_that_has_not_run_only_states_are_read_again(monkeypatch: p
     processes = ProcFs()
 
     def asleep() -> dict[int, Thread]:
-        """Once two looks find all threads asleep, and nothing that has run between."""
+        """Returns the threads once two looks have found all of them asleep, and nothing that has run between."""
         before = None
         while True:
             threads = processes.threads(child.pid)

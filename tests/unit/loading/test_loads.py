@@ -23,7 +23,9 @@ def of(loads: Loads, dataset: Any) -> Load:
 
 
 def taken(steps: Sequence[tuple[int, int]]) -> OrdinarySteps:
-    """So many batches of two loaders before each step's end, for each of which the program waits 10 ns."""
+    """Returns the ordinary steps where so many batches of two loaders come before each step's end, for each of which
+    the program waits 10 ns.
+    """
     loads = Loads(cast(Hook, None))
     for counts in steps:
         for dataset, count in zip((Images, Tests), counts, strict=True):

@@ -21,7 +21,7 @@ class Loop:
         self.asked += 1
 
     def begins(self, batches: int, step_ns: int) -> list[int]:
-        """When the steps begin."""
+        """Returns when the steps begin."""
         found = []
         for number in range(batches):
             self.now_ns = max(self.now_ns, self.pool.ready_ns("loader", number))

@@ -23,7 +23,7 @@ CLUSTER = cluster()
 
 
 def two_routes(wide_gbps: float = 8.0) -> Topology:
-    """Host a to host b over x (8 Gb/s) or y."""
+    """Returns a network of host a and host b, joined over x (8 Gb/s) and over y."""
     cables = [("a", "x", 8.0, 0), ("x", "b", 8.0, 0), ("a", "y", wide_gbps, 0), ("y", "b", wide_gbps, 0)]
     topology = graph.build(["a", "b"], cables)
     topology.routing = "adaptive"

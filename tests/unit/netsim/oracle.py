@@ -24,7 +24,7 @@ class Fact:
     """Other links from a tick on, for flows that reroute; ``links`` before the first."""
 
     def links_at(self, tick: int) -> tuple[tuple[int, int], ...]:
-        """The links in use at an instant."""
+        """Returns the links in use at an instant."""
         now = self.links
         for at, links in self.ways:
             if at <= tick:

@@ -19,7 +19,7 @@ SERVER = {"server": {"kind": "nvswitch", "gpus": 8, "gpu_gbps": 3200}}
 
 
 def network() -> Any:
-    """With one flow, which has begun."""
+    """Returns a network with one flow, which has begun."""
     net = netsim.routed_network(netsim.build(SERVER))
     net.send(0, 1, 1000, 0, ("a", 0))
     return net

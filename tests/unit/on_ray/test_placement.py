@@ -10,7 +10,7 @@ MUCH = 1 << 40
 
 
 def node(processors: int, ranks: int | None = None) -> Node:
-    """With memory for so many ranks; None: for any number."""
+    """Returns a node with memory for so many ranks; None: for any number."""
     return Node("n", processors, MUCH if ranks is None else MACHINE_NBYTES + ranks * RANK_NBYTES)
 
 

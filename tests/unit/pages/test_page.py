@@ -151,7 +151,7 @@ def test_without_a_name_the_latest_run_is_shown(
 
 
 def shown(content: dict[str, Any], folder: Path) -> list[str]:
-    """The page's texts, a section a line, as its scripts make them."""
+    """Returns the page's texts, a section a line, as its scripts make them."""
     if shutil.which("node") is None:
         pytest.skip("needs node")
     file = folder / "page.html"

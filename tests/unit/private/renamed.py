@@ -74,7 +74,7 @@ def install_everything(folder: Path) -> None:
 
 
 def remove(name: Name) -> bool:
-    """False: it is a part of a type that nothing can take away."""
+    """Removes a name. Returns False if it is a part of a type that nothing can take away."""
     owner: Any = importlib.import_module(name.module)
     *path, attribute = name.path.split(".")
     for part in path:

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C co
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """The program's lines by their first word."""
+    """Returns the program's lines by their first word."""
     program = tmp_path_factory.mktemp("signature") / "texts"
     sources = [HERE / "signature_texts.c", HOOK / "costs" / "signature.c"]
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", f"-I{HOOK}"]

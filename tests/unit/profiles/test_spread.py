@@ -22,7 +22,7 @@ def h200(spread: float) -> Gpu:
 
 
 def stretch_of(gpu: Gpu, product: str = PRODUCT) -> float:
-    """When products have run for long."""
+    """Returns by how much products are stretched when they have run for long."""
     cost, clock = CostModel(gpu).cost(product), Clock.of(gpu)
     for _ in range(1000):
         clock.add(cost.solo_ns, cost.draw.power, cost.draw.clocked)

@@ -15,7 +15,7 @@ from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
 
 
 def facts_of(scripts: Sequence[Script]) -> list[list[Any]]:
-    """By rank. All ranks join communicators before any goes on."""
+    """Returns the facts by rank. All ranks join communicators before any goes on."""
     fact_builder = new_fact_builder(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
     facts: list[list[Any]] = [[] for _ in scripts]
@@ -43,14 +43,14 @@ def recorded(facts: Sequence[Sequence[Any]], duration_ns: Callable[[Collective],
 
 
 def path_of(scripts: Sequence[Script], first: int = 0, last: int = 1) -> list[Piece]:
-    """The critical path of rank 0 between two ends of steps."""
+    """Returns the critical path of rank 0 between two ends of steps."""
     recorder = recorded(facts_of(scripts))
     from_ns, end = recorder.steps[0, first].at_ns, recorder.steps[0, last]
     return walk(recorder, end, from_ns, waits(recorder, from_ns, end.at_ns))
 
 
 def told(pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
-    """(rank, what, duration, who waits) of each piece."""
+    """Returns (rank, what, duration, who waits) of each piece."""
     return [(piece.rank, _what(piece), piece.end_ns - piece.start_ns, piece.awaited) for piece in pieces]
 
 

@@ -17,7 +17,9 @@ from .recordings import record, replayed
 
 
 def program() -> list[Script]:
-    """Both ranks look, 500 ns after it began, whether an all-reduce is complete, then read their clocks."""
+    """Returns scripts in which both ranks look, 500 ns after it began, whether an all-reduce is complete, then read
+    their clocks.
+    """
     ranks = [Script(rank, 2, world_comm(2)).join_world() for rank in range(2)]
     for script in ranks:
         recording = script.all_reduce(64).record(stream=2)

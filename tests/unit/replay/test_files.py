@@ -91,7 +91,7 @@ def test_a_recording_that_this_machine_has_no_room_for(
 def forged(
     recorded: bytes, tmp_path: Path, header: dict[str, Any], change: Callable[[np.ndarray[Any, Any]], object] | None
 ) -> Path:
-    """The recording with other parts of its header, and other rows, as a recorder would have written it."""
+    """Returns the recording with other parts of its header, and other rows, as a recorder would have written it."""
     (tmp_path / "recording").write_bytes(recorded)
     reader = Reader(tmp_path / "recording")
     chunks = {chunk for rank in reader.header["ranks"] for chunk in rank["chunks"]}

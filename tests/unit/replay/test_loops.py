@@ -38,7 +38,7 @@ def record_loop(folder: Path, for_ns: int, singles: int, *together: int, after: 
 
 
 def ends_at(recording: Recording, for_ns: int) -> int:
-    """When rank 0 ends where the all-reduce takes so long. No answer of the loop's counts as another one."""
+    """Returns when rank 0 ends where the all-reduce takes so long. No answer of the loop's counts as another one."""
     timeline, answers = replayed(recording, lasts(for_ns), 64)
     assert compare(recording, answers, frozenset())["query"].other == 0
     assert len(answers[0].queries) == len(recording.answers(0).queries)

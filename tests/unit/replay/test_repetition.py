@@ -26,7 +26,9 @@ Step = Callable[[Script, int], Any]
 
 
 def plain(script: Script, step: int) -> int:
-    """Work, an all-reduce behind it, a wait for what was recorded in the same step, and a look at the clock."""
+    """Writes a step: work, an all-reduce behind it, a wait for what was recorded in the same step, and a look at the
+    clock.
+    """
     script.advance(100).segment(300, stream=1)
     computed = script.record(stream=1)
     recording = script.wait(computed, stream=2).all_reduce(64).record(stream=2)
@@ -35,7 +37,9 @@ def plain(script: Script, step: int) -> int:
 
 
 def ranks(steps: int, step: Step = plain) -> list[Script]:
-    """The first step is longer than the others. Behind the last one the first recording and the last are waited for."""
+    """Returns ranks whose first step is longer than the others. Behind the last one the first recording and the last
+    are waited for.
+    """
     found = [Script(rank, 2, world_comm(2)).join_world() for rank in range(2)]
     for script in found:
         first = script.advance(1000).segment(5000, stream=1).record(stream=1)

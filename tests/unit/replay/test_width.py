@@ -27,7 +27,7 @@ FIRST_AND_LAST = frozenset({0, 7})
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Recording:
-    """Eight ranks, three steps each: an all-reduce of the world, and a broadcast of rank 7."""
+    """The recording of eight ranks, three steps each: an all-reduce of the world, and a broadcast of rank 7."""
     ranks = [Script(rank, 8, world_comm(8)) for rank in range(8)]
     for script in ranks:
         script.join_world()

@@ -187,7 +187,7 @@ def test_growth_is_part_of_the_verdict() -> None:
 
 
 def placed(**gib: float) -> dict[int, Placed]:
-    """`gpu0=5`: 5 GiB on the GPU of that number."""
+    """Returns what ranks hold by GPU: `gpu0=5` means 5 GiB on the GPU of that number."""
     by_gpu = {int(name.removeprefix("gpu")): int(value * GIB) for name, value in gib.items()}
     return {gpu: Placed(gpu, MemoryPeaks(nbytes, nbytes, nbytes)) for gpu, nbytes in by_gpu.items()}
 

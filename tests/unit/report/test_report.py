@@ -30,7 +30,7 @@ from ..virtual_time.scripted import Script, new_fact_builder, play, scripts
 
 
 def seen(timeline: Timeline) -> Seen:
-    """Without a network."""
+    """Returns what is seen without a network."""
     return Seen(timeline.snapshot(), timeline.activity(), LinkTraffic(LEAST_PARTS).traffic([]), [])
 
 

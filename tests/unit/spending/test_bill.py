@@ -85,7 +85,7 @@ def test_prices_that_are_wrong(tmp_path: Path, text: str, fault: str) -> None:
 
 
 def report(**changed: Any) -> dict[str, Any]:
-    """The part that is asked for money and energy."""
+    """Returns the part that is asked for money and energy."""
     simulated = {
         "world_size": 8,
         "gpu": "h100",

@@ -33,7 +33,9 @@ def rank(compute_ns: float = 0, transfer_ns: float = 0, host_bound_ns: float = 0
 
 
 def watts_of(works: Sequence[tuple[int, Draw, int]], idle_ms: float) -> float:
-    """The mean of a GPU that repeats these kernels, so often each, and then waits. The clock is followed for 2 s."""
+    """Returns the mean of a GPU that repeats these kernels, so often each, and then waits. The clock is followed for 2
+    s.
+    """
     clock, gap_ns = Clock.of(H200), H200.achieved.launch_gap_ns
     now_ns, busy_ns, waited_ns = 0.0, 0.0, 0.0
     times, slowed = [0] * len(works), [0.0] * len(works)

@@ -57,7 +57,7 @@ def made(options: RunOptions) -> dict[str, Any]:
 
 
 def record_in(folder: Path) -> None:
-    """Three steps of two ranks: a kernel, then an all-reduce of 64 MiB."""
+    """Records three steps of two ranks: a kernel, then an all-reduce of 64 MiB."""
     ranks = [Script(rank, 2, world_comm(2)) for rank in range(2)]
     for rank, script in enumerate(ranks):
         script.add(records.CommInit.encode(0, 1, 2, rank, rank, 0, payload=b"world".ljust(128, b"\0")))

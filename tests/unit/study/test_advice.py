@@ -27,7 +27,7 @@ RUN = {"script": "train.py", "arguments": ["--layers", "2"], "options": {"world_
 
 @pytest.fixture
 def rec(runs: Runs) -> Path:
-    """Two GPUs of a server; a step is an all-reduce of 64 MiB."""
+    """The recording of two GPUs of a server; a step is an all-reduce of 64 MiB."""
     record_in(Path("rec"))
     Path("rec/run.json").write_text(json.dumps(RUN))
     return Path("rec")

@@ -53,7 +53,7 @@ PRUNED = GRID | {"prune": True, "tokens_per_step": 1000, "objectives": ["time"],
 
 
 def run(study: dict[str, Any], folder: Path, deadly: int) -> subprocess.CompletedProcess[str]:
-    """`deadly`: the number of the run in which the process is killed; 0: it is not."""
+    """Runs a study. `deadly`: the number of the run in which the process is killed; 0: it is not."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(study), str(deadly)]
     environment = {"PYTHONPATH": str(Path(__file__).parents[3]), "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)

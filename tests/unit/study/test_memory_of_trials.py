@@ -19,13 +19,13 @@ STUDY = grid(**{"--batch": [1, 2, 4]}) | {"more_memory": ["--batch"]}
 
 
 def fragmented() -> dict[str, Any]:
-    """8 GiB are asked for beside 60, of 80; 17 of the allocator's 77 are unused."""
+    """Returns memory in which 8 GiB are asked for beside 60, of 80; 17 of the allocator's 77 are unused."""
     missing = MissingMemory(8 * GIB, 60 * GIB, 77 * GIB, 0, 1)
     return document([rank(0, 60, 77)], [held(holder(HeldKind.ACTIVATIONS, 60), missing=missing)], ended_well=False)
 
 
 def growing() -> dict[str, Any]:
-    """By 2 GiB a step, with 58 of 78 left: 29 steps."""
+    """Returns memory that grows by 2 GiB a step, with 58 of 78 left: 29 steps."""
     told = held(holder(HeldKind.ACTIVATIONS, 20))
     return document([rank(0, 20, 20)], [{0: replace(told[0], growth=Growth(2 * GIB, 7, True, 1, "aten::mm"))}])
 

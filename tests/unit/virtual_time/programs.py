@@ -72,7 +72,7 @@ fault_texts = st.lists(
 
 
 def paces_for(size: int, texts: Sequence[str]) -> Paces:
-    """Each rank has a server of its own; faults of what a smaller world lacks are left out."""
+    """Gives each rank a server of its own; faults of what a smaller world lacks are left out."""
     faults: list[Fault] = [parse(text) for text in texts]
     there = [one for one in faults if max(getattr(one, "rank", 0), getattr(one, "server", 0)) < size]
     return paces_of(there, (1,) * size)

@@ -183,7 +183,7 @@ class Result:
 
 
 def world_comm(world_size: int, unique: bytes = b"world") -> int:
-    """The id that ``join_world`` of all ranks will get."""
+    """Returns the id that ``join_world`` of all ranks will get."""
     fact_builder = new_fact_builder(world_size)
     for rank in range(world_size):
         script = Script(rank, world_size).join_world(unique=unique)
@@ -192,7 +192,7 @@ def world_comm(world_size: int, unique: bytes = b"world") -> int:
 
 
 def scripts(world_size: int) -> list[Script]:
-    """One script a rank, in a communicator of all."""
+    """Returns one script a rank, in a communicator of all."""
     comm = world_comm(world_size)
     return [Script(rank, world_size, comm).join_world() for rank in range(world_size)]
 
@@ -221,14 +221,14 @@ class Arrivals:
         return any(self._left)
 
     def left(self, rank: int) -> int:
-        """How many records the rank has still to send."""
+        """Returns how many records the rank has still to send."""
         return len(self._left[rank])
 
     def waits(self, rank: int) -> bool:
         return rank in self._joining
 
     def feed(self, rank: int, most: int) -> None:
-        """The next records of the rank arrive: so many, or up to the first one that waits for a communicator."""
+        """Lets the next records of the rank arrive: so many, or up to the first one that waits for a communicator."""
         left = self._left[rank]
         asks = [place for place, record in enumerate(left) if record.kind == records.COMM_INIT]
         portion = min(most, asks[0] + 1 if asks else most)

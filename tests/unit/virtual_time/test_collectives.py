@@ -182,7 +182,7 @@ _action = st.one_of(
 
 
 def _write(world: list[Script], rank: int, action: tuple[Any, ...]) -> None:
-    """One action of a random program; collectives and messages are written for all who take part."""
+    """Writes one action of a random program; collectives and messages are written for all who take part."""
     script = world[rank]
     match action:
         case ("segment", stream, solo_ns, more_ns, tail_ns):

@@ -12,7 +12,7 @@ TO_JOIN = 5
 
 
 def pair(unique: bytes) -> list[Script]:
-    """Two ranks of one communicator, whose ncclUniqueId no other has."""
+    """Returns two ranks of one communicator, whose ncclUniqueId no other has."""
     return [Script(rank, 2, world_comm(2, unique)).join_world(unique=unique) for rank in range(2)]
 
 
