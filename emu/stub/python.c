@@ -135,6 +135,7 @@ static bool send_request(char **argv) {
     struct iovec data = {&length, sizeof length};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
     if (n) {
+        /* Descriptors travel beside bytes: here beside the request's length. */
         message.msg_control = control.bytes;
         message.msg_controllen = CMSG_SPACE(n * sizeof *numbers);
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);

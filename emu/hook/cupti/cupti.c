@@ -117,6 +117,7 @@ static void name_call(const ph_activity *it, CUpti_ActivityAPI *record) {
             record->cbid = runtime_calls[i].cbid;
             return;
         }
+    /* A call that the table lacks gets the number of a call of its kind. */
     switch (it->kind) {
     case PH_CALL_LIBRARY:
     case PH_CALL_RECURRENT_KERNEL:

@@ -183,6 +183,7 @@ void ph_profile_collect(void (*take)(const ph_activity *, void *), void *arg) {
         }
         it->taken = it->taken || ready || (!gpu && it->what != PH_TRACE_CALL);
         ph_record_unlock();
+        /* Without the record lock: `take` may call the script's profiler. */
         if (ready) take(&activity, arg);
     }
 }

@@ -189,12 +189,14 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
         own->grew = state.grew_in_step = true;
         state.grew_at = it->number;
         atomic_store_explicit(&state.steady, false, memory_order_relaxed);
+        /* Blocks that had gone since the former peak do not count in this one. */
         for (holder *gone = own->gone, *next; gone; gone = next) {
             next = gone->next;
             drop(gone);
         }
         own->gone = NULL;
     } else if (it->number - state.grew_at > MANY_BLOCKS) {
+        /* So many blocks without a new peak: until there is one, nobody needs to know their lines. */
         atomic_store_explicit(&state.steady, true, memory_order_relaxed);
     }
     if (counted) ph_server_memory_peak(device, own->peak, reserved);
@@ -219,6 +221,7 @@ static void taken_back(uintptr_t start) {
         ph_over_step_change(own->over_step, state.number, -(int64_t)it->nbytes, it->held_as);
     }
     if (it && it->counted && it->number <= own->peak_number) {
+        /* It was there at the peak, whose holders may yet be asked for. */
         it->next = own->gone;
         own->gone = it;
     } else if (it) {

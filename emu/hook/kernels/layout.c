@@ -82,6 +82,8 @@ bool ph_layout_of(ph_kernel *kernel, void *const *params, ph_layout *out) {
     int32_t dims;
     memcpy(&dims, functor, sizeof dims);
     if (dims < 1 || dims > PH_MOST_DIMS) return false;
+    /* ATen's OffsetCalculator: the number of dimensions, a divider for each size, the strides; then the operands'
+     * pointers. */
     size_t behind_sizes = sizeof dims + (size_t)PH_MOST_DIMS * DIVIDER_NBYTES;
     size_t data = (behind_sizes + (size_t)PH_MOST_DIMS * operands * sizeof *strides + 7) & ~(size_t)7;
     for (uint32_t i = 0; i < operands; i++) {

@@ -254,6 +254,8 @@ bool ph_host_pages_give(unsigned char *dst, size_t nbytes, const ph_piece *piece
         ph_pieces_free(part, count);
         return false;
     }
+    /* Only whole pages can be missing: the first and the last bytes share pages with other data, so they are made
+     * now. */
     read_edge(dst, pieces, n, 0, before);
     read_edge((unsigned char *)last, pieces, n, last - (uintptr_t)dst, nbytes);
     return true;

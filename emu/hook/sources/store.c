@@ -204,6 +204,8 @@ uint32_t ph_store_add(const void *bytes, size_t nbytes) {
         uint64_t budget = store.totals.budget;
         ph_unlock(PH_LOCK_STORE);
         if (status == PH_STORE_BUSY) {
+            /* Another process writes equal bytes just now. This one waits for them, but is not asleep: it will go on
+             * by itself. */
             if (!waits) ph_thread_call_awake(name);
             waits = true;
             usleep(TURN_US);

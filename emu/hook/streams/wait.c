@@ -156,6 +156,7 @@ static uint32_t turns_to_ask(struct ph_asking_loop *loop, uint32_t scope, uint32
 static bool is_done(uint32_t scope, uint32_t stream, uint64_t recording) {
     struct ph_asking_loop *loop = this_loop();
     bool same = loop->scope == scope && loop->stream == stream && loop->recording == recording;
+    /* The last answer held for several turns: while the program does nothing else, they need no question. */
     if (loop->known && same && ph_nothing_since(loop->question)) {
         ph_host_return_to(&loop->mark);
         return --loop->known == 0 && loop->done;
