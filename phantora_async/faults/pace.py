@@ -128,7 +128,10 @@ class Pace:
         if work <= 0:
             return from_ns
         target = self._done(from_ns + self._origin_ns) + work
+        dead_from_ns, dead_until_ns = self._dead
         while self._parts is not None and self._done(self.known_ns - 1) < target:
+            if dead_until_ns == NEVER and dead_from_ns < self.known_ns:
+                return NEVER
             self._extend()
         place = bisect_left(self.done_until, target) - 1
         pace = self.paces[place]

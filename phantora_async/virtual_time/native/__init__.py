@@ -30,13 +30,14 @@ def sources() -> list[Path]:
     return sorted(_HERE.glob("*.c"))
 
 
-def build(target: Path = LIBRARY) -> Path:
-    """Compiles the library. Raises BuildError."""
+def build(target: Path = LIBRARY, sanitize: str = "") -> Path:
+    """Compiles the library. `sanitize` is what ``-fsanitize=`` takes. Raises BuildError."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise BuildError("the engine of virtual time is not built and no C compiler was found: install gcc or a wheel")
     fresh = target.with_suffix(f".{os.getpid()}.new")
-    command = [compiler, *FLAGS, "-o", str(fresh), *map(str, sources())]
+    checks = ["-g", f"-fsanitize={sanitize}", "-fno-sanitize-recover=all"] if sanitize else []
+    command = [compiler, *FLAGS, *checks, "-o", str(fresh), *map(str, sources())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"building the engine of virtual time failed:\n{done.stderr}")

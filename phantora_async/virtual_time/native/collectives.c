@@ -411,7 +411,7 @@ void undo_delivered(engine *e, collective *it, kernel *who) {
 }
 
 /* It is the instant of the next completion: collectives that are complete release their kernels. */
-void complete(engine *e) {
+bool complete(engine *e) {
     list found = {0};
     if (e->network_ns == e->now_ns) {
         e->ndone = 0;
@@ -436,6 +436,7 @@ void complete(engine *e) {
     for (int64_t i = 0; i < found.n; i++) ((collective *)found.all[i])->found = false;
     for (int64_t i = 0; i < found.n && !e->raised; i++) deliver(e, found.all[i]);
     free(found.all);
+    return found.n > 0;
 }
 
 /* The simulation will take back nothing before this instant. */

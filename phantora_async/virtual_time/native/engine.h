@@ -646,7 +646,7 @@ kernel *joined_kernel(engine *e, stream *on, const row *what);
 kernel *called_kernel(engine *e, host *of, stream *on, int64_t number);
 int64_t refresh(engine *e);
 void arrive(engine *e, kernel *it);
-void complete(engine *e);
+bool complete(engine *e); /* false: what is complete belongs to processes that have ended */
 void commit_collectives(engine *e, int64_t at_ns);
 void abort_kernels(engine *e, host *of, int64_t comm);
 void forget_collectives(engine *e);

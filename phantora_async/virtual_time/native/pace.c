@@ -46,7 +46,9 @@ int64_t paced_end(engine *e, pace *it, int64_t from_ns, wide work) {
     if (!it) return from_ns + (int64_t)work;
     if (work <= 0) return from_ns;
     wide target = done_until(e, it, from_ns + it->origin_ns) + work;
-    while (it->known_ns < NEVER && !e->raised && done_until(e, it, it->known_ns - 1) < target)
+    /* Of a pace that never ends, no more is asked for once it is 0 for ever. */
+    while (it->known_ns < NEVER && !e->raised && done_until(e, it, it->known_ns - 1) < target &&
+           !(it->dead_until_ns == NEVER && it->dead_from_ns < it->known_ns))
         know(e, it, it->known_ns);
     int64_t first = 0, behind = it->n; /* the last part that begins with less done than that */
     while (behind - first > 1) {

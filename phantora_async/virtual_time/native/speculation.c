@@ -169,7 +169,8 @@ static void end_speculation(engine *e) {
 /* Releases what is final and drops its history. Ends speculation when no rank is ahead. */
 void commit(engine *e) {
     int64_t at_ns = global_ns(e);
-    bool nothing_left = !e->nheap && refresh(e) == NEVER;
+    /* What dead GPUs and servers would do next stays in the queue for ever. */
+    bool nothing_left = (!e->nheap || e->heap[0]->at_ns >= NEVER) && refresh(e) == NEVER;
     bool over = !first_silent(e) && (at_ns > e->guessed_ns || nothing_left);
     if (e->kept > e->most_kept) e->most_kept = e->kept;
     for (int64_t i = 0; i < e->nhosts; i++) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -82,32 +83,33 @@ def _groups(size: int) -> list[tuple[int, ...]]:
     return [tuple(rank for rank in group if rank < size) for group in GROUPS]
 
 
-def _init(group: int, ranks: tuple[int, ...], rank: int, after: int) -> bytes:
-    unique = b"group %d" % group
+def _init(group: int, ranks: tuple[int, ...], rank: int, after: int, life: int) -> bytes:
+    unique = b"group %d of life %d" % (group, life)
     return records.CommInit.encode(
         after, 100 + group, len(ranks), ranks.index(rank), rank, 0, payload=unique.ljust(128, b"\0")
     )
 
 
-def _comm_ids(size: int) -> list[int]:
+@cache
+def _comm_ids(size: int, life: int) -> list[int]:
     """Returns the ids that the communicators will have; 0 for those without members."""
     ids = []
     for group, ranks in enumerate(_groups(size)):
         fact_builder = new_fact_builder(size)
         for rank in ranks:
             fact_builder.take(rank, records.decode_up(Script(rank, size).records[0])[0])
-            fact_builder.take(rank, records.decode_up(_init(group, ranks, rank, 0))[0])
+            fact_builder.take(rank, records.decode_up(_init(group, ranks, rank, 0, life))[0])
         ids.append(next(iter(fact_builder.communicators.by_id), 0))
     return ids
 
 
-def write(size: int, program: Program, scale: int) -> list[Script]:
-    """Returns every rank's records. Counts are multiplied by `scale`."""
+def write(size: int, program: Program, scale: int, life: int = 0) -> list[Script]:
+    """Returns every rank's records. Counts are multiplied by `scale`; `life`: how often its process started before."""
     world = [Script(rank, size) for rank in range(size)]
-    ids, groups = _comm_ids(size), _groups(size)
+    ids, groups = _comm_ids(size, life), _groups(size)
     for group, ranks in enumerate(groups):
         for rank in ranks:
-            world[rank].add(_init(group, ranks, rank, 10 * rank * (group % 2)))
+            world[rank].add(_init(group, ranks, rank, 10 * rank * (group % 2), life))
     aborted: set[int] = set()
     for rank, action in program:
         _write(world, rank % size, action, ids, groups, aborted, scale)

@@ -8,7 +8,7 @@ import pytest
 
 from phantora_async.faults import parse
 from phantora_async.faults.effects import paces_of
-from phantora_async.faults.pace import Paces
+from phantora_async.faults.pace import NEVER, Paces
 from phantora_async.virtual_time import Stop
 
 from .scripted import Script, play, scripts
@@ -70,6 +70,14 @@ def test_a_dead_server_goes_nowhere() -> None:
         script.clock(after=100).advance(100).clock(after=1).segment(1000).sync(stream=1).clock().bye()
     result = play([first, second], paces=paces("node 1 dead at 150ns", servers=(1, 1)))
     assert (result.clocks(0), result.clocks(1)) == ([100, 201, 1201], [100])  # the sleep does not end
+
+
+def test_a_dead_server_with_jitter_goes_nowhere() -> None:
+    """Its pace never stops changing, but is 0 for ever."""
+    dead = paces("host 0 jitter 20% every 1us seed 5", "node 0 dead at 150ns")
+    assert dead.hosts[0].lasts(100, 1000) == NEVER
+    result = play([one().clock().clock(after=1000).bye()], paces=dead)
+    assert (result.clocks(0), result.stop) == ([0], Stop.DRAINED)
 
 
 def test_arrivals_in_any_order_give_the_same() -> None:

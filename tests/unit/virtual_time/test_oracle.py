@@ -33,6 +33,8 @@ NEW_STREAM_TAKEN_BACK: Program = [
     (3, ("destroy", 0)),
 ]
 """Rank 3 makes a stream and works on it, and then goes back to before that."""
+DEAD_AT_THE_END: Program = [(0, ("exchange", 0, 3, 23)), (0, ("poll", 2, 3, 2001))]
+"""With a GPU that dies: its work stays to be done for ever, but the last instant before is final."""
 
 
 @pytest.mark.parametrize(("make_network", "scale"), [(fixed, 1), (network, 20_000)], ids=["fixed", "network"])
@@ -47,6 +49,7 @@ def test_all_policies_agree_with_the_oracle(make_network: Callable[[], NetworkMo
         faults=fault_texts,
     )
     @example(size=4, program=NEW_STREAM_TAKEN_BACK, depth=1, seed=1, faults=[])
+    @example(size=4, program=DEAD_AT_THE_END, depth=5, seed=3473791831, faults=["gpu 0 dead at 2224ns"])
     def check(size: int, program: Program, depth: int, seed: int, faults: list[str]) -> None:
         paces = paces_for(size, faults)
         oracle = play(write(size, program, scale), make_network, None, never, depth, paces=paces)

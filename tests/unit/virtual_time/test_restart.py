@@ -127,6 +127,21 @@ def test_data_in_the_network_still_arrives() -> None:
     assert [at_ns for at_ns, _ in job.network.begun] == [0, 100]
 
 
+def test_a_run_does_not_last_until_the_data_of_ended_processes_has_arrived() -> None:
+    """It is in the network from 0 to 500 ns, and nobody waits for it any more."""
+    for ahead in (False, True):
+        job = Job(2, ahead)
+        a, b = pair(b"first")
+        job.feed(a.all_reduce(500).advance(10_000), b.all_reduce(500).advance(100))
+        job.run()
+        assert job.restart(1) == 100
+        a, b = pair(b"again")
+        job.feed(a.bye(after=7), b.bye(after=9))
+        assert job.run() is Stop.DRAINED
+        assert (job.timeline.now_ns, job.network.next_ns()) == (109, None)
+        assert [rank.shares.idle_ns for rank in job.timeline.snapshot().ranks] == [2, 0], "after their ends"
+
+
 def test_a_rank_that_waits_for_one_that_has_ended() -> None:
     """Its failure cannot be reached in virtual time: the ranks start where everything stopped."""
     job = Job(2)
