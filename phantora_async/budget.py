@@ -201,7 +201,7 @@ class Rule:
     def broken(self, value: float, baseline: float) -> bool:
         allowed = self.amount * baseline if self.relative else self.amount
         change = value - baseline
-        # What is equal in decimals may differ in the last bit: a change of just 3 % does not break "> +3%".
+        # Numbers that are equal in decimals may differ in the last bit: a change of just 3 % does not break "> +3%".
         slack = 1e-12 * max(abs(value), abs(baseline))
         return change > allowed + slack if self.above else change < -allowed - slack
 

@@ -52,12 +52,12 @@ class AdaptiveNetwork(RoutedNetwork):
         # The core's time: choices up to here are made, completions up to here are in ``_completion``.
         self._core_now = 0
         self._completion: dict[FlowId, int] = {}
-        # Of these, the completions that are after the present.
+        # The completions in ``_completion`` that are after the present.
         self._unreported: dict[FlowId, int] = {}
         self._pending: SortedList[PendingChoice] = SortedList()
         self._choices_of: dict[FlowId, list[PendingChoice]] = {}
         self._loads: dict[FlowId, dict[int, Loads]] = {}
-        # By link: the flows that ever use it, split by whether the core knows their completion.
+        # The flows that ever use each link, split by whether the core knows their completion.
         self._running_on: defaultdict[int, set[FlowId]] = defaultdict(set)
         self._completed_on: defaultdict[int, set[FlowId]] = defaultdict(set)
 
@@ -192,7 +192,7 @@ class AdaptiveNetwork(RoutedNetwork):
         if not before:
             first_byte_ns = at_ns + sum(self._latency_of(link, at_ns) for link in here[0].links)
             self._index(flow, links_of(here))
-        # What was chosen for later instants stays until those choices are made again.
+        # Choices for later instants stay in force until they are made again.
         after = tuple(path for path in sent.taken.paths if path.at_ns > at_ns)
         return self._change(flow, replace(sent, taken=FlowPaths(first_byte_ns, (*before, *here, *after))))
 

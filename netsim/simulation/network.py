@@ -78,7 +78,7 @@ class Network:
         self._latency: dict[FlowId, int] = {}
         self._starts: dict[FlowId, int] = {}
         self._gbps: dict[int, ChangingValue] = {}
-        # By the core's number of a path: the links of that path.
+        # The links of each path, by the core's number of it.
         self._links: dict[FlowId, list[Links]] = {}
         self._encoded: dict[int, tuple[Links, core.Hops]] = {}
         self._encoded_links = 0

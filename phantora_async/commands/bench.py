@@ -74,6 +74,7 @@ def run(given: argparse.Namespace) -> int:
     load = measurement.load()
     if load > BUSY_SHARE * len(os.sched_getaffinity(0)):
         print(f"this machine is busy (load {load:.1f}): wall times will be too long", file=sys.stderr)
+    # SIGTERM is taken as Ctrl-C is: the cases that are done still go into the history.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     path = given.history.expanduser()
     points: list[measurement.Point] = []
@@ -85,6 +86,7 @@ def run(given: argparse.Namespace) -> int:
             point, _ = measurement.measure(job, case, profile=False)
             points.append(point)
             print(tables.line(point), flush=True)
+        # The profile is a run of its own: it slows the run down, which would spoil the figures of a case.
         if given.profile and not points[-1].failure:
             print(f"{cases[-1].name}, profiled ...", file=sys.stderr, flush=True)
             _, found = measurement.measure(job, cases[-1], profile=True)

@@ -83,6 +83,7 @@ def run(given: argparse.Namespace) -> int:
         )
     write_s = _time("--checkpoint-write", given.checkpoint_write)
     restart_s = _time("--restart", given.restart)
+    # A report has the time of a restart only if its run has simulated one.
     if restart_s is None:
         restart_s = job.restart_s
     if restart_s is None:
@@ -90,6 +91,7 @@ def run(given: argparse.Namespace) -> int:
             "--restart is missing, and the report has no restart",
             "state it, or run with a fault and `--launcher -- torchrun --max-restarts 1`",
         )
+    # Training goes on while the rest of the checkpoint is written, but it is not durable before.
     behind_s = 0.0 if write_s is None else write_s - stall_s
     interval_s = _time("--checkpoint-every", given.checkpoint_every)
     if behind_s < 0:

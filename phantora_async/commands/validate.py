@@ -73,6 +73,7 @@ def run(given: argparse.Namespace) -> int:
     if unknown := only - {job.job for job in found.jobs}:
         raise UsageError(f"--only: no such job: {', '.join(sorted(unknown))}", "name jobs of the truth files")
     jobs = [job for job in found.jobs if job.job not in skip and (not only or job.job in only)]
+    # Collectives need no emulation: they are shown before the first job runs.
     pairs = collectives.compare(found.collectives) if found.collectives else []
 
     def say(text: str) -> None:

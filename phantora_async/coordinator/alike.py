@@ -118,7 +118,7 @@ class AlikeCollectives:
         alike: dict[tuple[object, ...], list[Links]] = {}
         for part in parts:
             shares = sorted((links[link].gbps / load[link], links[link].gbps, hops) for link, hops in part)
-            # What else moves on these links may still set them apart: to find that, each is a flow of its own.
+            # Other data on these links may still set them apart: to find that, each is a flow of its own.
             alike.setdefault((len(alike),) if self.must_be_alike else tuple(shares), []).append(part)
         flows = [tuple(sorted(_sum(of_one).items())) for of_one in alike.values()]
         return _Together(group.links, tuple(flows))

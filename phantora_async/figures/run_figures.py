@@ -13,7 +13,7 @@ from phantora_async.wording import gib, seconds
 Simulated = Mapping[str, Any]
 """The part ``simulated`` of a JSON report."""
 WHOLE_RUN = "the whole run"
-"""The source of a step begins so if no steps were found: the "step" is the run."""
+"""The beginning of the source of a step when no steps were found: the "step" is the whole run then."""
 STEPS = "the steps that count"
 
 
@@ -23,9 +23,9 @@ class Unit(Enum):
     SECONDS = ("ms", 1e-3)
     BYTES = ("GiB", 2**30)
     SHARE = ("%", 0.01)
-    """Of a whole that is 1."""
+    """The share of a whole that is 1."""
     RATE = ("", 1.0)
-    """Of a second; the title says what is counted."""
+    """The number per second of what the title counts."""
 
     def __init__(self, shown: str, scale: float) -> None:
         self.shown = shown
@@ -55,7 +55,7 @@ class RunFigure:
     title: str
     unit: Unit
     window: str
-    """The part of the run that it is of."""
+    """The part of the run to which the figure belongs."""
     value: Callable[[Simulated], float | None]
     """Reads it from a report; None: the report does not know it."""
 
@@ -65,7 +65,9 @@ class RunFigure:
 
 
 def has_steps(step: Mapping[str, Any]) -> bool:
-    """Were steps found? `step`: the part ``step`` of a report. Otherwise the "step" is the whole run."""
+    """Returns true if steps were found. `step`: the part ``step`` of a report. Otherwise the "step" is the whole
+    run.
+    """
     return not str(step["source"]).startswith(WHOLE_RUN)
 
 
@@ -94,7 +96,7 @@ def _host_work(simulated: Simulated) -> float | None:
 
 
 def logged_rate(rate: str, name: str = "") -> RunFigure:
-    """What the script itself logged last as `rate`, such as ``tokens/s``."""
+    """A figure that reads the last value that the script itself logged as `rate`, such as ``tokens/s``."""
 
     def read(simulated: Simulated) -> float | None:
         return next((one.get("value") for one in simulated.get("logged", []) if one.get("rate") == rate), None)
@@ -120,4 +122,4 @@ TOKENS = logged_rate("tokens/s", "tokens_per_second")
 ALLOCATED = RunFigure("peak_memory", "memory allocated", Unit.BYTES, WHOLE_RUN, _peak("allocated_peak_nbytes"))
 RESERVED = RunFigure("peak_reserved", "memory reserved", Unit.BYTES, WHOLE_RUN, _peak("reserved_peak_nbytes"))
 RUN_FIGURES = (STEP_TIME, INTERVAL_LOW, INTERVAL_HIGH, HOST_WORK, MFU, TFLOPS, TOKENS, ALLOCATED, RESERVED)
-"""In the order in which they are shown."""
+"""The figures in the order in which they are shown."""

@@ -31,11 +31,11 @@ class Shares(NamedTuple):
 
 
 HOST = "the host"
-"""What binds a step whose GPUs wait for their hosts."""
+"""The cause that binds a step whose GPUs wait for their hosts."""
 
 
 class Doing(Enum):
-    """What a GPU does, as far as its power is concerned."""
+    """The activities of a GPU that differ in the power that it draws."""
 
     COMPUTING = "computing"
     COMMUNICATING = "communicating"
@@ -52,7 +52,7 @@ class TimeAccount(NamedTuple):
     meaning: str
     """A sentence that says what is booked here."""
     cause: str
-    """What binds a step most of whose time is booked here."""
+    """The cause that binds a step if most of its time is booked here."""
     doing: Doing
     bright: str
     """Its colour on a bright ground, as CSS writes it."""
@@ -112,4 +112,4 @@ TIME_ACCOUNTS = (
         "#4a5461",
     ),
 )
-"""In the order of ``Shares``, which is the order in which they are shown."""
+"""The accounts in the order of ``Shares``, in which they are also shown."""

@@ -97,7 +97,7 @@ def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner,
     def tried(job: Job) -> tuple[Run | None, str]:
         """The run, and why it failed."""
         options = dataclasses.replace(job.options, run_dir=str(folder / job.name))
-        # Those that end the run; of the whole report all are judged below.
+        # Only limits of memory end the run; all limits are judged below, by the whole report.
         limits = {
             option: f"{int(job.limits.by_figure[name])}B"
             for option, name in OPTIONS.items()

@@ -33,7 +33,9 @@ def document(asked: Question) -> Document:
     best_s = best_interval(costs, mean_s)
     interval_s = best_s if asked.interval_s is None else asked.interval_s
     found, best = shares(interval_s, costs, mean_s), shares(best_s, costs, mean_s)
+    # Closed form and simulation check each other: the text says so if they disagree.
     simulated = simulate(interval_s, costs, rates, asked.horizon_s, asked.runs, asked.seed)
+    # Time that is neither useful nor spent on checkpoints is lost to failures, in proportion to the rate of each cause.
     lost = 1 - found.useful - found.checkpoints
     causes = {
         cause: {

@@ -93,7 +93,7 @@ def simulate(interval_s: float, costs: Costs, rates: Rates, horizon_s: float, ru
     done = [run_once(interval_s, costs, rates, horizon_s, chance) for _ in range(runs)]
     cycles, total_s = sum(run.cycles for run in done), sum(run.cycles_s for run in done)
     useful = interval_s * cycles / total_s
-    # Of a ratio of means: what each run adds to numerator and denominator, linearised.
+    # The standard error of a ratio of means: each run contributes linearised residuals of numerator and denominator.
     residuals = [interval_s * run.cycles - useful * run.cycles_s for run in done]
     error = stdev(residuals) * sqrt(runs) / total_s if runs > 1 else 1.0
     kept = sorted(run.useful_s / horizon_s for run in done)

@@ -99,7 +99,7 @@ class SourceTables:
         else:
             call = _collective(question)
             places = [question.root] if question.op in _ROOTED else list(range(len(comm.members)))
-        # What members that share a timeline give is what the rank gives that has it.
+        # A member that shares a timeline gives the input of the rank that has it.
         of = self._timelines.of
         places = [comm.rank_of[of(comm.members[place])] for place in places]
         for place in places:

@@ -69,7 +69,8 @@ def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str,
     folders = [str(runtime.libraries), *filter(None, [environment.get("LD_LIBRARY_PATH")])]
     environment |= {
         "LD_LIBRARY_PATH": ":".join(folders),
-        # By its name, which LD_LIBRARY_PATH finds: a path may have characters that separate libraries here.
+        # The library is named without its path, since LD_LIBRARY_PATH finds it: a path may have characters that
+        # separate libraries here.
         installed.PRELOAD: ":".join(
             (installed.RECEIVE_LIBRARY.name, *filter(None, [environment.get(installed.PRELOAD)]))
         ),

@@ -55,7 +55,7 @@ def _merged(activity: Activity, ranks: range) -> Document:
 
 def _row(accounts: Figures, devices: int, width_ns: int) -> Document:
     spent = np.diff(accounts) / (devices * width_ns)
-    # What no account has of a part is the time before the GPU's first use.
+    # The time before the GPU's first use is in no account.
     return {account.name: _text(shares) for account, shares in zip(TIME_ACCOUNTS, spent, strict=True)}
 
 

@@ -96,6 +96,7 @@ def read(path: Path) -> Book:
         for job in jobs:
             measured[gpu].setdefault(job.job, []).append(job)
         options[gpu] = tuple(_word(folder, word) for word in shlex.split(one.text("options")))
+    # Each measured job must be in one family or be listed as not run, so that none is left out unnoticed.
     left = {(gpu, name) for gpu, by_name in measured.items() for name in by_name}
 
     def taken(table: FileTable, gpu: str) -> tuple[JobTruth, ...]:

@@ -22,7 +22,8 @@ CUDNN_INSTRUCTIONS = {"fwd": 150.0, "bwd": 150.0}
 # and blocks of an SM.
 CUDNN_CHANNEL_NS, CUDNN_BESIDE = {"fwd": (0.70, 0.57), "bwd": (1.42, 1.54)}, {"fwd": 0.45, "bwd": 0.23}
 CUDNN_BLOCKS = 4
-# Of that time, what is saved where the L2 cache has the inputs; it has none from this share of its size on.
+# The share of that time that is saved where the L2 cache has the inputs; nothing is saved from this share of its size
+# on.
 CUDNN_NEAR, CUDNN_NEAR_L2 = {"fwd": 0.28, "bwd": 0.45}, 0.7
 # Bytes of a channel's inputs that a block keeps, with 16 bits and with more; how often they then pass, at which share
 # of the bandwidth; time of one; instructions an element where pixels are odd.

@@ -20,8 +20,8 @@ from profiles.signature import Kernel, Signature
 BUSY_TENSOR_CORES = 0.80
 """The share of the peak rate at which products draw most."""
 PRODUCTS = (0.32, 0.68)
-"""The power of products with idle tensor cores, and the additional power with busy ones. These and all following
-figures are shares of the power of large products.
+"""The power of products with idle tensor cores, and the additional power with busy ones. These and the following
+powers are shares of the power of large products.
 """
 OF_F16 = 1.16
 """The power of busy tensor cores for products of f16, over bf16: their mantissas are three bits longer. An H200 runs
@@ -54,8 +54,8 @@ the time.
 CLOCKED_ATTENTION = 1.5
 CLOCKED_NORM = 0.4
 CLOCKED_ADAM, CLOCKED_ADAM_HALF = 0.1, 0.45
-"""How much of its time depends on the clock: Adam and AdamW as one kernel, of 32 and of 16-bit numbers (half the bytes
-for the same instructions).
+"""The share of the time of Adam and AdamW, as one kernel, that depends on the clock, for 32 and for 16-bit numbers: the
+latter move half the bytes for the same instructions.
 """
 COOL, HOT, HOTTEST = 600.0, 1800.0, 0.03
 """Two arithmetic intensities of products, and the relative additional time of those at HOT inside a job."""

@@ -20,8 +20,9 @@ REDUCTION_NS = 256.0  # a reduction across the threads of an instance
 SHARED_KB_NS = 112.0  # what an instance passes on through shared memory, a KiB of it
 FIRST_ROUND_NS = 133.0  # the first loads of each further wave of instances
 HIDDEN = 1.17  # exponent that joins waits and streaming: hardly any is hidden
-# Of the memory traffic finds nothing in the L2 cache: compiled code reads weights and saved activations, and what it
-# wrote just before. None is found from so many times the cache on that streaming kernels still find something in.
+# The share of the memory traffic that finds nothing in the L2 cache: compiled code reads weights and saved activations,
+# and what it wrote just before. Nothing is found from so many times the cache's size on, although streaming kernels
+# still find something.
 COLD = 0.6
 REACH = 3.2
 ISSUE = 1.17  # times the instructions counted: addresses, predicates and barriers come on top
@@ -33,7 +34,7 @@ LOOP_NS = 2_600.0  # a loop of several products begins: where its blocks are, th
 GATHER_NS = 446.0  # numbers that a mask's rule looks up, in each turn of a loop of products
 # Exponents that join products and what lies between them: by one instance of an SM, or by several side by side.
 BY_TURNS, SIDE_BY_SIDE = 1.55, 1.3
-# Of the L2 cache's streaming bandwidth; tiles of products are loaded past the first-level cache.
+# Factors on the L2 cache's streaming bandwidth; tiles of products are loaded past the first-level cache.
 L2 = 1.35
 PRODUCT_L2 = 2.1
 STREAM = 1.05  # of the streaming bandwidth

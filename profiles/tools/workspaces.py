@@ -33,7 +33,7 @@ ANY = "ANY"
 """The GPU of a call whose workspace was measured on one GPU only, or is the same on all."""
 LIST = ROOT / "emu" / "hook" / "cudnn" / "workspaces.csv.gz"
 COLUMNS = (
-    # Of which GPU (ANY: of one or both), what was asked for,
+    # The GPU of the call (ANY: one or both), and what was asked for,
     *("gpu", "type", "layout", "direction"),
     # the form of what it needed: copies of x, y and w (1), padded (2, 3), kind, amount, bytes besides,
     *("x", "y", "w", "kind", "amount", "rest"),

@@ -83,6 +83,7 @@ def run(given: argparse.Namespace) -> int:
     except ValueError as fault:
         why = "\n".join(f"{name}: {reason}" for name, reason in measured.failed.items())
         raise EnvironmentUnusable(f"the host's programs cannot be timed: {fault}", details=why) from None
+    # `--quick` measures two programs only: their factor says less about other programs than a fit of all of them.
     off = max(found.error, PROBES_ERROR) if given.quick else found.error
     try:
         text = host_toml(
@@ -93,6 +94,7 @@ def run(given: argparse.Namespace) -> int:
             comment=f"Measured by {command} on {date.today().isoformat()}.",
         )
         write_whole(target, text.encode())
+        # The file is read back: costs measured beside other work may be such that no run accepts them.
         load_host(target)
     except OSError as error:
         raise NotWritten(f"{target}: {error.strerror}") from None

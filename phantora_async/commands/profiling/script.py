@@ -100,6 +100,7 @@ def run(given: argparse.Namespace) -> int:
             f"there is no description of a {gpus[0]}",
             "name the most similar one: --gpu NAME (phantora-async profiles list), or a copy that you have edited",
         )
+    # SIGTERM is taken as Ctrl-C is, so that the script's process ends and gives the GPU back.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     job = ProfiledJob(
         script, given.module, tuple(given.arguments), given.rank, given.world_size, per_server, given.steps, given.whole

@@ -46,7 +46,7 @@ PICTURE_DIMS = 4
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
 # An embedding's gradient: a block finds its segment, later where it has more threads, and adds its rows.
 SEGMENT_NS, SEGMENT_THREAD_NS, SEGMENT_ROW_NS = 950.0, 1.1, 330.0
-# Of a segment that has several parts: the first one, and each further one; a thread that numbers them.
+# A segment that has several parts: the time of the first one, and of each further one; of a thread that numbers them.
 PART_NS, NEXT_PART_NS, NUMBERED_NS, NUMBERED_START_NS = 900.0, 145.0, 8.5, 450.0
 FEWEST_ROWS = 2  # of an embedding whose launch has one block: token types
 GATHER_START_NS = 800.0
@@ -107,7 +107,7 @@ def _cat_unaligned(machine: Machine, what: Kernel, item: float, count: int, memo
     differ = (at for at, sizes in enumerate(zip(*inputs, strict=False)) if len(set(sizes)) > 1)
     pictures = len(inputs[0]) == PICTURE_DIMS
     dim = next(differ, 1 if pictures else len(inputs[0]) - 1)
-    # Of pictures, channels last: others would be vectors.
+    # Pictures are channels last here: others would be read in vectors.
     rows = [shape[1] if pictures and dim == 1 else prod(shape[dim:]) for shape in inputs]
     items, whole = VECTOR_NBYTES / item, all(row * item % SECTOR_NBYTES == 0 for row in rows)
     sectors = sum(

@@ -30,7 +30,8 @@ ROW_NS, ROW_ITEM, ROW_ITEM_HALF, ROW_EXPONENTIAL, ROW_ADD_UP = 9_200.0, 35.6, 23
 HELD_NS, HELD_ITEM_NS, HELD_ALONE_NS, HELD_BY_TWO = 1_400.0, 640.0, 4_850.0, 6
 CHANNEL_NS, CHANNELS_ADD_UP = 240.0, 1.6  # a channel of a pixel, of a block alone on its SM
 WARP_FORWARD, WARP_BACKWARD = (48.0, 48.0, 28.0, 0.81, 2.5), (23.5, 35.0, 23.0, 1.24, 2.9)
-# Of shared memory and L1 together: rows in flight that take less are found there again, twice as much are not at all.
+# The share of shared memory and L1 together: rows in flight that take less are found there again, those that take twice
+# as much are not found at all.
 ROW_KEPT = 0.6
 NORM_STREAM, NORM_L2 = 0.97, 0.65  # of the streaming bandwidths: a block waits for its row, then for its sums
 # Weight gradients: a round of rows of a block, with and without means, by how many blocks an SM has; the bandwidth

@@ -10,7 +10,7 @@ from profiles.models.products.layouts import converted_ns
 from profiles.signature import Conv, dtype_nbytes
 
 FIRST_TAPS = 49
-# Of f16, long filters have kernels of their own: time beside outputs, instructions an output.
+# Long filters of f16 have kernels of their own: time beside outputs, instructions an output.
 FIRST_NS, FIRST_OUTPUT = {"fwd": 26_000.0, "wgrad": 51_000.0}, {"fwd": 52.0, "wgrad": 47.0}
 FIRST_OUTPUTS = {"fwd": (32, 64), "wgrad": (64,)}  # channels of the output
 FIRST_PADDED, FIRST_PADDED_STREAM = 4, 0.41  # channels of the input; share of the streaming bandwidth

@@ -23,8 +23,8 @@ dimensions, or images are few.
 """
 # 16 bits: channels of a group that are padded, and that are not though more are.
 ALWAYS_PADDED, MOST_PADDED, NEVER_PADDED, WIDE_GROUP, FEW_IMAGES = 32, 256, (48, 64), 64, 4
-# Of 64 channels, which fit: groups up to which gradients of data go one by one, images and sides forward. Of 128:
-# pixels up to which, and of rows from which on, gradients of weights do.
+# Groups of 64 channels, which fit: the number of groups up to which gradients of data go one by one, images and sides
+# forward. Groups of 128: the pixels up to which, and the rows from which on, gradients of weights do.
 APART_GROUPS, APART_IMAGES, APART_SIDE, APART_PIXELS, APART_ROWS = 6, 32, 14, 10_000, 100_000
 # Gradients of weights: the pixels from and up to which a sum goes through them group by group; of few channels in
 # channels-last rows, up to more.

@@ -76,8 +76,8 @@ UNALIGNED = Engine("tensor unaligned", SMALL, 0.30, 3.0, 32.0, 0.8, 9.0, 400.0, 
 # The same where items are loaded one by one: rows of an odd number of 16-bit items.
 SINGLE_ITEMS = replace(UNALIGNED, name="tensor single items", rate=0.162)
 
-# Those that cuBLAS takes for a product of matrices, by their engine and whether operands have
-# 32 bits, and their time by how many of them have k innermost.
+# The engines that cuBLAS takes for a product of matrices, by the engine for unaligned rows and whether operands have 32
+# bits, with their time by how many operands have k innermost.
 LOOSE = {
     (UNALIGNED.name, False): (
         Engine("product unaligned", SMALL, 0.39, 42.0, 90.0, 1.0, 3.73, 314.0, 0.0473, 1793.0, 189.0),
