@@ -129,7 +129,6 @@ QUIET_MODULES = frozenset(
         "pickle.py",
         "pprint.py",
         "reprlib.py",
-        "statistics.py",
         "string.py",
         "textwrap.py",
         "traceback.py",

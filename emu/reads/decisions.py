@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 import textwrap
 import threading
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..interpreter.code_owner import Owner, owner_of
 from ..interpreter.hook_library import Hook
 from . import arrays, compiled_calls, marked
-from .branches import only_checks, only_tells, takes_as_infinite
+from .branches import only_checks, only_tells, reads_rates, takes_as_infinite
 from .carriers import Carriers
 from .deciding_names import CHECKING, EXTREMES, QUIET_LIBRARIES, QUIET_MODULES
 from .elements import Flags, flagged, flags_of
@@ -28,7 +29,7 @@ from .flow import Flow
 from .frames import Position, path_of, position_of, program_frames
 from .host_memory import HostMemory
 from .marked import Mark
-from .source_text import body_around, expression_at
+from .source_text import body_around, expression_at, tree_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,6 +73,7 @@ class Decisions:
         self._folder = folder
         self._torch = os.path.dirname(torch.__file__) + os.sep
         self._optimizers = os.path.join(self._torch, "optim") + os.sep
+        self._schedulers = os.path.join(self._optimizers, "lr_scheduler.py")
         self._printing = os.path.join(self._torch, "_tensor_str.py")
         self._places: dict[_Where, Decision] = {}
         self._flows: dict[_Where, Decision | None] = {}
@@ -237,6 +239,8 @@ class Decisions:
                 self.leaves(mark, counts=True)
             elif name in _OVERFLOWING and self._handles_overflow():
                 self.decides(mark)
+            if name in EXTREMES:
+                result = marked.plain(result)  # another object: `losses.index(min(losses))` compares numbers
             return self.result(result, mark, self._flags(first))
         except Exception as error:  # C code calls, which cannot pass it on
             self._hook.warn_once(f"following {name}", f"a number could not be followed through {name}: {error!r}")
@@ -276,6 +280,7 @@ class Decisions:
     def leaves(self, mark: Mark, *, counts: bool) -> None:
         """Notes that a function in C takes the plain number."""
         if not counts and self._hook.carrying():
+            self.note_read_of_host(mark)  # so that the function's result is marked, whatever it took the number from
             return
         frame = self._deciding_frame()
         if frame is None:
@@ -313,6 +318,13 @@ class Decisions:
                 if code.co_name in _ON_BEHALF:
                     continue
                 return None
+            if file == self._schedulers:
+                read_at = self._rates_are_read()
+                if not read_at:
+                    return None
+                of_optimizer = (
+                    of_optimizer or f"the learning rate follows, which {read_at} reads, by {code.co_qualname}: "
+                )
             if file.startswith(self._optimizers):
                 if not of_optimizer and self._checks_arguments(frame):
                     return None
@@ -331,6 +343,18 @@ class Decisions:
                 if package not in _CALCULATING:
                     return frame, of_optimizer
         return None
+
+    def _rates_are_read(self) -> str:
+        """Returns the first place in the program's own files that reads an optimizer's learning rate, other than to
+        tell it; "" if there is none: a rate changes neither kernels nor shapes.
+        """
+        for module in [*sys.modules.values()]:
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and owner_of(file) is Owner.USER:
+                path = path_of(file, self._folder)
+                if line := reads_rates(tree_of(path).body):
+                    return f"{path}:{line}"
+        return ""
 
     def _checks_arguments(self, frame: FrameType) -> bool:
         """Tells whether the frame's comparison, an optimizer's, only checks arguments: `if not 0.0 <= lr: raise
@@ -360,7 +384,7 @@ class Decisions:
         extreme = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXTREMES
         extreme = extreme and not any(one.arg == "key" for one in node.keywords)  # type: ignore[attr-defined]
         quiet = isinstance(node, ast.Compare) and asks_if_finite(node.left, node.comparators[0])
-        quiet = quiet or only_tells(body_around(file, frame.f_code), position)
+        quiet = quiet or only_tells(body_around(file, frame.f_code), position, self._rates_are_read)
         return Decision(f"{file}:{line}", _short(ast.unparse(node)), extreme, quiet)
 
     def _handles_overflow(self) -> bool:

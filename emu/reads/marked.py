@@ -176,9 +176,9 @@ def first_mark(values: Any) -> Mark | None:
     return None
 
 
-def _plain_parts(value: Any) -> Any:
+def plain_parts(value: Any) -> Any:
     """Returns the value with ordinary numbers, also in lists and tuples: an optimizer has a list of step sizes."""
-    return type(value)(map(_plain_parts, value)) if type(value) in (list, tuple) else plain(value)
+    return type(value)(map(plain_parts, value)) if type(value) in (list, tuple) else plain(value)
 
 
 def _torch_function(
@@ -188,7 +188,7 @@ def _torch_function(
     mark = first_mark((*args, *(kwargs or {}).values())) or MADE
     if getattr(function, "__name__", "") == "broadcast_tensors":
         return _broadcast(function, args)
-    value = function(*map(_plain_parts, args), **{name: _plain_parts(one) for name, one in (kwargs or {}).items()})
+    value = function(*map(plain_parts, args), **{name: plain_parts(one) for name, one in (kwargs or {}).items()})
     name = getattr(function, "__name__", "")
     if name in ("__setitem__", "__set__"):
         follower.result(args[0][args[1]] if name == "__setitem__" else args[0], mark)
@@ -226,7 +226,6 @@ COMPARING = frozenset(
 )
 """Names of numpy's functions on elements that compare, or ask whether elements are true."""
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-_PLAIN_METHODS = ("conjugate", "as_integer_ratio", "hex")
 
 
 def subclass(base: type[Any]) -> type[Any]:

@@ -36,7 +36,7 @@ def expression_at(path: str, position: Position) -> ast.expr | None:
 
 def body_around(path: str, code: CodeType) -> Sequence[ast.stmt]:
     """Returns the statements of the innermost function that the code is, or is a part of; else the file's."""
-    tree = _tree(path)
+    tree = tree_of(path)
     first = code.co_firstlineno
     around: Sequence[ast.stmt] = tree.body
     for node in ast.walk(tree):  # outer ones come first
@@ -48,7 +48,8 @@ def body_around(path: str, code: CodeType) -> Sequence[ast.stmt]:
 
 
 @functools.lru_cache(maxsize=16)
-def _tree(path: str) -> ast.Module:
+def tree_of(path: str) -> ast.Module:
+    """Returns a file's source; an empty module if it cannot be read."""
     try:
         return ast.parse(b"\n".join(_lines(path)))
     except (SyntaxError, ValueError, RecursionError):

@@ -104,8 +104,8 @@ def main() -> None:
     if max(losses) < 3:  # decides
         best = 0.0
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD([nn.Parameter(LARGE)], lr=0.1))
-    scheduler.step(loss())  # decides
-    scheduler.step(loss().item())  # decides
+    scheduler.step(loss())
+    scheduler.step(loss().item())
     labels = torch.zeros(32, dtype=torch.long, device="cuda")
     print((scores().argmax(-1) == labels).sum().item())  # decides
     scores().topk(3).indices.cpu()  # decides

@@ -277,6 +277,8 @@ def extremes() -> None:
     use(min(number() for _ in range(2)) < 2)  # decides
     use(min([9.0, number()]) < 2)  # decides
     use(max([(number(), 1), (number(), 2)]))  # decides
+    scores = [number(), number()]
+    use(scores.index(max(scores)))  # decides
     use(max("ab", key=lambda letter: number()))  # decides
     best = 9.0
     value = number()
@@ -285,6 +287,14 @@ def extremes() -> None:
     use(best)
     if value > 2:  # decides
         print(loss())
+
+
+def rates() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(8, device="cuda"))], lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    scheduler.step(number())  # decides
+    for group in optimizer.param_groups:
+        assert group["lr"] > 0, "the file reads the rate: so the scheduler's decision is told"
 
 
 def functions_in_c() -> None:
@@ -296,6 +306,12 @@ def functions_in_c() -> None:
     use(math.fsum([number(), number()]) > 2)  # decides
     use(float(loss()) > 2)  # decides
     use(statistics.mean([number(), number()]) > 2)  # decides
+    recent = collections.deque([number(), number()], maxlen=3)
+    use(statistics.stdev(recent) > 2)  # decides
+    use(statistics.median(recent) > 2)  # decides
+    use(np.mean(recent) > 2)  # decides
+    use(np.fromiter((one for one in recent), float).mean() > 2)  # decides
+    print(statistics.quantiles(recent), np.std(recent))
     use(torch.tensor([number(), 1.0]).max() > 2)  # decides
     use(random.choices([1, 2], weights=[number(), 1.0]))  # decides
     whole = round(number() * 100)
@@ -352,6 +368,7 @@ def main() -> None:
         containers,
         files,
         functions_in_c,
+        rates,
         tells,
     ]
     for form in forms:
