@@ -135,9 +135,9 @@ def caches(environment: Mapping[str, str]) -> list[str]:
 
 
 def outputs(arguments: Iterable[str], environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Folders below a home folder that arguments of a command name, themselves or by something in them, which exists or
-    does not yet; and paths that nobody can make, because only the home folder itself could hold them. What begins with
-    a dot there, such as ~/.ssh, is not named for being written.
+    """Returns folders below a home folder that arguments of a command name, themselves or by something in them, which
+    exists or does not yet; and paths that nobody can make, because only the home folder itself could hold them. What
+    begins with a dot there, such as ~/.ssh, is not named for being written.
     """
     folders, impossible = [], []
     for text in arguments:

@@ -136,7 +136,7 @@ def process_asking(answer: bytes) -> int:
 
 
 def nbytes_of(beginning: bytes | bytearray) -> int:
-    """Bytes on the wire of the record that begins so; those of a header if even that is incomplete."""
+    """Returns the bytes on the wire of the record that begins so; those of a header if even that is incomplete."""
     if len(beginning) < HEADER.size:
         return HEADER.size
     _, _, nbytes = _PEEK(beginning, 0)

@@ -144,7 +144,7 @@ class ControlTensors:
         return found
 
     def computed_at_any_size(self, tensor: Tensor) -> None:
-        """Operations that read the tensor's memory are computed although it is not small."""
+        """Lets operations that read the tensor's memory be computed although it is not small."""
         self.any_size[tensor.untyped_storage().data_ptr()] = None
         if len(self.any_size) > 64:
             self.any_size.popitem(last=False)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .computed_op import ComputedOp
 
 MOST_NUMEL = 1 << 28
-"""Elements of the largest tensor of an operation that is remembered."""
+"""The most elements of a tensor of an operation that is remembered."""
 _KIND = "operation"
 _LEFT_OUT = re.compile(
     r"aten::(_?(int_|foreach_|convert_)?(addmm|addbmm|baddbmm|bmm|mm)\b|_?(addmm|scaled|grouped|mixed_dtypes|sparse|cslt|"

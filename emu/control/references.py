@@ -33,7 +33,9 @@ MUCH_WORK, OF_ELEMENT = 1 << 27, 1 << 10
 least MUCH_WORK elements, and through OF_ELEMENT for each of their own (such as counts of a mask's blocks).
 """
 _FEW_RUNS = 1024
-"""Elements in more pieces than this are remembered with the gaps between them."""
+"""The most pieces of memory of elements that are remembered one by one: in more pieces, the gaps between them are
+remembered, too.
+"""
 
 
 class Snapshot:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
 _REMEMBERED = 64
-"""Masks that may have been compared, and whose counts the program may read."""
+"""The number of masks that are remembered because they may have been compared, and because the program may read their
+counts.
+"""
 _EITHER: dict[str, Callable[[int], tuple[int, int]]] = {
     "eq": lambda number: (number, number - 1 if number > 0 else number + 1),
     "ge": lambda number: (number, number - 1),

@@ -45,7 +45,7 @@ _NAMES = {
 FROM_FIRST_KEY = 1
 """A `custom_mask_type`: the first query sees the first key. Others that are not 0: the last query sees the last key."""
 _LIBRARIES: list[Any] = []
-"""Functions stay registered as long as these live."""
+"""The registered functions: they stay registered as long as these objects live."""
 
 
 def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:

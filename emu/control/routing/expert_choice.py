@@ -59,7 +59,7 @@ def order(policy: RoutingPolicy, rows: int, candidates: int, layer: int) -> Tens
 def _choose(
     policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int, inside: Tensor | None, start: int = 0
 ) -> Tensor:
-    """Places in `inside`, or candidates if that is None. `start`: how many rows have chosen before."""
+    """Returns places in `inside`, or candidates if that is None. `start`: how many rows have chosen before."""
     import torch
 
     count = candidates if inside is None else len(inside)
