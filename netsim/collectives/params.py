@@ -30,7 +30,7 @@ class Limits:
     ll_between: tuple[float, float]
     """The ceiling of LL between servers, for 2 nodes and for more. The hosts' proxies limit it."""
     ll_between_amd: tuple[float, float]
-    """The same between servers whose hosts have AMD processors."""
+    """The ceiling of LL between servers whose hosts have AMD processors, for 2 nodes and for more."""
     ring_ll128: Triple
     tree_ll128: Triple
     tree_simple: Triple

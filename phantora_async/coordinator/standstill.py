@@ -26,8 +26,9 @@ PATIENCE_S = 30.0
 be a slow download or disk.
 """
 READER_S = 600.0
-"""The same limit while ranks ask for the time and less virtual time than that has passed: a rank may get on, slowly,
-since each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass quickly.
+"""The real seconds of a deadlock while ranks ask for the time, and less virtual time than that has passed: a rank may
+get on, slowly, since each answer takes looks at the ranks that sleep. One that waits in virtual time has it pass
+quickly.
 """
 
 SHORT_S = 1.0

@@ -25,7 +25,7 @@ NORM_START_NS, NORM_GENERAL_START_NS = 1_300.0, 2_000.0
 NORM_FORWARD, NORM_BACKWARD = 1.10, 1.20
 """The factors on the time of the bytes, for kernels that are tuned to a row's length."""
 GENERAL_FORWARD, GENERAL_BACKWARD = 3.2, 2.5
-"""The same factors for kernels that are not tuned."""
+"""The factors on the time of the bytes, for kernels that are not tuned."""
 FINALIZE_NS, FINALIZE_ROW_NS = 1_500.0, 48.0
 FINALIZE_ROWS = (660.0, 396.0)
 """The blocks of the gradient before, each of which leaves a row: for rows up to SHORT, and for longer ones."""
