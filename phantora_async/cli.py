@@ -110,7 +110,7 @@ def run(arguments: list[str]) -> int:
     """Runs one command line, prints the error if there is one, returns the exit code."""
     try:
         code = _run(arguments)
-        sys.stdout.flush()  # what cannot be written is found here, and not while Python ends
+        sys.stdout.flush()  # a failure to write shows here, and not while Python ends
         return code
     except BrokenPipeError:  # `... | head`
         return 128 + signal.SIGPIPE

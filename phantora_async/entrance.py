@@ -84,7 +84,7 @@ class Entrance:
                     self._visitors.send_one_away()
                     self._rest(WITHOUT_FILES_S)
                     return
-                continue  # that one has gone again
+                continue  # the one that knocked has gone again
             address = str(peer[0]) if isinstance(peer, tuple) else ""
             task = asyncio.create_task(self._begin(end, self._visitors.take_in(address)))
             self._tasks.add(task)

@@ -36,7 +36,7 @@ def files_of(ranks: int) -> set[str]:
     """Names of all files that a run of so many ranks may write."""
     names = {f"rank{rank}.{kind}" for rank in range(ranks) for kind in ("log", "stack", "error.json")}
     names |= {f"server{server}.log" for server in range(ranks)}  # a server has at least one rank
-    names |= {f"forker{machine}.log" for machine in range(ranks)}  # of machines that join; each has a server
+    names |= {f"forker{machine}.log" for machine in range(ranks)}  # machines that join have at least one server each
     return names | {"forker.log", TOKEN, "device.txt", "report.json"}
 
 

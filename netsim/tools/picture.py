@@ -23,6 +23,7 @@ def heat_map(statistics: Statistics, path: Path, most: int = MOST_LINKS) -> None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    # The busiest links are chosen by bytes and drawn in the order of the statistics.
     kept = {link.name for link in sorted(statistics.links, key=lambda link: -link.nbytes)[:most]}
     rows = [link for link in statistics.links if link.name in kept]
     if not rows:

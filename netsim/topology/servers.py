@@ -187,6 +187,7 @@ def read(table: SpecTable, rules: TrafficRules) -> Design:
     kind = table.text("kind", choices=("nvswitch", "pcie", "host"))
     gpus = table.integer("gpus", 1, least=1, most=MOST_PARTS)
     nics = table.integer("nics", 0, least=0, most=MOST_PARTS)
+    # This design reaches each NIC through the PCIe link of a GPU, so further NICs would have no place.
     if nics > gpus and kind == "nvswitch":
         raise table.error("nics", f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
     nic_gbps = read_gbps(table, "nic_gbps") if nics else 0.0
@@ -194,6 +195,7 @@ def read(table: SpecTable, rules: TrafficRules) -> Design:
     amd = table.text("cpu", "intel", choices=("intel", "amd", "arm")) == "amd"
     design: Design
     if kind == "nvswitch":
+        # Rules without peer-to-peer access leave NVLink unused: traffic then passes through the host over PCIe.
         nvls, gpu_gbps = table.flag("nvls", False), read_gbps(table, "gpu_gbps")
         latency_ns = read_latency_ns(table, "gpu_latency_ns")
         pcie_gbps = read_gbps(table, "pcie_gbps", 504.0)

@@ -60,6 +60,7 @@ def run(given: argparse.Namespace) -> int:
 
         print(json.dumps(report_schema(), indent=1))
         return 0
+    # Without a path the latest run is meant; a run directory stands for the report in it.
     path = Path(given.path) if given.path else _latest()
     if path.is_dir():
         path /= REPORT
@@ -68,6 +69,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         document = read(path)
     except ReportError as error:
+        # A file that is there and is no report needs no hint where reports are.
         hint = "" if path.exists() else "a run prints the path of its report when it ends"
         raise UsageError(str(error), hint) from None
     world_size = document["simulated"]["world_size"]
@@ -79,6 +81,7 @@ def run(given: argparse.Namespace) -> int:
         _write(given.html, page(view(document)).encode())
         print(f"page: {short(given.html)}")
         return 0
+    # Options that ask what a job would cost change what `--json` means: it then prints their answer alone.
     if given.json and asked.is_asked(given):
         print(json.dumps(asked.answered(given, document), indent=1))
         return 0

@@ -32,6 +32,7 @@ def comparison_text(comparison: Comparison) -> str:
     out = StringIO()
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else WIDTH)
+    # Names of runs are too long for columns: letters stand for them.
     letters = LETTERS[: len(comparison.names)]
     for letter, name in zip(letters, comparison.names, strict=True):
         console.print(Text(f"{letter}  {printable(short(name))}"), soft_wrap=True)
@@ -55,6 +56,7 @@ def comparison_text(comparison: Comparison) -> str:
         console.print()
         title = "GPU work of a step and GPU, ms"
         console.print(_table(title, letters, rows=[_part_row(one) for one in comparison.families]))
+    # Differences below LEAST_MS would be printed as zero. Long tables end with the number of rows that they leave out.
     for title, works in (
         ("kernels that changed most, ms a step and GPU", comparison.kernels),
         ("collectives that changed most, ms a step and GPU", comparison.collectives),

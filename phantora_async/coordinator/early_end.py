@@ -112,7 +112,7 @@ class EarlyEnd:
         least the shortest of these.
         """
         limit_ns, steps = self._spec.most_step_ns, self._spec.steps
-        counted = steps - 1 - WARM_UP  # of a run that goes on to its end
+        counted = steps - 1 - WARM_UP  # as many as in a run that goes on to its end
         if not limit_ns or counted < 1:
             return None
         instants = self._timeline.results.step_instants[WARM_UP : steps - 1]

@@ -56,7 +56,8 @@ def states(
     """
     incomplete = fact_builder.incomplete_collectives()
     found: list[RankState] = []
-    known: dict[int, RankState] = {}  # of ranks that share a timeline: by what they have told, which they share, too
+    # Ranks that share a timeline share what they have told, too, and so need only one look.
+    known: dict[int, RankState] = {}
     for rank in snapshot.ranks:
         told = id(fact_builder.rank_info[rank.rank])
         state = known.get(told)

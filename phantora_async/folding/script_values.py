@@ -405,7 +405,7 @@ class ScriptValues:
                 return self._called(node, source)
             case ast.NamedExpr(value=value):
                 return self._value(value, source)
-        for child in ast.iter_child_nodes(node):  # what it depends on is known even so
+        for child in ast.iter_child_nodes(node):  # the value is unknown, but not what it depends on
             if isinstance(child, ast.expr):
                 self._value(child, source)
         return UNKNOWN

@@ -130,10 +130,10 @@ def _places(node: ast.AST, harmless: bool, own: frozenset[str]) -> Iterator[tupl
             yield test, True
     if isinstance(node, ast.Compare):
         yield node, True
-        return  # what it consists of is told with it
+        return  # its parts are told with the whole
     if isinstance(node, ast.BinOp) and not harmless:
         yield node, False
-        harmless = True  # what it consists of is told with it
+        harmless = True  # likewise
     elif isinstance(node, ast.Subscript) and not harmless and not isinstance(node.slice, ast.Slice | ast.Constant):
         yield node.slice, False
     elif isinstance(node, ast.Match):

@@ -234,6 +234,7 @@ _UNARY_BACKWARD = ("gelu_backward", "silu_backward", "tanh_backward", "sigmoid_b
 
 
 def _elementwise() -> Iterator[Piece]:
+    # From sizes that fit the L2 cache to those that the memory's bandwidth limits.
     for elements in (1 << 18, 3 << 20, 1 << 23, 3 << 23, 1 << 26, 1 << 28):
         for dtype in ("bf16", "f32", "f16"):
             if dtype == "f16" and elements not in (3 << 20, 1 << 26):
@@ -262,18 +263,21 @@ def _elementwise() -> Iterator[Piece]:
                     Piece("elementwise", call=_call(op, "", [x])) for op in _UNARY[: 12 if dtype == "bf16" else 3]
                 )
                 yield from (Piece("elementwise", call=_call(op, "", [x, x])) for op in _UNARY_BACKWARD)
+            # Operands of different types have kernels of their own, which cast.
             for other in ("f32", "bf16", "f16"):
                 if other != dtype:
                     y = _t((elements // 2048, 2048), other)
                     yield Piece("elementwise", call=_call("copy_", "", [y, x]))
                     yield Piece("elementwise", call=_call("add", "Tensor", [x, y]))
                     yield Piece("elementwise", call=_call("mul", "Tensor", [x, y]))
+    # Operands that are repeated along a dimension, or transposed: their kernels compute addresses.
     for rows, width in ROWS:
         x = _t((rows, width))
         yield Piece("elementwise", call=_call("add", "Tensor", [x, _t((width,))]))
         yield Piece("elementwise", call=_call("mul", "Tensor", [x, _t((rows, 1))]))
         yield Piece("elementwise", call=_call("copy_", "", [x, _t((rows, width), layout="turned")]))
     for batch, heads, length, depth in ((8, 12, 1024, 64), (4, 32, 2048, 64), (1, 32, 4096, 128)):
+        # Rotary embeddings compute with transposed heads, and with halves of each.
         heads_last = _t((batch, heads, length, depth), layout="heads")
         yield Piece("elementwise", call=_call("copy_", "", [_t((batch, heads, length, depth)), heads_last]))
         yield Piece("elementwise", call=_call("mul", "Tensor", [heads_last, _t((1, 1, length, depth))]))

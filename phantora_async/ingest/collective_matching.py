@@ -82,7 +82,8 @@ class CollectiveMatching:
             sends = (root == rank) == (plain.op == NcclKind.SEND)
             ranks = (root, other) if sends else (other, root)
             call = plain
-            if root != rank and other != rank:  # its message has no output here, and it has sent no others to the root
+            # The message of a rank for which this one stands has no output here, and it has sent the root no others.
+            if root != rank and other != rank:
                 call = plain._replace(seq=self._messages[comm.id, *ranks], token=0)
                 self._messages[comm.id, *ranks] += 1
             key, collective = self._pair(rank, comm, call, site, ranks)

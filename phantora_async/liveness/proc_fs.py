@@ -106,7 +106,7 @@ class ProcFs:
                 state = states[f"{folder}/{task}/stat"] = rest.split()[0]
                 sleeping = state in "SZTt" and name != AWAKE and not (state == "S" and _waits_for_values(folder, task))
                 if number == process and name.startswith(STANDS_FOR):
-                    stands_for = True  # what is then found depends on processes that are not descendants
+                    stands_for = True  # the answer then depends on processes that are not descendants
                     forked = _forked_by_parent(pid, name.removeprefix(STANDS_FOR).lstrip())
                     todo += forked
                     # Else it is about to be told that the other has ended; or it was, and waits for the rank's look.

@@ -88,7 +88,7 @@ class Writer:
 
     def abandon(self) -> None:
         """Removes the file, because nothing was recorded."""
-        with contextlib.suppress(OSError):  # what was to be written may not fit, and nobody wants it
+        with contextlib.suppress(OSError):  # the rest may not fit on the disk, and nobody wants it
             self._file.close()
         self._partial.unlink(missing_ok=True)
 

@@ -175,7 +175,7 @@ def repetition_of(recording: Recording, steps: int) -> Repetition:
             if asked:
                 otherwise.append(rank)
             if other:
-                why = why or other  # of the latest step
+                why = why or other  # the reason of the latest step is kept
                 break
         else:
             found = Repetition(step, steps - recorded, places, tuple(otherwise))

@@ -217,7 +217,7 @@ def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetit
     for text, ranks, count in recording.warnings:
         if DIFFERING not in text:
             alone = fact_builder.warnings.setdefault(text, WarningCount()).alone
-            alone |= dict.fromkeys(ranks, count // len(ranks))  # those who gave it equally often stand together
+            alone |= dict.fromkeys(ranks, count // len(ranks))  # ranks of one entry gave it equally often
     return fact_builder
 
 

@@ -117,7 +117,7 @@ class Sweep:
         options = replace(options, run_dir=str(self.folder / "runs" / f"{trial.key}{'-recorded' * as_recorded}"))
         record = why is None and (as_recorded or shared)
         if record:
-            shutil.rmtree(self._recording(trial.program), ignore_errors=True)  # what an ended run has left
+            shutil.rmtree(self._recording(trial.program), ignore_errors=True)  # an ended run may have left one
             options = replace(options, record=str(self._recording(trial.program)))
         limits = Limits({}) if record or as_recorded else self.pruning.limits(trial, dict(self.store.results))
         options = limited(options, limits)

@@ -165,7 +165,7 @@ class RankTrace:
     def _entries(self, event: events.TraceSaid) -> None:
         self._settle()
         self._release_call()
-        self._nccl_entries.clear()  # of kernels that took part in nothing
+        self._nccl_entries.clear()  # those left belong to kernels that took part in nothing
         record = event.record
         try:
             entries = records.TraceEntry.decode_all(record.payload, 0, record.entries)

@@ -234,6 +234,7 @@ class _Reader(Cursor):
     def _type(self) -> str:
         here = self.text[self.at]
         two = self.text[self.at : self.at + 2]
+        # Built-in types are no candidates for later substitutions, so they are not remembered.
         if two in BUILTIN_D:
             self.at += 2
             return BUILTIN_D[two]
@@ -244,6 +245,7 @@ class _Reader(Cursor):
             self.at += 1
             after = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile"}[here]
             inner = self._type()
+            # C++ writes the mark of a pointer or reference to a function before its parameters.
             if inner.endswith(")") and here in "PRO" and "(" in inner and " (" in inner:
                 return self._remember(inner.replace(" (", f" ({after})(", 1))
             return self._remember(inner + after)
@@ -266,6 +268,7 @@ class _Reader(Cursor):
             if self._peek("I"):
                 name = self._remember(name + self._template_arguments())
             return name
+        # `St` is the namespace std, with which a name begins; any other S abbreviates a type that is known.
         if here == "S" and two != "St":
             known = self._substitution()
             if self._peek("I"):

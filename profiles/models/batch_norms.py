@@ -35,7 +35,7 @@ CHANNELS, BLOCKS, PIXELS_APART = 64, 2, 32
 KEPT_PIXELS = {"fwd": (384, 288), "bwd": (192, 192)}
 LEAST_PIXELS = {"fwd": (160, 64), "bwd": (96, 96)}
 KEPT_PASSES = {"fwd": 2, "bwd": 3}
-KEPT_STREAM, STREAM = 0.9, {"fwd": 0.9, "bwd": 0.95}  # of the streaming bandwidth
+KEPT_STREAM, STREAM = 0.9, {"fwd": 0.9, "bwd": 0.95}  # shares of the streaming bandwidth
 LINE_NBYTES, UNALIGNED = 128, 1.25
 # Instructions an element, also of the channels that are missing from the last 64; where inputs are read twice
 # and channels are no multiple of 16, of those that are there.

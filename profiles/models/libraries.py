@@ -17,7 +17,7 @@ from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
 from profiles.signature import Library, elements
 
-STREAMED = 0.8  # of a streaming kernel's bandwidth
+STREAMED = 0.8  # share of a streaming kernel's bandwidth
 UNKNOWN_ITEM_NBYTES = 4.0
 EIGENVALUES, SINGULAR_VALUES = "eigenvalues", "singular values"
 

@@ -16,8 +16,8 @@ from profiles.signature import Kernel
 
 LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each: every NVIDIA SM since Volta
 COLD = 0.05  # share of the traffic that is never there: weights, which no kernel touched lately
-BLOCK_CYCLES = 1.19  # of the SMs' full clock, between two blocks that the GPU hands out: Hopper, whatever the kernel
-LEFT_BESIDE_NCCL = 0.0  # of the L2 cache's contents, beside a collective of megabytes
+BLOCK_CYCLES = 1.19  # cycles of the full clock between two blocks that the GPU hands out: Hopper, whatever the kernel
+LEFT_BESIDE_NCCL = 0.0  # share of the L2 cache's contents that is left beside a collective of megabytes
 OVERLAP = 4.0  # exponent that joins two resources used at once: 1 would add their times, infinity take the longer
 
 

@@ -11,9 +11,9 @@ from profiles.signature import Copy, Memset
 DEVICE_COPY_START_NS = 100.0
 PEER_START_NS = 2_000.0  # estimate: a copy engine's way to another GPU's memory
 SLOW_NBYTES = 400_000  # the first bytes over PCIe go at half the rate: measured 19 us for 440 KB, 83 us for 4.1 MB
-DEVICE_COPY_RATE = 0.93  # of a streaming kernel's bandwidth
-FILL = 0.93  # of a copy's time per byte: pure writes need no turnaround of the memory bus
-FILL_FLOOR = 0.85  # of a kernel's: the driver's own kernel has no arguments to fetch
+DEVICE_COPY_RATE = 0.93  # share of a streaming kernel's bandwidth
+FILL = 0.93  # share of a copy's time per byte: pure writes need no turnaround of the memory bus
+FILL_FLOOR = 0.85  # share of a kernel's floor: the driver's own kernel has no arguments to fetch
 
 
 def copy(gpu: Gpu, what: Copy) -> Estimate:

@@ -17,7 +17,7 @@ from profiles.triton.work import LaunchWork
 
 ROUND_NS = 183.0  # a round of dependent loads
 REDUCTION_NS = 256.0  # a reduction across the threads of an instance
-SHARED_KB_NS = 112.0  # what an instance passes on through shared memory, a KiB of it
+SHARED_KB_NS = 112.0  # a KiB that an instance passes on through shared memory
 FIRST_ROUND_NS = 133.0  # the first loads of each further wave of instances
 HIDDEN = 1.17  # exponent that joins waits and streaming: hardly any is hidden
 # The share of the memory traffic that finds nothing in the L2 cache: compiled code reads weights and saved activations,
@@ -27,9 +27,9 @@ COLD = 0.6
 REACH = 3.2
 ISSUE = 1.17  # times the instructions counted: addresses, predicates and barriers come on top
 ONE_WARP = 2.1  # exponent that joins resources, where an instance is a warp, which uses one after the other
-ATOMIC_NS = 0.0012  # of the GPU, an item
-PRODUCT_RATE = 1.02  # of the library's engine
-PRODUCT_START_NS = 2_940.0  # of an instance with products: the first loads of its pipeline, and its results
+ATOMIC_NS = 0.0012  # the whole GPU's time for one item
+PRODUCT_RATE = 1.02  # times the rate of the library's engine
+PRODUCT_START_NS = 2_940.0  # an instance with products starts: the first loads of its pipeline, and its results
 LOOP_NS = 2_600.0  # a loop of several products begins: where its blocks are, then their first loads
 GATHER_NS = 446.0  # numbers that a mask's rule looks up, in each turn of a loop of products
 # Exponents that join products and what lies between them: by one instance of an SM, or by several side by side.
@@ -37,7 +37,7 @@ BY_TURNS, SIDE_BY_SIDE = 1.55, 1.3
 # Factors on the L2 cache's streaming bandwidth; tiles of products are loaded past the first-level cache.
 L2 = 1.35
 PRODUCT_L2 = 2.1
-STREAM = 1.05  # of the streaming bandwidth
+STREAM = 1.05  # times the streaming bandwidth
 WARP = 32
 EVEN = 1.1  # instances whose work differs by less
 MOST_COUNTS = 16384

@@ -8,7 +8,7 @@ from profiles.signature import Norm, Rnn, Sdpa, Shape
 from profiles.timings.layouts import channels_last
 
 DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double": "f64", "long int": "i64", "int": "i32"}
-RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # of cudnnRNNMode_t
+RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # in the order of cudnnRNNMode_t
 NORMS = ("aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward")
 
 

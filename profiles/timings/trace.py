@@ -315,6 +315,8 @@ def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:
     name, args = op["name"], op["args"]
     dims, concrete = args["Input Dims"], args["Concrete Inputs"]
     transposed = _is_transposed(name, args)
+    # Each operator lists its arguments in an order of its own. Forward ones do not name their output, so its shape is
+    # computed from their arguments.
     if name == "aten::convolution_backward":
         out, given, w = dims[:3]
         stride, padding, dilation = (json.loads(concrete[at]) for at in (4, 5, 6))

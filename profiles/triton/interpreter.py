@@ -33,11 +33,11 @@ from profiles.triton.values import (
 from profiles.triton.work import SECTOR_NBYTES, LaunchWork
 
 SAMPLES = 6
-BRANCHING_SAMPLES = 48  # of a program that does different things in different instances, or other numbers of times
+BRANCHING_SAMPLES = 48  # where instances branch differently or loop a different number of times
 # Multiples of these, without their whole parts, fill an interval evenly: the golden ratio, and its like for two.
 EVENLY = (0.6180339887498949, 0.7548776662466927)
 PIPELINED = 3.0  # loads of the loop of a product that are under way at once
-ADVANCED = 0.15  # of the integer instructions in the loop of a product are left
+ADVANCED = 0.15  # share of the integer instructions in the loop of a product that is left
 # Times as many instructions, by the root of the number of a loop's products: each waits for what lies before it.
 BETWEEN = 1.13
 

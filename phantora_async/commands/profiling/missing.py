@@ -34,11 +34,13 @@ def run(given: argparse.Namespace) -> int:
         print(f"{given.missing}: every kernel has a measured time")
         return 0
     began = time.monotonic()
+    # The report's other kernels had measured times: what they cover is where counting begins.
     covered, refused = 1.0 - sum(missing.values()), list[tuple[float, str, str]]()
     with gpu_bench(find_python(given.python)) as bench:
         signatures = SignatureBench(bench)
         growing = GrowingTable(Path(given.output or OUTPUT), signatures.about, "phantora-async profile --missing")
         known = growing.table.times
+        # The output may already hold times of an earlier, interrupted command: these are not measured again.
         covered += sum(share for signature, share in missing.items() if used.keys[signature] in known)
         waiting = [signature for signature in missing if used.keys[signature] not in known]
         tried, terminal = 0, Terminal(status=True)
@@ -52,6 +54,7 @@ def run(given: argparse.Namespace) -> int:
                     covered += missing[signature]
                 terminal.status(f"{tried} of {len(waiting)} signatures")
         finally:
+            # Measuring takes long: what an interrupted command has measured is kept.
             growing.save()
             terminal.close()
     for share, title, reason in sorted(refused, reverse=True):

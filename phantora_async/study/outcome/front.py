@@ -128,7 +128,7 @@ class Outcome:
             ((tuple(self._known(one, name) for name in self.objectives), number) for number, one in enumerate(self.fit))
         )
         front: list[tuple[tuple[float, ...], int]] = []
-        for point, number in points:  # what could be better in all stands before it
+        for point, number in points:  # trials that could be better in all objectives are sorted before it
             if not any(_better(other, point) for other, _ in front):
                 front.append((point, number))
         return [self.fit[number] for _, number in front]

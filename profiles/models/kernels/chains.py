@@ -15,11 +15,11 @@ from profiles.signature import Kernel, Shape, elements
 
 CTC_START_NS, CTC_STEP_NS = 2_000.0, 560.0  # a frame, whose states wait for each other
 COLLECTED_STEP_NS = 450.0
-KEPT_NS, KEPT_ROUND_NS = 290.0, 135.0  # of a box that is kept; 4,096 others are struck out in a round
-KEPT_SHARE = 0.63  # of the proposals of a detector; a box that is struck out costs next to nothing
+KEPT_NS, KEPT_ROUND_NS = 290.0, 135.0  # time of a box that is kept; of a round, which strikes out 4,096 others
+KEPT_SHARE = 0.63  # share of a detector's proposals that is kept; a box that is struck out costs next to nothing
 OVERLAPS_START_NS, OVERLAPS_NS, BOXES_OF_BLOCK = 12_000.0, 1_240.0, 64
 SAMPLED, SPREAD = 880.0, 3_700.0  # instructions for an output of RoIAlign
-USUAL_OUTPUTS = 49  # of a box and channel, where a grid does not tell: 7 x 7
+USUAL_OUTPUTS = 49  # outputs of a box and channel, 7 x 7, where the grid does not tell
 LARGEST_GRID = 4096
 NORMED_START_NS, NORMED_ITEM_NS, NORMED_COLUMN_NS = (
     600.0,

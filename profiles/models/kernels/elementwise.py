@@ -21,10 +21,10 @@ CAST, PLAIN = 23.0, 5.0
 # Division and remainder of a dimension, once for all operands; and an operand's address. With casts at run time:
 PER_DIM, STRIDED = 11.4, 22.4
 PER_DIM_CAST, STRIDED_CAST = 25.5, 29.3
-MOST_DIMS = 4  # of shapes alone, which do not tell what has become one dimension
+MOST_DIMS = 4  # dimensions to assume at most: shapes alone do not tell which of them PyTorch has merged
 GROUPED_NORM = 13.0  # the affine part of a group norm, whose addresses are simple
 CAST_ONCE = 27.0  # per element, however many operands
-CAST_START_NS = 1_600.0  # of one wave of blocks, which the others hide in part
+CAST_START_NS = 1_600.0  # the start of one wave of blocks, which the other waves hide in part
 START_NS, STRIDED_START_NS, START_ADD_UP = 200.0, 750.0, 1.65
 CAST_ADD_UP, ADD_UP = 1.65, 6.0  # exponents that join the times, with casts at run time and dense ones without
 # Arithmetic of the costly functions, instructions per element.

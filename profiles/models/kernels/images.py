@@ -11,7 +11,7 @@ from profiles.signature import Kernel, Scaled, Shape, elements
 
 # Instructions for an atomic addition of four neighbours, and for each that the same pixel gets.
 ADDED, MET = 320.0, 23.7
-ADDED_HALF, MET_HALF = 570.0, 100.0  # of 16 bits: compared and swapped until it holds
+ADDED_HALF, MET_HALF = 570.0, 100.0  # the same for 16 bits: compared and swapped until it holds
 ADDED_LAST, MET_LAST = 418.0, 2.1  # channels last: two of 16 bits at once, neighbours are other addresses
 FAR_APART = 3.0  # where the image becomes smaller, no two meet, and caches do not help
 MET_ADD_UP = 1.5

@@ -41,14 +41,14 @@ from profiles.models.machine import Machine, Model, overlapped
 from profiles.models.products import attention
 from profiles.signature import Kernel, elements
 
-SECTOR_NBYTES = 32  # what a random access takes from memory
+SECTOR_NBYTES = 32  # the bytes that a random access takes from memory
 PICTURE_DIMS = 4
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
 # An embedding's gradient: a block finds its segment, later where it has more threads, and adds its rows.
 SEGMENT_NS, SEGMENT_THREAD_NS, SEGMENT_ROW_NS = 950.0, 1.1, 330.0
 # A segment that has several parts: the time of the first one, and of each further one; of a thread that numbers them.
 PART_NS, NEXT_PART_NS, NUMBERED_NS, NUMBERED_START_NS = 900.0, 145.0, 8.5, 450.0
-FEWEST_ROWS = 2  # of an embedding whose launch has one block: token types
+FEWEST_ROWS = 2  # rows of an embedding whose launch has one block: usually token types
 GATHER_START_NS = 800.0
 INDEXED_START_NS = 2_400.0  # the index, its place, the item: loads that wait for each other
 ROLLED = 145.0  # instructions of an item: divisions in 64 bits
@@ -66,13 +66,13 @@ BAG_NS, BAG_ITEM_NS = 2_200.0, 400.0  # a bag's look-up, and each of its items, 
 BAG_LANES = 32
 WARP = 32
 GATED = 170.0  # instructions for an element of GLU's gradient, whose operands are strided
-VECTOR_NBYTES = 16  # that a thread of FSDP's packing writes
+VECTOR_NBYTES = 16  # the bytes that a thread of FSDP's packing writes
 PACKED, PACKED_CONVERTED = 0.92, 0.61
 REPEATED_NS = 670.0  # a row of values that is added to one that the row before it was added to
 REPEATED_SHORT_NS, REPEATED_ATOMIC_NS = 220.0, 250.0  # ... of up to 32 columns; by atomic additions
 LONGEST = 3.3  # standard deviations of the longest of such chains
 BLOCK_OF_ROWS_NS = 1.2  # over all SMs
-SEGMENT_ROWS = 10  # of a part
+SEGMENT_ROWS = 10  # rows of a part
 BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 
 

@@ -17,15 +17,16 @@ from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, Shape, elements
 
 CHUNK = 65536
-MOST_BLOCKS = 320  # of a launch
-MOST_TENSORS = (110, 64, 48, 36, 30)  # of a launch, by the number of lists
-UPDATE_INSTRUCTIONS = 101.0  # of an optimizer, per element: square roots and divisions, some in double
-FUNCTOR_INSTRUCTIONS = 140.0  # of Transformer Engine's and Apex's Adam
-CAPTURABLE_INSTRUCTIONS = 330.0  # of one that reads its step from the device: every thread computes its powers
+MOST_BLOCKS = 320  # blocks of a launch at most
+MOST_TENSORS = (110, 64, 48, 36, 30)  # tensors of a launch at most, by the number of lists
+UPDATE_INSTRUCTIONS = 101.0  # an optimizer's, per element: square roots and divisions, some in double
+FUNCTOR_INSTRUCTIONS = 140.0  # those of Transformer Engine's and Apex's Adam, per element
+CAPTURABLE_INSTRUCTIONS = 330.0  # those where the step is read from the device: every thread computes its powers
 INSTRUCTIONS = 9.3
-START_NS, UPDATE_START_NS = 700.0, 2_000.0  # of a block: its tensor's place; powers of an optimizer's step in double
+# A block finds its tensor's place; and computes the powers of the step in double.
+START_NS, UPDATE_START_NS = 700.0, 2_000.0
 ROUND_NS = 380.0  # a load's way to memory and back
-READ_ALONE = 0.5  # of these waits, where nothing is written that a round's loads could follow
+READ_ALONE = 0.5  # share of these waits that is left where nothing is written that a round's loads could follow
 UNHIDDEN = 0.11  # further loads of a round overlap all but this share
 ADD_UP = 1.58  # exponent that joins the times: lower than of kernels with more loads in flight
 

@@ -22,36 +22,38 @@ GRADIENT_NS, CACHED_GRADIENT_NS, GRADIENT_ITEM_NS = 540.0, 250.0, 1.15
 PICTURE_ITEM_NS, PICTURE_NS = 0.8, 240.0  # neighbours' sectors are the same; blocks of a picture add up one by one
 # Softmax of whole rows: its three readings hit the L2 cache while the rows in flight take less than a share of it.
 CACHED, UNCACHED = 0.59, 0.66
-SOFTMAX_BLOCKS = 2  # of an SM
+SOFTMAX_BLOCKS = 2  # blocks that an SM has at a time
 ROW_NS, ROW_ITEM, ROW_ITEM_HALF, ROW_EXPONENTIAL, ROW_ADD_UP = 9_200.0, 35.6, 23.6, 1.25, 2.86
-# Softmax of a row by a warp, which pads it to a power of two: instructions a lane and an item (16 bits, others, times
-# as many with a logarithm), and how bytes and instructions join.
 # Rows in registers: by the items of a thread, with a second block on the SM or without.
 HELD_NS, HELD_ITEM_NS, HELD_ALONE_NS, HELD_BY_TWO = 1_400.0, 640.0, 4_850.0, 6
 CHANNEL_NS, CHANNELS_ADD_UP = 240.0, 1.6  # a channel of a pixel, of a block alone on its SM
+# Softmax of a row by a warp, which pads it to a power of two: instructions a lane and an item (16 bits, others, times
+# as many with a logarithm), and how bytes and instructions join.
 WARP_FORWARD, WARP_BACKWARD = (48.0, 48.0, 28.0, 0.81, 2.5), (23.5, 35.0, 23.0, 1.24, 2.9)
 # The share of shared memory and L1 together: rows in flight that take less are found there again, those that take twice
 # as much are not found at all.
 ROW_KEPT = 0.6
-NORM_STREAM, NORM_L2 = 0.97, 0.65  # of the streaming bandwidths: a block waits for its row, then for its sums
+NORM_STREAM, NORM_L2 = 0.97, 0.65  # shares of the streaming bandwidths: a block waits for its row, then for its sums
 # Weight gradients: a round of rows of a block, with and without means, by how many blocks an SM has; the bandwidth
 # where a warp is a block, with 16-bit items and others.
 COLUMNS_START_NS, COLUMNS_NS, COLUMNS_RMS_NS, COLUMNS_WAVE, COLUMNS_ADD_UP = 1_500.0, 1_046.0, 804.0, 1.2, 1.66
 WARP_COLUMNS_HALF, WARP_COLUMNS = 0.78, 0.9
-CHANNEL_BLOCKS, CHANNEL_START_NS = 4, 2_000.0  # of an SM, whose blocks normalise a channel each
+# Blocks that an SM has at a time, each of which normalises a channel; their start.
+CHANNEL_BLOCKS, CHANNEL_START_NS = 4, 2_000.0
 COLD = 0.5  # batch norm reads what a convolution wrote some time ago
 TRANSFORMED_NS = 0.82  # an element of a block that normalises a channel, of four on an SM
 # Sums of channels: a round of a block that shares its SM, of one alone; a wave of blocks, of so many an SM.
 STATISTICS, GRADIENT_SUMS, SUMMING_BLOCKS = (645.0, 1_674.0, 1_827.0), (267.0, 732.0, 3_714.0), 3
-CHANNELS_STREAM = 0.93  # of the streaming bandwidth
+CHANNELS_STREAM = 0.93  # share of the streaming bandwidth
 ROWS_AT_ONCE, ROUNDS_ADD_UP = 4, 3.0  # loads of a thread before it computes; exponent that joins their waiting
 # Max pooling: instructions of an output; of a pixel of the input backwards, with a stride and without one.
 POOLED, POOLED_LAST, POOLED_ROWS = 430.0, 500.0, 2
 UNPOOLED, UNPOOLED_DENSE, UNPOOLED_LAST, UNPOOLED_LAST_DENSE = 330.0, 500.0, 235.0, 740.0
 # Group norm: a block reduces what its threads have; a thread's round of loads, of tensors in the L2 cache and others.
 MOMENTS_BLOCK_NS, MOMENTS_CACHED_NS, MOMENTS_ROUND_NS = 2_600.0, 240.0, 420.0
-PAIRS_BLOCK_NS = 1_000.0  # of a block
-IMAGE_NS, SUMMED_IMAGES = 280.0, 128  # of gradients of few images, whose channels' threads go through them
+PAIRS_BLOCK_NS = 1_000.0  # likewise for the gradients of group norm, whose blocks reduce pairs of sums
+# A thread of a channel goes through the images for its gradient: time of one; images at most.
+IMAGE_NS, SUMMED_IMAGES = 280.0, 128
 
 
 def _largest(what: Kernel) -> Shape:

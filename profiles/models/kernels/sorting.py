@@ -9,7 +9,7 @@ from profiles.models.kernels.sizes import covered, item_of, largest, said
 from profiles.models.machine import Machine, Model, overlapped
 from profiles.signature import Kernel, elements
 
-SCAN_ROUND_NS, SCAN_START_NS = 1_400.0, 1_600.0  # of PyTorch's scan along rows: two columns for each thread
+SCAN_ROUND_NS, SCAN_START_NS = 1_400.0, 1_600.0  # PyTorch's scan along rows: a round has two columns for each thread
 TOPK_WAVE_NS = 6_800.0
 GATHERED, COUNTED = 115.0, 67.0  # selection of long rows: instructions per element
 GATHER_START_NS, GATHER_BLOCK_NS, COUNT_BLOCK_NS = 4_000.0, 1.4, 0.75
@@ -27,7 +27,8 @@ PASSES_NS = (
 PAIR_NBYTES, SWEPT_ITEMS = 32.0, 16  # a key and a value, read and written; of a thread
 BLOCK_SORT, BLOCK_SORT_16, BITONIC = 900.0, 590.0, 1_200.0  # instructions per element
 SORT_START_NS = 4_000.0
-HISTOGRAM_INSTRUCTIONS, HISTOGRAM_START_NS = 170.0, (300.0, 1_200.0)  # of a 4-byte element; of 4 and 8 bytes
+# Those of a 4-byte element; the start with items of 4 and of 8 bytes.
+HISTOGRAM_INSTRUCTIONS, HISTOGRAM_START_NS = 170.0, (300.0, 1_200.0)
 MERGE_ROUND_NS, MERGE_NS = 100.0, 0.0017  # a counter of each thread; all counters of all blocks
 
 

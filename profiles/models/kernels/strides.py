@@ -17,7 +17,7 @@ from profiles.signature import Shape, Strided
 SECTOR_NBYTES, FETCHED_NBYTES, LINE_NBYTES = 32, 64, 128
 """The bytes that an SM asks for at a time, that come from memory at a time, and that have a place in the L2 cache."""
 WARP = 32
-SECTORS_PER_CYCLE = 0.61  # of one SM, where each thread asks for a sector of its own
+SECTORS_PER_CYCLE = 0.61  # what one SM gets where each thread asks for a sector of its own
 OF_WARP, OF_BLOCK = 1.95, 0.238  # exponents of the share of a warp's, and of a block's, sectors that differ
 ADD_UP = 2.86  # exponent that joins the times
 

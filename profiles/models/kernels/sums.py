@@ -19,8 +19,8 @@ from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
 from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, Shape, elements
 
-LOADS = 4  # of a round: PyTorch's vt0
-MOST_BLOCKS = 32  # of an SM
+LOADS = 4  # loads of a thread in a round: PyTorch's vt0
+MOST_BLOCKS = 32  # blocks of an SM at most
 FEWEST_OF_THREAD, MOST_OF_THREAD = 16, 256  # items for each, from which on the warps of a block share a result
 START_NS, ADD_UP, STREAM = 1_400.0, 2.32, 0.94
 ALONG, ACROSS, SCATTERED = 8.3, 16.2, 54.8  # instructions an element: `Way`

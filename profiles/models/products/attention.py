@@ -21,7 +21,7 @@ from profiles.models.power import attention_in_a_job
 from profiles.signature import Kernel, Sdpa, Sequences, Shape, dtype_nbytes
 
 TILE = 128  # queries and keys
-FEW_QUERIES = 8  # of decoding: the keys are divided among blocks, and time is that of reading them
+FEW_QUERIES = 8  # queries up to which it is decoding: blocks divide the keys, and time is that of reading them
 DEEPEST = 128  # beyond, tiles do not fit the register file
 ODD_DEPTH_SLOWER = 1.03  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
 TENSOR_CYCLES = 4096.0  # floating-point operations of an H200's SM per cycle, for which the figures below hold
@@ -74,13 +74,13 @@ LATENT = {
     "fwd": replace(FIGURES["cudnn", "fwd"], deep=0.952, imbalance=0.817, mask=0.2),
     "bwd": replace(FIGURES["cudnn", "bwd"], deep=2.0, mask=0.592),
 }
-LATENT_CAUSAL = replace(FIGURES["cudnn", "bwd"], deep=1.06)  # its backward pass has a kernel of its own
+LATENT_CAUSAL = replace(FIGURES["cudnn", "bwd"], deep=1.06)  # the causal backward pass has a kernel of its own
 EIGHT_BITS = {"fwd": 0.625, "bwd": 0.9}  # operands of 8 bits, beside the time of those of 16 with half the bytes
 FULL_PRECISION = {"fwd": 3.6, "bwd": 2.9}  # f32 operands
 WIDE_FULL_PRECISION = 1.22  # backward by the efficient kernels: depths of more than 64 in f32 take smaller tiles
 COMBINE, MOST_PARTS = "flash_fwd_splitkv_combine_kernel", 7  # the keys are divided into 2**7 parts at most
-HALF = 0.45  # of the streaming bandwidth: the kernel that sums dO x O before the backward pass
-CONVERT = 0.8  # the one that converts dQ after it
+HALF = 0.45  # the kernel that sums dO x O before the backward pass: its share of the streaming bandwidth
+CONVERT = 0.8  # the kernel that converts dQ after it: likewise
 
 
 class Extent(NamedTuple):

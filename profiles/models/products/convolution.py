@@ -71,10 +71,10 @@ WEIGHTS_TF32 = Engine("convolution weights tf32", MEDIUM, 0.52, 35.0, 43.0, 1.0,
 # Kernels of older GPUs, for channels that must be padded.
 PADDED = Engine("convolution padded", SMALL, 0.38, 0.0, 32.0, 1.0, 0.0, 300.0, 0.03, 1000.0, 2200.0)
 PADDED_WEIGHTS = replace(PADDED, name="convolution weights padded", rate=0.80, split_ns=3700.0)
-UNALIGNED_STREAM = 0.62  # of what passes otherwise, where rows do not begin at 16 bytes
+UNALIGNED_STREAM = 0.62  # share of the bandwidth that is left where rows do not begin at 16 bytes
 VECTOR = replace(VECTOR_F32, name="convolution f32")
 VECTOR_FORWARD = replace(VECTOR_F32, name="convolution forward f32", least_k=NEVER_SPLIT)
-VECTOR_RATE = {"fwd": 0.75, "dgrad": 0.7, "wgrad": 0.56}  # of a plain product's
+VECTOR_RATE = {"fwd": 0.75, "dgrad": 0.7, "wgrad": 0.56}  # share of a plain product's rate
 VECTOR_POINTWISE = {"fwd": 0.86, "dgrad": 0.62, "wgrad": 0.35}
 VECTOR_STRIDED = 1.5  # the gradient of the data, with a stride
 # Gradients of images of few channels: a kernel of its own that multiplies at this share of the vector units' rate.
@@ -86,17 +86,18 @@ STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses a
 GROUPED_STRIDED = 1.3  # likewise, in groups, over that
 # Small groups multiplied together: time over that of a full tile, with up to NARROW_GROUP channels and with more.
 GROUPED, GROUPED_WIDE, NARROW_GROUP = 1.3, 1.08, 8
-GROUPED_TF32, GROUPED_STRIDED_TF32 = 0.75, 3.1  # of tf32, but for the gradients of weights; with a stride, the data's
+# The same for tf32, except for gradients of weights; for the data's with a stride.
+GROUPED_TF32, GROUPED_STRIDED_TF32 = 0.75, 3.1
 # Taps that are further apart than NEAR_TAPS have kernels of older GPUs: time over that of others.
 FAR_TAPS, NEAR_TAPS = {"fwd": 2.05, "dgrad": 1.62, "wgrad": 1.85}, 8
 FAR_TAPS_TF32 = {"fwd": 2.0, "dgrad": 1.3, "wgrad": 1.3}
 LONG_WEIGHTS = 2.3  # gradients of long filters in groups
 FEW_DATA_16 = 0.62  # gradients of images of few channels, of 16 bits
 VOLUME = 1.1  # filters over three dimensions, of 16 bits, likewise
-GROUP_CHANNELS = 64  # what a tile needs to be full
+GROUP_CHANNELS = 64  # channels that fill a tile
 EMPTY_16, EMPTY_TF32 = 0.45, 0.17  # exponents of the time that a tile's empty part costs
 
-STREAM = 0.87  # of the streaming bandwidth
+STREAM = 0.87  # share of the streaming bandwidth
 VECTOR_NBYTES = 16
 # Groups whose filters are long, or whose channels do not fill a vector: kernels without tensor cores.
 DIRECT_RATE, FEW_RATE, FEW_IMAGES = 0.17, 0.04, 64

@@ -9,13 +9,13 @@ from profiles.models.machine import Estimate, Machine, both, overlapped
 from profiles.models.products.group_ways import FEWEST_CHANNELS
 from profiles.signature import Conv, dtype_nbytes
 
-STREAM = 0.87  # of the streaming bandwidth
+STREAM = 0.87  # share of the streaming bandwidth
 # Instructions per output and per product, by direction.
 DEPTHWISE_OUTPUT = {"fwd": 8.6, "dgrad": 7.5, "wgrad": 45.0}
 DEPTHWISE_TAP = {"fwd": 6.1, "dgrad": 11.2, "wgrad": 3.9}
 DEPTHWISE_STRIDED = {"fwd": 1.6, "dgrad": 1.0, "wgrad": 2.0}  # as many, where windows share less of what is loaded
-DEPTHWISE_WIDE, WIDE_TAPS = 207.0, 25  # of f32, for gradients of filters with more taps: a kernel of its own
-DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # of the instructions; f16: two operations at once
+DEPTHWISE_WIDE, WIDE_TAPS = 207.0, 25  # f32, gradients of filters with more taps than these: a kernel of its own
+DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # times as many instructions; f16 does two operations at once
 CHANNELS_FIRST = 2.0  # time over that of channels-last data
 # Channels last, more taps than its own kernels have: instructions of a tap that is in the image, of an output.
 MOST_TAPS, DIRECT_TAP, DIRECT_TAP_HALF, DIRECT_DATA_TAP, PADDED_OUTPUT = 49, 148.0, 66.0, 54.0, 6_650.0

@@ -13,7 +13,7 @@ from profiles.models.products.tiles import (
     Engine,
 )
 
-ALIGNMENT_NBYTES = 16  # of rows, for tensor memory accelerators and vectors
+ALIGNMENT_NBYTES = 16  # the alignment of rows that tensor memory accelerators and vectors need
 COPIED_NBYTES = 4  # the least that an asynchronous copy to shared memory takes
 # The dtype whose peak rate applies, by the operands' dtype: that of the parts for complex ones, the next wider one
 # where a GPU's description has no figure. `other` stands for dtypes that the definition does not list: 4 bytes.

@@ -26,11 +26,9 @@ ONE_TF32 = {
     "dgrad": replace(ONE_DATA, name="group data tf32", rate=0.33, tile_ns=4_500.0),
     "wgrad": replace(ONE_WEIGHTS, name="group weights tf32", rate=0.086),
 }
-STREAMS, JOINED = (
-    8,
-    3.0,
-)  # of cuDNN; exponent of the norm that joins what keeps the GPU busy and what waits for its turn
-TILE = (64, 128)  # of a group's kernel
+# Streams of cuDNN; exponent of the norm that joins what keeps the GPU busy and what waits for its turn.
+STREAMS, JOINED = 8, 3.0
+TILE = (64, 128)  # the tile of a group's kernel
 # Shares of the streaming bandwidth: channels cut out of rows or put into them, by an item's bytes; items turned round.
 CUT_STREAM, TURNED_STREAM = {2: 0.37, 4: 0.55}, 0.033
 PADDED_INSTRUCTIONS = 131.0  # an item that is read or written where rows get channels between others

@@ -8,8 +8,8 @@ from profiles.models.machine import Machine, overlapped
 from profiles.signature import Shape
 
 LAYOUT_INSTRUCTIONS = 58.0  # per element of a layout conversion
-LAYOUT_CHANNELS = 32  # its tiles are so many channels wide
-LAYOUT_STREAM = 0.97  # of the streaming bandwidth
+LAYOUT_CHANNELS = 32  # channels of a tile
+LAYOUT_STREAM = 0.97  # share of the streaming bandwidth
 WIDENED_STREAM = 0.41  # where channels are padded only
 LAYOUT_NS = 900.0  # beside the floor of a launch
 

@@ -16,13 +16,13 @@ from profiles.signature import Conv
 TILE = 32
 # Nanoseconds a pixel: operands in the L2 cache or not; each tile of an SM.
 PIXEL_NS, NEAR_PIXEL_NS, TILE_NS = 28.5, 18.7, 9.0
-NEAR_L2 = 0.5  # of its size: what operands may have
+NEAR_L2 = 0.5  # operands count as in the L2 cache up to this share of its size
 # Channels on either side, and on the output's alone with tensor cores, that a kernel without tiles takes.
 FEW_CHANNELS, FEW_OUTPUTS, MANY_INPUTS, CUBE = 8, 4, 64, 27
 WEIGHTS_OF_BLOCK, DIRECT_PIXEL_NS, DIRECT_BLOCK_NS = 8, 11.7, 4.1
 # 1x1, channels first: bytes of an image's gradient over those of its operands, and products of channels, from which on.
 TURNED_SHARE, TURNED_CHANNELS = 0.5, 60_000
-MANY_WEIGHTS = 300_000  # of other filters, from which on
+MANY_WEIGHTS = 300_000  # weights of larger filters from which on this kernel is chosen
 ITEM = 4
 
 

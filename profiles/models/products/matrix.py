@@ -28,12 +28,12 @@ from profiles.signature import Gemm, Grouped, Kernel, dtype_nbytes
 TURNED = (1.0, 1.17, 1.0)  # time of a tf32 product by how many of its operands have k innermost; none: TURNED_TF32
 ALIKE = (1.0, 1.0, 1.0)
 VECTOR_START_NS = 900.0
-VECTOR_STREAM = 0.72  # of the streaming bandwidth: a matrix times a vector has a kernel of its own
+VECTOR_STREAM = 0.72  # a matrix times a vector has a kernel of its own: its share of the streaming bandwidth
 GROUPED_RATE = 0.985  # CUTLASS's grouped kernel next to cuBLAS's best
 GROUPED_TILE_NS = 1_120.0
 GROUPED_START_NS = 4_900.0
 GROUPED_STREAM = 0.9
-MIXED = 1.04  # of f8e4m3 and f8e5m2, beside one type
+MIXED = 1.04  # time of f8e4m3 times f8e5m2 over that of one type
 BLOCKS, VECTORS = 1.19, 1.52  # a scale for 128 x 128 numbers of one operand, and for 128 of a row of both
 
 

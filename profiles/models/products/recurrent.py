@@ -31,9 +31,9 @@ SMALL_STEP_NS = 2_200.0
 STATIC_UNIT_NS = {"fwd": 13.5, "dgrad": 19.0}
 GAP_NS = 2_000.0  # between the kernels of a chain, which run on several streams
 BEHIND_STEPS = 8  # a layer begins so many steps behind the one below it
-SHARE = {"tf32": 0.7}  # of the GPU that a step's kernels keep busy: their tiles are large
+SHARE = {"tf32": 0.7}  # share of the GPU that a step's kernels keep busy: their tiles are large
 JOINED = 3.0  # exponent of the norm that joins what keeps the GPU busy and what must wait for its turn
-BIASES_BESIDE = 0.3  # of the biases' time, beside those of other layers
+BIASES_BESIDE = 0.3  # share of the biases' time that is left beside the biases of other layers
 
 
 def rnn(gpu: Gpu, what: Rnn) -> Estimate:

@@ -22,7 +22,7 @@ from profiles.models.power import product_in_a_job
 Floats = NDArray[np.float64]
 COLD = 0.6  # share of the operands that come from memory even if they would fit the L2 cache
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-PARTIAL_NBYTES = 8.0  # of a partial sum in f32, written and read once
+PARTIAL_NBYTES = 8.0  # a partial sum in f32 is written and read once
 COUNTED_FROM = 2  # tiles for each SM; more are dealt out by a counter
 MOST_LATENCY_HIDDEN = 4.0  # tiles of one SM whose steps overlap, where each waits for its own latency
 

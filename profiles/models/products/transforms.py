@@ -23,7 +23,7 @@ FEW_SPECTRA, LEAST_PIXELS, FEWER_PIXELS, MANY_PIXELS = 23_552, 12_672, 7_296, 13
 LEAST_SIDE, MOST_SIDE, DEEP, DEEP_OUTPUT, SEVERAL_IMAGES, LEAST_IMAGES = 21, 84, 80, 112, 16, 30
 MIDDLE_WORK, LARGE_WORK = (144e6, 288e6), (334e6, 2_600e6)
 COMPLEX_NBYTES, COMPLEX_FLOPS = 8, 4  # a complex product is as many real ones
-TRANSFORM_STREAM = 0.9  # of the streaming bandwidth
+TRANSFORM_STREAM = 0.9  # share of the streaming bandwidth
 FOURIER_STREAM = 0.55
 NEVER_SPLIT = 1 << 40
 PRODUCTS = replace(VECTOR_F32, name="transformed f32", shapes=((32, 32), (64, 64)), least_k=NEVER_SPLIT)
@@ -85,7 +85,7 @@ def fourier_ns(machine: Machine, what: Conv) -> float:
     frequencies = side * (side // 2 + 1)
     inside = [side - taps + 1 for taps in what.w[2:]]
     parts = prod(-(-pixels // part) for pixels, part in zip(what.x[2:], inside, strict=True))
-    tiles = what.x[0] * parts  # of one place in all images at a time
+    tiles = what.x[0] * parts  # a product takes those of one place in all images
     outer, inner = what.w[0], what.w[1]
     spectrum = COMPLEX_NBYTES * frequencies
     transformed = spectrum * (tiles * (outer + inner) + outer * inner)
