@@ -13,14 +13,21 @@ from phantora_async.config.outputs import report_of, run_dir_of
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.options import PathText
 from phantora_async.recording import Recording, load
-from phantora_async.replaying.differences import MAY_CHANGE, attention_by, attention_share, attributes, grid_share
+from phantora_async.replaying.differences import (
+    MAY_CHANGE,
+    attention_by,
+    attention_share,
+    attributes,
+    grid_share,
+    memory_calls,
+)
 from phantora_async.replaying.machine import Changes, cast_for, slow_gpus, spec_of
 from phantora_async.replaying.repetition import repetition_of
 from phantora_async.replaying.replay import Replayed
 from phantora_async.replaying.replay import replay as execute
 from phantora_async.report import to_json
 from phantora_async.run_spec import RunSpec
-from phantora_async.wording import short
+from phantora_async.wording import seconds, short
 
 ASKERS = {
     "query": "its allocators, to let go of memory, or its process groups",
@@ -47,7 +54,8 @@ class Written:
         for kind, (answers, other, inside) in self.replayed.compared.items():
             if other:
                 text = f"{other:,} of {answers:,} answers to {kind} differ from those of the run"
-                yield f"{text}; PyTorch's own C++ code asked {inside:,} of them ({ASKERS[kind]})" if inside else text
+                text += f"; PyTorch's own C++ code asked {inside:,} of them ({ASKERS[kind]})" if inside else ""
+                yield text + (self._asked_for_memory() if inside and kind == "query" else "")
         setup = self.recording.setup
         if changed := attributes(self.recording, self.spec.gpu):
             yield (
@@ -62,6 +70,20 @@ class Written:
                 f"kernels that were recorded, {share:.1%} of GPU time, unless the script chooses them; a run there has "
                 "others"
             )
+
+    def _asked_for_memory(self) -> str:
+        """Says what follows from answers to allocators: host time of the recorded steps that other answers change."""
+        first_rank = self.recording.own[0]
+        counted = self.replayed.report["simulated"]["ranks"][first_rank]["counted_steps"]
+        if counted is None or not (calls := memory_calls(self.recording, first_rank, *counted)):
+            return ""
+        steps = counted[1] - counted[0] + 1
+        each_ns = round(self.spec.host.price_ns("alloc"))
+        return (
+            f". While memory is in use, they ask CUDA for more: in the steps that count, rank {first_rank} did so "
+            f"{calls:,} times when it was recorded, {seconds(each_ns * calls // steps)} of host time a step, and may "
+            "do so more or less often there"
+        )
 
 
 def written(

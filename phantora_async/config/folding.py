@@ -187,6 +187,8 @@ def _slowed(mesh: Mesh, servers: Sequence[int], faults: Sequence[Fault]) -> froz
 def unchecked(folding: Folding) -> str:
     """The remark for the user on the ranks that have no processes: how many there are, and how they are checked."""
     ranks, played = folding.mesh.world_size, folding.mesh.world_size - len(folding.live)
+    if not played:
+        return f"--fold: all {ranks} ranks have processes, as no two are found to do the same"
     checked = "nothing checks that these would have done the same"
     if folding.witnesses:
         checked = f"that these would have done the same is checked with {named(folding.witnesses)}, as a sample"

@@ -8,17 +8,20 @@ import re
 from collections.abc import Set
 from typing import Any
 
+from emu.contract import records
+from emu.contract.records import MarkerKind
 from phantora_async.errors import PathChanged
 from phantora_async.recording import Recording
 from phantora_async.replaying.attribute_reads import AttributeRead, other_reads
 from phantora_async.replaying.site_lines import line_of
 from phantora_async.run_spec import RunSpec
-from profiles import Gpu
+from profiles import CALL_KINDS, Gpu
 
 QUERIES, MEMORY, WIDTH, ATTRIBUTES = "queries", "memory", "width", "attributes"
 MAY_CHANGE = (QUERIES, MEMORY, WIDTH, ATTRIBUTES)
 """The kinds of answers that stop a replay, unless the user allows that they change."""
 Allowed = Set[str]
+_ALLOC = CALL_KINDS.index("alloc")
 _ATTENTION = re.compile(r"^sdpa;|flash_fwd|flash_bwd|fmha_cutlass")
 """Finds the signatures of attention by cuDNN, FlashAttention and CUTLASS."""
 
@@ -84,6 +87,24 @@ def attributes(recording: Recording, gpu: Gpu) -> dict[str, tuple[int, int]]:
     if recording.setup.gpu.sm_count != gpu.sm_count:
         changed["multiprocessor_count"] = recording.setup.gpu.sm_count, gpu.sm_count
     return changed
+
+
+def memory_calls(recording: Recording, rank: int, first: int, last: int) -> int:
+    """How often the rank asked CUDA for memory, pinned memory included, in these recorded steps. PyTorch's allocators
+    do so while the GPU still works on what they could use again. The first step is step 1.
+    """
+    works, lists = recording.dictionary.works, recording.dictionary.lists
+    rows = recording.stream(rank).rows
+    marked = rows["values"][rows["kind"] == records.MARKER, 0].tolist()
+    ends_step = MarkerKind.NAMED if MarkerKind.NAMED in marked else MarkerKind.STEP
+    markers = iter(marked)
+    step = calls = 0
+    for launches, work, kind, _ in recording.history(rank).tolist():
+        if first <= step + 1 <= last:
+            of_launches = (launch.work for launch in lists[launches]) if kind == records.SEGMENT else (work,)
+            calls += sum(dict(works[one].counts).get(_ALLOC, 0) for one in of_launches if one in works)
+        step += kind == records.MARKER and next(markers, None) == ends_step
+    return calls
 
 
 def grid_share(report: dict[str, Any], sm_count: int) -> float:

@@ -58,6 +58,8 @@ def _folding(folding: Mapping[str, Any] | None) -> list[str]:
         warnings += _answered_otherwise(folding["answered_otherwise"])
     if folding.get("differences"):
         return [text, *map(_difference, folding["differences"]), *warnings]
+    if not folding["mirrored"]:
+        return [text, *warnings]
     if not witnesses:
         unchecked = "warning: --witnesses 0: nothing checks that mirrored ranks would have done the same"
         return [text, unchecked, *warnings]

@@ -10,11 +10,11 @@ from emu.contract import records
 from phantora_async.errors import PathChanged
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.attribute_reads import value_of
-from phantora_async.replaying.differences import ATTRIBUTES, attention_by, attention_share
+from phantora_async.replaying.differences import ATTRIBUTES, attention_by, attention_share, memory_calls
 from phantora_async.replaying.machine import Changes, spec_of
 from phantora_async.replaying.replay import replay
 from phantora_async.report.text import terminal_report
-from profiles import gpu_names, load_gpu
+from profiles import CALL_KINDS, gpu_names, load_gpu
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
 from .recordings import record
@@ -135,3 +135,33 @@ def test_the_share_of_attention() -> None:
     signatures = [{"signature": name, "total_ns": total_ns} for name, total_ns in times.items()]
     assert attention_share({"simulated": {"kernels": {"gpu_ns": 100, "signatures": signatures}}}) == 0.4
     assert attention_share({"simulated": {"kernels": {"gpu_ns": 0, "signatures": []}}}) == 0.0
+
+
+def test_requests_for_memory_by_step(tmp_path: Path) -> None:
+    """Work 5 asks CUDA once, work 6, before a launch, three times: 1 in the first step, then 2, then 4."""
+    alloc = CALL_KINDS.index("alloc")
+    script = Script(0, 1)
+    works = {4: 0, 5: 1, 6: 3}
+    for work, units in works.items():
+        counted = records.WorkCount.encode(alloc, 0, units)
+        script.add(records.HistoryWork.encode(0, work, 0, 0, 1, 0, payload=counted))
+    launches = records.HistoryLaunch.encode(0, 4, 1, 1) + records.HistoryLaunch.encode(0, 6, 1, 1)
+    script.add(records.HistoryList.encode(0, 9, 2, 0, payload=launches))
+    query, marker, segment = records.QUERY, records.MARKER, records.SEGMENT
+    told = [
+        (0, 5, query),
+        (0, 4, marker),
+        (0, 5, query),
+        (0, 5, marker),
+        (9, 0, segment),
+        (0, 5, query),
+        (0, 4, marker),
+    ]
+    entries = b"".join(records.HistoryEntry.encode(*one, 0) for one in told)
+    script.add(records.History.encode(0, len(told), 0, payload=entries))
+    for _ in range(3):
+        script.step()
+    record([script.bye()], tmp_path, FixedNetwork(), 64)
+    made = load(tmp_path)
+    assert [memory_calls(made, 0, step, step) for step in (1, 2, 3)] == [1, 2, 4]
+    assert memory_calls(made, 0, 2, 3) == 6

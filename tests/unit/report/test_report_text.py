@@ -254,6 +254,16 @@ def test_warnings_are_shown_but_not_all() -> None:
     assert "2 more warnings" in text
 
 
+@pytest.mark.parametrize("mirrored", [0, 2])
+def test_that_nothing_checks_mirrored_ranks_is_said_where_there_are_any(mirrored: int) -> None:
+    report = document(train(scripts(1)[0], 6, marked=True))
+    counts = {"processes": 4 - mirrored, "ranks": 4, "representatives": 4 - mirrored, "mirrored": mirrored}
+    report["folding"] = counts | {"mesh": "dp=4", "timelines": 4, "apart": [], "witnesses": [], "warnings": []}
+    text = terminal_report(report)
+    assert f"{mirrored} were mirrored" in text
+    assert ("nothing checks that mirrored ranks would have done the same" in text) is (mirrored > 0)
+
+
 def test_work_that_is_not_recognised_and_takes_no_time_is_one_line() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(3)])
 
