@@ -15,7 +15,7 @@ from phantora_async.options import PathText
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.differences import (
     MAY_CHANGE,
-    attention_by,
+    attention_remarks,
     attention_share,
     attributes,
     grid_share,
@@ -63,13 +63,7 @@ class Written:
                 "is as recorded. Kernels with a block for each SM of the recorded GPU, or a multiple: "
                 f"{grid_share(self.replayed.report, setup.gpu.sm_count):.1%} of GPU time"
             )
-        then, now = attention_by(setup.gpu), attention_by(self.spec.gpu)
-        if then != now and (share := attention_share(self.replayed.report)):
-            yield (
-                f"PyTorch prefers {then} on {setup.gpu.name} and {now} on {self.spec.gpu.name}: attention keeps the "
-                f"kernels that were recorded, {share:.1%} of GPU time, unless the script chooses them; a run there has "
-                "others"
-            )
+        yield from attention_remarks(setup.gpu, self.spec.gpu, attention_share(self.replayed.report))
 
     def _asked_for_memory(self) -> str:
         """Says what follows from answers to allocators: host time of the recorded steps that other answers change."""

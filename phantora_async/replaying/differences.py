@@ -5,7 +5,7 @@ runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import Any
 
 from emu.contract import records
@@ -123,6 +123,21 @@ def attention_by(gpu: Gpu) -> str:
     if gpu.cc_major in (9, 10) and gpu.cc_minor in (0, 3):
         return "cuDNN"
     return "FlashAttention" if gpu.cc_major >= 8 else "memory-efficient attention"
+
+
+def attention_remarks(recorded: Gpu, now: Gpu, share: float) -> Iterator[str]:
+    """Says what attention keeps of the recorded GPU. `share`: of the GPU time, which attention takes."""
+    before, after = attention_by(recorded), attention_by(now)
+    if before != after and share:
+        yield (
+            f"PyTorch prefers {before} on {recorded.name} and {after} on {now.name}: attention keeps the kernels that "
+            f"were recorded, {share:.1%} of GPU time, unless the script chooses them; a run there has others"
+        )
+    elif (recorded.cc_major, recorded.cc_minor) != (now.cc_major, now.cc_minor) and share:
+        yield (
+            f"PyTorch may call other operators around attention on a GPU of capability {now.cc_major}.{now.cc_minor} "
+            f"than on one of {recorded.cc_major}.{recorded.cc_minor}: the host does what was recorded"
+        )
 
 
 def attention_share(report: dict[str, Any]) -> float:

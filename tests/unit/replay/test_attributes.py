@@ -10,7 +10,13 @@ from emu.contract import records
 from phantora_async.errors import PathChanged
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.attribute_reads import value_of
-from phantora_async.replaying.differences import ATTRIBUTES, attention_by, attention_share, memory_calls
+from phantora_async.replaying.differences import (
+    ATTRIBUTES,
+    attention_by,
+    attention_remarks,
+    attention_share,
+    memory_calls,
+)
 from phantora_async.replaying.machine import Changes, spec_of
 from phantora_async.replaying.replay import replay
 from phantora_async.report.text import terminal_report
@@ -122,6 +128,16 @@ def test_every_property_of_torch_has_a_value(name: str) -> None:
 )
 def test_attention_follows_the_gpu_s_capability(gpu: str, implementation: str) -> None:
     assert attention_by(load_gpu(gpu)) == implementation
+
+
+def test_what_attention_keeps_of_the_recorded_gpu_is_said() -> None:
+    h200, h100, b200, l40s = map(load_gpu, ("h200", "h100", "b200", "l40s"))
+    assert list(attention_remarks(h200, h100, 0.5)) == list(attention_remarks(h200, l40s, 0.0)) == []
+    (other_kernels,) = attention_remarks(h200, l40s, 0.074)
+    assert other_kernels.startswith("PyTorch prefers cuDNN on h200 and FlashAttention on l40s")
+    assert "7.4% of GPU time" in other_kernels
+    (other_operators,) = attention_remarks(h200, b200, 0.074)
+    assert "on a GPU of capability 10.0 than on one of 9.0" in other_operators
 
 
 def test_the_share_of_attention() -> None:
