@@ -22,7 +22,6 @@ from phantora_async.virtual_time.policy import POLICIES
 from profiles import DEFAULT_CLUSTER
 
 HOST_MODES = ("modelled", "measured", "none")
-CLOCKS = ("exact", "optimistic")
 REPLICAS = ("shared", "each")
 ROLES = ("alike", "similar")
 ISOLATIONS = isolation.LEVELS
@@ -281,14 +280,6 @@ class RunOptions:
         help="virtual time that loading data takes: free (none; the report says whether loading would limit the step), "
         "modelled (the time measured on this machine, with the CPUs of the described server), or the CPU time of a "
         "batch, such as 12ms (default: %(default)s)",
-    )
-    clock: str = _option(
-        CLOCKS[0],
-        MACHINE,
-        "--clock",
-        choices=CLOCKS,
-        help="when a rank that reads the clock is answered: exact: when no other rank can change the answer any more "
-        "(default); optimistic: at once, which is faster, but the time may be wrong",
     )
     speculation: str = _option(
         POLICIES[0],

@@ -38,7 +38,6 @@ class RunSpec:
     kernel_times: tuple[KernelTimes, ...] = ()
     measure: Callable[[str], bool] | None = None
     """Measures a signature on a GPU of this machine, and adds its time to one of `kernel_times` if it can."""
-    clock: str = "exact"
     speculation: str = ON_DEMAND
     progress: bool = False
     """True if the status line is shown while it changes."""

@@ -218,7 +218,6 @@ class Session:
             most_allocated_nbytes=0 if config.record else int(config.budget.by_figure.get("allocated", 0)),
             most_reserved_nbytes=0 if config.record else int(config.budget.by_figure.get("memory", 0)),
             most_step_ns=0 if config.record else round(1e9 * config.budget.by_figure.get("step", 0)),
-            clock=config.clock,
             speculation=config.speculation,
             progress=self._terminal.live,
             run_dir=config.run_dir,

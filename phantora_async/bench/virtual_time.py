@@ -183,7 +183,7 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
                 count += len(arrived)
                 if count >= run_at:
                     run_at = count + RUN_RECORDS
-                    while policy.run(BUDGET, asked=False) is Stop.BUDGET:
+                    while policy.run(BUDGET) is Stop.BUDGET:
                         pass
                     if count >= look_at:
                         look_at = count + LOOK_RECORDS
@@ -193,7 +193,7 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
                 intake_s += taken - decoded
                 run_s += time.process_time() - taken
         started = time.process_time()
-        while policy.run(BUDGET, asked=False) is Stop.BUDGET:
+        while policy.run(BUDGET) is Stop.BUDGET:
             pass
         run_s += time.process_time() - started
     history, peak = timeline.history, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

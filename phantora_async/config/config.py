@@ -106,7 +106,6 @@ class Config:
     """The settings of NCCL's environment variables."""
     remarks: tuple[str, ...]
     """Remarks that the user reads before the run starts."""
-    clock: str
     speculation: str
     share_weights: bool
     isolation: str

@@ -46,14 +46,8 @@ def folding_of(
             if value is not None:
                 raise UsageError(f"{option} needs --fold")
         return None, ()
-    # A launcher starts processes of its own, and optimistic answers are revised: neither can be played for others.
-    excluded = (
-        ("--launcher", given.launcher),
-        ("--clock optimistic", given.clock == "optimistic"),
-    )
-    for option, is_given in excluded:
-        if is_given:
-            raise UsageError(f"--fold and {option} exclude each other")
+    if given.launcher:  # it starts processes of its own, which cannot be played for others
+        raise UsageError("--fold and --launcher exclude each other")
     text = given.fold
     remarks: tuple[str, ...] = ()
     if text == AUTO:

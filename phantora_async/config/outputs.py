@@ -74,11 +74,6 @@ def record_of(given: RunOptions) -> Path | None:
 
 def check_recordable(given: RunOptions, option: str) -> None:
     """Raises UsageError if the run cannot be recorded. `option`: the one that needs a recording."""
-    if given.clock == "optimistic":
-        raise UsageError(
-            f"{option} and --clock optimistic exclude each other: a recording needs exact answers",
-            "leave out one of the two",
-        )
     if given.host == "measured":
         raise UsageError(
             f"{option} and --host measured exclude each other: measured times belong to one run alone",

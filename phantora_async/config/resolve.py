@@ -29,7 +29,6 @@ from phantora_async.config.values import loading_of, routing_of, shapes_of, stat
 from phantora_async.errors import UsageError
 from phantora_async.faults import check_deaths, given_faults
 from phantora_async.options import PathText, RunOptions
-from phantora_async.virtual_time.policy import NEVER
 from profiles import EmulatedMachine, HostModel, ProfileError, load_host, load_machine
 
 
@@ -44,10 +43,6 @@ def resolve(options: RunOptions) -> Config:
     # what depends on their number. The run directory is claimed late, so that few wrong options leave one behind.
     machine, host = _descriptions(given)
     cluster, gpu = machine.cluster, machine.gpu
-    if given.clock == "optimistic" and given.speculation == NEVER:
-        raise UsageError(
-            "--clock optimistic needs speculation; --speculation never disables it", "leave out one of the two options"
-        )
     check_waits(given.stall_timeout, given.loop_turns)
     servers = servers_of(given, cluster)
     # The slowest of the job's GPUs and hosts decides how long a step takes, so the descriptions stand for that one.
@@ -111,7 +106,6 @@ def resolve(options: RunOptions) -> Config:
         until_ns=until_ns,
         nccl=nccl,
         remarks=remarks + folding_remarks + cache_remarks,
-        clock=given.clock,
         speculation=given.speculation,
         share_weights=given.shared_weights,
         isolation=level,

@@ -73,13 +73,10 @@ class Coordinator:
         """`processes`: looks up the threads of ranks; in /proc unless a test says otherwise."""
         network = network_of(spec, spec.cluster)
         network.alike.must_be_alike = spec.each_if_they_differ
-        optimistic = spec.clock == "optimistic"
         paces = paces_of(spec.faults, spec.servers)
         folding = spec.folding
         timelines = Timelines(spec.world_size, folding if spec.share_timelines else None, spec.servers, paces.ranks)
-        timeline = Timeline(
-            spec.world_size, network, spec.host.queue_depth, optimistic=optimistic, paces=paces, timelines=timelines
-        )
+        timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces, timelines=timelines)
         policy = SpeculationPolicy(timeline, spec.speculation)
         model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times), measure=spec.measure)
         fact_builder = FactBuilder(

@@ -101,8 +101,7 @@ class Turns:
         if self._run_end.over.is_set():
             return
         with self._failures.caught():
-            asked = any(rank_info.questions for rank_info in self._fact_builder.own_info)
-            self._stop = self._policy.run(TURN, asked)
+            self._stop = self._policy.run(TURN)
             if self._stop is not Stop.BUDGET:
                 self._computes_since_s = None
             self._connections.note_waits()

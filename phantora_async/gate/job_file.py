@@ -139,7 +139,7 @@ def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], 
 def _folded(job: Job) -> Job:
     """The job with `--fold auto` if that leaves out processes: the simulated part of the report is the same."""
     given = job.options.given()
-    if any(name in given for name in NOT_WITH_AUTO) or job.options.clock == "optimistic":
+    if any(name in given for name in NOT_WITH_AUTO):
         return job
     try:
         servers = servers_of(job.options, load_machine(job.options.cluster, job.options.gpu).cluster)

@@ -136,17 +136,11 @@ def _rank_cpu(spec: RunSpec, fact_builder: FactBuilder) -> Document:
 
 
 def _speculation(figures: SimulatorFigures) -> Document:
-    """The work that was simulated ahead and rolled back, and the answers of ``--clock optimistic`` that were wrong."""
-    revisions = figures.revisions
+    """The work that was simulated ahead and rolled back."""
     return {
         "turns": figures.events,
         "turns_taken_back": figures.events_taken_back,
         "rollbacks": figures.rollbacks,
-        "early_answers": revisions.early,
-        "revised_answers": revisions.revised,
-        "revised_states": revisions.states,
-        "revised_max_ns": revisions.max_ns,
-        "revised_sum_ns": revisions.sum_ns,
     }
 
 

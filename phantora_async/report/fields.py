@@ -185,10 +185,7 @@ _SIMULATED = Fields(
         "reasons": REASONS,
     },
 )
-_SPECULATION = Fields(
-    _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns"),
-    _fields(WHOLE, "turns", "turns_taken_back", "rollbacks"),
-)
+_SPECULATION = Fields({}, _fields(WHOLE, "turns", "turns_taken_back", "rollbacks"))
 _SIMULATOR = Fields(
     _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
     | {

@@ -40,7 +40,7 @@ def notes(document: Mapping[str, Any], verbose: bool = True) -> list[str]:
     some += _folding(document.get("folding"))
     some += _remarks(simulated)
     some += loading_notes(document.get("loading"))
-    return some + _early(document["simulator"])
+    return some
 
 
 def _folding(folding: Mapping[str, Any] | None) -> list[str]:
@@ -287,19 +287,4 @@ def _faults(simulated: Mapping[str, Any]) -> list[str]:
     if without_ns := simulated.get("without_faults", {}).get("median_ns"):
         change = simulated["step"]["median_ns"] / without_ns - 1
         text += f"; a step takes {change:+.1%} beside the same run without them ({seconds(without_ns)})"
-    return [text]
-
-
-def _early(simulator: Mapping[str, Any]) -> list[str]:
-    """The note on answers of ``--clock optimistic`` that were wrong."""
-    told = simulator["speculation"]
-    if not told["early_answers"]:
-        return []
-    revised, early = told["revised_answers"], told["early_answers"]
-    text = f"optimistic clock: {revised} of {early} answers that were given early were wrong"
-    if times := revised - told["revised_states"]:
-        error = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in total"
-        text += f"; {times} of them clock values or durations, {error}"
-    if told["revised_states"]:
-        text += f"; {told['revised_states']} of them whether work was done"
     return [text]

@@ -14,8 +14,9 @@ of all work would be done again."""
 
 
 class SpeculationPolicy:
-    """Runs a timeline: ``eager`` ahead whenever a rank's next fact is missing, ``on-demand`` only for an answer that an
-    optimistic run is asked for and for looks ahead, ``never`` not at all."""
+    """Runs a timeline: ``eager`` ahead whenever a rank's next fact is missing, ``on-demand`` only for looks ahead,
+    ``never`` not at all.
+    """
 
     def __init__(self, timeline: Timeline, name: str) -> None:
         if name not in POLICIES:
@@ -25,10 +26,9 @@ class SpeculationPolicy:
         self._looked_at = 0
         self._seen_ns = -1
 
-    def run(self, budget: int, asked: bool) -> Stop:
-        """Calls ``Timeline.run``. `asked`: true if some rank waits for an answer."""
-        optimistic = self._timeline.optimistic and asked and self._name != NEVER
-        return self._timeline.run(budget, ahead=optimistic or self._name == EAGER)
+    def run(self, budget: int) -> Stop:
+        """Runs the timeline for up to `budget` events, as ``Timeline.run`` does."""
+        return self._timeline.run(budget, ahead=self._name == EAGER)
 
     def look_ahead(self) -> None:
         """Looks ahead for somebody who wants to see where the run is going. To be called at regular intervals.

@@ -1,6 +1,4 @@
-"""Collects the results that the report needs of a run: ends of steps, completed collectives, answers that were
-revised.
-"""
+"""Collects the results that the report needs of a run: ends of steps and completed collectives."""
 
 from __future__ import annotations
 
@@ -105,16 +103,3 @@ class Results:
         signature = (collective.op, collective.dtype, collective.count, collective.root, members)
         number = self._signatures.setdefault(signature, len(self._signatures))
         self.completed_collectives.append(CompletedCollective(number, at_ns))
-
-
-class Revisions(NamedTuple):
-    """Answers of an optimistic run that turned out to be different from what had been sent."""
-
-    early: int = 0
-    """The answers that were sent before they were final."""
-    revised: int = 0
-    states: int = 0
-    """The revised answers that said whether work was done; the others gave times."""
-    max_ns: int = 0
-    sum_ns: int = 0
-    """The largest and the summed error of times, in ns."""

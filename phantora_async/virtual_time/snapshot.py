@@ -29,7 +29,7 @@ from phantora_async.over_time import (
 from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.native.binding import int64s
-from phantora_async.virtual_time.results import CompletedCollective, Revisions, StepInstants, StepWindow
+from phantora_async.virtual_time.results import CompletedCollective, StepInstants, StepWindow
 from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, StreamState
 
 if TYPE_CHECKING:
@@ -100,7 +100,6 @@ class SimulatorFigures(NamedTuple):
     events_taken_back: int
     rollbacks: int
     """The number of times that a rank went back."""
-    revisions: Revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
         tuple(rank_snapshots.rank(rank) for rank in ranks),
         tuple(timeline.results.step_instants),
         tuple(timeline.results.completed_collectives),
-        SimulatorFigures(view.facts_done, view.events, view.events_back, view.rollbacks, timeline.revisions),
+        SimulatorFigures(view.facts_done, view.events, view.events_back, view.rollbacks),
     )
 
 

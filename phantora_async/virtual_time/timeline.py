@@ -22,7 +22,7 @@ from phantora_async.virtual_time.facts import Collective, CommCreation
 from phantora_async.virtual_time.native import binding
 from phantora_async.virtual_time.native.binding import Engine, PaceTable, Program, Tables, Why
 from phantora_async.virtual_time.network import NetworkModel
-from phantora_async.virtual_time.results import Results, Revisions
+from phantora_async.virtual_time.results import Results
 from phantora_async.virtual_time.rows import RowWriter
 from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
 from phantora_async.virtual_time.states import NO_COUNTERS, HostState, MemoryPeaks
@@ -235,16 +235,14 @@ class Timeline:
         network: NetworkModel,
         queue_depth: int,
         *,
-        optimistic: bool = False,
         paces: Paces = NO_PACES,
         timelines: Timelines | None = None,
         recorded: Recorded | None = None,
     ) -> None:
-        """`optimistic`: answers are sent as soon as they are simulated, though they may be revised. `timelines`: says
-        which ranks share one; None: each has its own. `recorded`: all that the ranks do; None: facts are fed.
+        """`timelines`: says which ranks share one; None: each has its own. `recorded`: everything that the ranks do;
+        None: facts are fed.
         """
         timelines = timelines or Timelines(world_size)
-        self.optimistic = optimistic
         self.results = Results()
         self.parts = parts_for(world_size)
         self.network = _Network(network, recorded)
@@ -257,7 +255,6 @@ class Timeline:
             self.parts,
             self.network,
             _table_of(paces, own),
-            optimistic=optimistic,
             keeps_answers=recorded is not None,
             gates=0 if recorded is None else recorded.gates,
         )
@@ -326,11 +323,6 @@ class Timeline:
         """The number of answers of an exact run that were sent before their question's instant."""
         found: int = self.engine.view().answered_early
         return found
-
-    @property
-    def revisions(self) -> Revisions:
-        view = self.engine.view()
-        return Revisions(view.early, view.revised, view.revised_states, view.most_revised_ns, view.sum_revised_ns)
 
     @property
     def history(self) -> History:

@@ -68,7 +68,6 @@ def test_servers(config: type[Resolver], options: tuple[str, ...], servers: tupl
         ("--run-dir", "train.py/x"),
         ("--report", "nowhere/report.json"),
         ("--python", "/no/such/python"),
-        ("--clock", "optimistic", "--speculation", "never"),
         ("--steps", "0"),
         ("--steps", "-3"),
         ("--until", "10"),
@@ -109,10 +108,9 @@ def test_limits_of_memory_end_a_run(
     assert (spec.most_allocated_nbytes, spec.most_reserved_nbytes) == most
 
 
-def test_clock_and_speculation(config: type[Resolver]) -> None:
-    assert (config.of().clock, config.of().speculation) == ("exact", "on-demand")
-    resolved = config.of("--clock", "optimistic", "--speculation", "eager")
-    assert (resolved.clock, resolved.speculation) == ("optimistic", "eager")
+def test_speculation(config: type[Resolver]) -> None:
+    assert config.of().speculation == "on-demand"
+    assert config.of("--speculation", "eager").speculation == "eager"
 
 
 def test_the_script_s_own_options_are_its_own(config: type[Resolver]) -> None:

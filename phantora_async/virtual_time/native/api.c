@@ -12,7 +12,7 @@ API int64_t vt_abi(void) { return ABI; }
 /* ---- making one ---- */
 
 typedef struct {
-    int64_t nhosts, depth, parts, optimistic, keeps_answers, ngates, npaces, ndevice_paces;
+    int64_t nhosts, depth, parts, keeps_answers, ngates, npaces, ndevice_paces;
     const int64_t *ranks;        /* of each host */
     const int32_t *gpus;         /* of each host: the number of its own GPU on its server, -1: not known */
     const int32_t *host_paces;   /* of each host: its number, -1 for none */
@@ -27,7 +27,6 @@ API engine *vt_new(const input *in) {
     e->nhosts = in->nhosts;
     e->depth = in->depth;
     e->parts = in->parts;
-    e->optimistic = in->optimistic;
     e->keeps_answers = in->keeps_answers;
     e->limit_ns = e->network_ns = e->next_ns = NEVER;
     e->starved = e->strict_ns = -1;
@@ -271,7 +270,7 @@ API int64_t vt_poll_ns(int64_t polls) { return poll_ns(polls); }
 
 typedef struct {
     int64_t now_ns, ahead_ns, begun, facts_done, events, starved, log, kept, most_kept, rollbacks, events_back;
-    int64_t answers_sent, answered_early, early, revised, revised_states, most_revised_ns, sum_revised_ns, bad_rank;
+    int64_t answers_sent, answered_early, bad_rank;
     int64_t objects, held;
     const char *bad;
 } engine_view;
@@ -292,11 +291,6 @@ API void vt_view(engine *e, engine_view *to) {
                         e->events_back,
                         e->answers_sent,
                         e->answered_early,
-                        e->early,
-                        e->revised_answers,
-                        e->revised_states,
-                        e->most_revised_ns,
-                        (int64_t)e->sum_revised_ns,
                         e->bad_rank,
                         e->nobjects,
                         0,

@@ -58,7 +58,7 @@ def _numbers(names: str) -> list[tuple[str, Any]]:
 
 _Input = _structure(
     "Input",
-    *_numbers("nhosts depth parts optimistic keeps_answers ngates npaces ndevice_paces"),
+    *_numbers("nhosts depth parts keeps_answers ngates npaces ndevice_paces"),
     *((name, _pointer) for name in ("ranks", "gpus", "host_paces", "device_paces", "paces")),
     *_FUNCTIONS,
 )
@@ -82,7 +82,7 @@ _Outputs = _structure(
 _View = _structure(
     "View",
     *_numbers("now_ns ahead_ns begun facts_done events starved log kept most_kept rollbacks events_back"),
-    *_numbers("answers_sent answered_early early revised revised_states most_revised_ns sum_revised_ns bad_rank"),
+    *_numbers("answers_sent answered_early bad_rank"),
     *_numbers("objects held"),
     ("bad", ctypes.c_char_p),
 )
@@ -263,7 +263,6 @@ class Engine:
         network: Network,
         paces: PaceTable,
         *,
-        optimistic: bool = False,
         keeps_answers: bool = False,
         gates: int = 0,
     ) -> None:
@@ -283,7 +282,6 @@ class Engine:
             len(ranks),
             depth,
             parts,
-            optimistic,
             keeps_answers,
             gates,
             len(paces.paces),

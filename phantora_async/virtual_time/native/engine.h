@@ -400,7 +400,7 @@ struct host {
     pair_count *pairs;
     checkpoint **checkpoints; /* kept: its history since global virtual time, while the simulation is ahead of that */
     int64_t ncheckpoints, checkpoints_room;
-    answer *early; /* kept: answers that left before they were final */
+    answer *early; /* kept: answers that left before their time */
     int64_t nearly, early_room;
     /* answers of a run that keeps them */
     uint8_t *queries;
@@ -531,7 +531,7 @@ struct engine {
     int64_t ndevice_paces;
     int32_t *device_paces; /* host, device, pace */
     tables tables;
-    bool optimistic, keeps_answers;
+    bool keeps_answers;
     int64_t limit_ns;
     bool memory_limited;
     int64_t most_memory[3], last_step;
@@ -584,8 +584,6 @@ struct engine {
     outside_wait *waits;
     int64_t nwaits, waits_room;
     int64_t answers_sent, latest, answered_early;
-    int64_t early, revised_answers, revised_states, most_revised_ns;
-    wide sum_revised_ns;
     /* figures */
     int64_t facts, events, starved; /* events with those that were taken back */
     /* things */

@@ -1,10 +1,9 @@
 /*
  * What leaves the simulation: answers, and what listeners are told. What has left cannot be taken back.
  *
- * In an exact run each leaves when it is final. A question that is executed once more after it was answered has the
- * same answer, which is dropped here. While the simulation is ahead of global virtual time, everything is held in the
- * rank's checkpoint. In an optimistic run answers also leave when they are first simulated; when they become final,
- * they are compared with what has left.
+ * Each leaves when it is final. A question that is executed once more after it was answered has the same answer, which
+ * is dropped here. While the simulation is ahead of global virtual time, everything is held in the rank's checkpoint.
+ * An answer that is certain may leave before its time; the one that is found in its time is compared with it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -63,19 +62,6 @@ static void remember_early(host *it, const answer *what) {
     it->early[it->nearly++] = *what;
 }
 
-/* An answer of an optimistic run turned out to be different from what had left. */
-static void note_revised(engine *e, const answer *was, const answer *now) {
-    e->revised_answers++;
-    bool times = was->kind == CLOCK_READ || (was->kind == ELAPSED && was->more && now->more);
-    if (!times) {
-        e->revised_states++;
-        return;
-    }
-    int64_t off_ns = was->value < now->value ? now->value - was->value : was->value - now->value;
-    if (off_ns > e->most_revised_ns) e->most_revised_ns = off_ns;
-    e->sum_revised_ns += off_ns;
-}
-
 static void answer_finally(engine *e, host *it, const answer *what) {
     if (what->fact >= it->answered) {
         send(e, it, what);
@@ -86,14 +72,10 @@ static void answer_finally(engine *e, host *it, const answer *what) {
         if (was.fact != what->fact) continue;
         it->early[i] = it->early[--it->nearly];
         if (was.value == what->value && was.more == what->more) return;
-        if (e->optimistic) {
-            note_revised(e, &was, what);
-        } else {
-            e->bad_rank = it->rank;
-            snprintf(e->bad, sizeof e->bad, "told %lld early, and %lld is right", (long long)was.value,
-                     (long long)what->value);
-            e->raised = true;
-        }
+        e->bad_rank = it->rank;
+        snprintf(e->bad, sizeof e->bad, "told %lld early, and %lld is right", (long long)was.value,
+                 (long long)what->value);
+        e->raised = true;
         return;
     }
 }
@@ -108,11 +90,6 @@ void give_answer(engine *e, host *it, int64_t kind, int64_t qid, int64_t value, 
     checkpoint *to = checkpoint_of(e, it);
     to->answers = grown(to->answers, to->nanswers, &to->answers_room, sizeof *to->answers);
     to->answers[to->nanswers++] = made;
-    if (e->optimistic && made.fact >= it->answered) {
-        send(e, it, &made);
-        remember_early(it, &made);
-        e->early++;
-    }
 }
 
 /* Answers the host's next row, a question, before its time: the answer is certain. */

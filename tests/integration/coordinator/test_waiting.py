@@ -233,11 +233,11 @@ async def test_while_virtual_time_is_computed_no_rank_is_to_blame(two: Run, monk
     begun: list[float] = []
     run = two.coordinator._turns._policy.run
 
-    def takes_long(events: int, asked: bool) -> Stop:
+    def takes_long(events: int) -> Stop:
         if Stop.STARVED in stops:
             begun.append(time.monotonic())
         long = bool(begun) and not (told.is_set() and time.monotonic() - begun[0] > 1.5)
-        stops.append(Stop.BUDGET if long else run(events, asked))
+        stops.append(Stop.BUDGET if long else run(events))
         return stops[-1]
 
     def watch(line: str) -> None:

@@ -13,8 +13,8 @@ from phantora_async.virtual_time import EAGER, NEVER, ON_DEMAND, POLICIES, Specu
 from .scripted import FixedNetwork, Script, new_fact_builder, number, scripts
 
 
-def timeline_of(*played: Script, optimistic: bool = False) -> Timeline:
-    timeline = Timeline(len(played), FixedNetwork(), 1024, optimistic=optimistic)
+def timeline_of(*played: Script) -> Timeline:
+    timeline = Timeline(len(played), FixedNetwork(), 1024)
     fact_builder = new_fact_builder(len(played))
     for script in played:
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
@@ -98,58 +98,6 @@ def test_an_answer_leaves_once_though_its_question_is_simulated_again() -> None:
     assert answers(timeline) == [(0, 210)]
 
 
-def test_optimistic_answers_leave_at_once() -> None:
-    timeline = timeline_of(Script(0, 2).advance(5), Script(1, 2).segment(100).sync().clock(), optimistic=True)
-    timeline.run(1000, ahead=True)
-    assert answers(timeline) == [(1, 100)]
-    say(timeline, 0, records.Bye.encode(1_000, 0, 0))
-    say(timeline, 1, records.Bye.encode(0, 0, 0))
-    assert timeline.run(1000, ahead=True) is Stop.DRAINED
-    assert answers(timeline) == []
-    revisions = timeline.revisions
-    assert (revisions.early, revisions.revised) == (1, 0)
-
-
-def test_an_optimistic_query_that_was_wrong_is_a_revision() -> None:
-    """A collective that overlaps makes a segment slower than it seemed."""
-    a, b = scripts(2)
-    a.all_reduce(300)
-    b.all_reduce(300, after=50).segment(1000, contended_ns=2000, after=1).sync(stream=1).clock()
-    # Rank 0's records come in two portions; the first ends before its call.
-    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_fact_builder(2)
-    late = records.decode_up(a.records.pop())[0]
-    for script in (a, b):
-        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
-    timeline.run(1000, ahead=True)
-    ((_, early_ns),) = answers(timeline)
-    timeline.feed(0, fact_builder.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
-    say(timeline, 1, records.Bye.encode(0, 0, 0))
-    assert timeline.run(1000, ahead=True) is Stop.DRAINED
-    assert answers(timeline) == []
-    assert (early_ns, timeline.hosts[1].clock_ns) == (2051, 1201)
-    revisions = timeline.revisions
-    assert (revisions.early, revisions.revised, revisions.max_ns, revisions.sum_ns) == (1, 1, 850, 850)
-
-
-def test_an_optimistic_state_that_was_wrong_is_a_revision_of_its_own_kind() -> None:
-    """Work seemed not to be done, because of a peer that had called in time but had not been heard."""
-    a, b = scripts(2)
-    a.all_reduce(300)
-    recording = b.all_reduce(300).record(stream=2)
-    b.query(recording, after=1_000)
-    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_fact_builder(2)
-    late = records.decode_up(a.records.pop())[0]
-    for script in (a, b):
-        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
-    timeline.run(1000, ahead=True)
-    assert answers(timeline) == [(1, 0)]
-    timeline.feed(0, fact_builder.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
-    say(timeline, 1, records.Bye.encode(0, 0, 0))
-    assert timeline.run(1000, ahead=True) is Stop.DRAINED
-    revisions = timeline.revisions
-    assert (revisions.early, revisions.revised, revisions.states, revisions.max_ns) == (1, 1, 1, 0)
-
-
 def test_a_policy_must_be_known() -> None:
     with pytest.raises(ValueError, match="speculation 'often'"):
         SpeculationPolicy(timeline_of(Script(0, 1)), "often")
@@ -162,7 +110,7 @@ def test_only_on_demand_looks_ahead_and_only_a_little() -> None:
             script.segment(10).sync()
         timeline = timeline_of(Script(0, 2).advance(500), script)
         policy = SpeculationPolicy(timeline, name)
-        policy.run(10_000, asked=False)
+        policy.run(10_000)
         before = timeline.events
         policy.look_ahead()
         assert timeline.events == before, "virtual time had moved: there is something to see without guessing"
@@ -196,12 +144,12 @@ def test_memory_stays_flat_over_many_steps(name: str) -> None:
         portions = [fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]) for script in world]
         for rank, cut in ((0, 99), (1, chance.randint(0, 5))):
             timeline.feed(rank, portions[rank][:cut])
-            while policy.run(200, asked=False) is Stop.BUDGET:
+            while policy.run(200) is Stop.BUDGET:
                 continue
             policy.look_ahead()
             policy.look_ahead()
             timeline.feed(rank, portions[rank][cut:])
-        while policy.run(200, asked=False) is Stop.BUDGET:
+        while policy.run(200) is Stop.BUDGET:
             continue
         if step % (STEPS // 100) == STEPS // 100 - 1:
             sizes.append(timeline.engine.held())
