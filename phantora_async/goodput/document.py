@@ -8,7 +8,7 @@ from typing import Any
 from phantora_async.goodput.closed_form import Costs, best_interval, daly, shares, young
 from phantora_async.goodput.inputs import TrainingJob
 from phantora_async.goodput.rates import Rates
-from phantora_async.goodput.simulation import simulate
+from phantora_async.goodput.simulation import MOST_TURNS, simulate, turns
 
 SCHEMA = 1
 Document = dict[str, Any]
@@ -34,7 +34,11 @@ def document(asked: Question) -> Document:
     interval_s = best_s if asked.interval_s is None else asked.interval_s
     found, best = shares(interval_s, costs, mean_s), shares(best_s, costs, mean_s)
     # Closed form and simulation check each other: the text says so if they disagree.
-    simulated = simulate(interval_s, costs, rates, asked.horizon_s, asked.runs, asked.seed)
+    following = turns(interval_s, costs, rates, asked.horizon_s, asked.runs)
+    simulated: Document = {"runs": asked.runs, "seed": asked.seed, "left_out": following > MOST_TURNS}
+    if not simulated["left_out"]:
+        drawn = simulate(interval_s, costs, rates, asked.horizon_s, asked.runs, asked.seed)
+        simulated |= asdict(drawn) | {"agrees": drawn.agrees(found.useful)}
     # Time that is neither useful nor spent on checkpoints is lost to failures, in proportion to the rate of each cause.
     lost = 1 - found.useful - found.checkpoints
     causes = {
@@ -56,8 +60,7 @@ def document(asked: Question) -> Document:
         "goodput": found.useful,
         "lost": {"checkpoints": found.checkpoints, "lost_work": found.lost_work, "restarts": found.restarts},
         "causes": causes,
-        "simulated": asdict(simulated)
-        | {"runs": asked.runs, "seed": asked.seed, "agrees": simulated.agrees(found.useful)},
+        "simulated": simulated,
         "best": {
             "interval_s": best_s,
             "goodput": best.useful,

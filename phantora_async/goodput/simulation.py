@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import stdev
 
-from phantora_async.goodput.closed_form import Costs
+from phantora_async.goodput.closed_form import Costs, cycle_s
 from phantora_async.goodput.rates import Rates
 
 WITHIN = 3.0
 """The number of standard errors by which the closed form may differ."""
+MOST_TURNS = 2_000_000
+"""The failures and checkpoints that a simulation follows: some three seconds of one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,14 @@ def run_once(interval_s: float, costs: Costs, rates: Rates, horizon_s: float, ch
         needed_s = interval_s + costs.stall_s
     assert counted is not None, "the loop ends behind the horizon"
     return Run(useful_s, cycles, began_s, counted)
+
+
+def turns(interval_s: float, costs: Costs, rates: Rates, horizon_s: float, runs: int) -> float:
+    """The mean number of failures and checkpoints in so many horizons, each of which is followed to the end of its last
+    cycle. It grows exponentially where an interval is longer than the time between failures.
+    """
+    cycle = cycle_s(interval_s, costs, rates.mean_s)
+    return runs * ((horizon_s + cycle) / rates.mean_s + horizon_s / cycle + 1)
 
 
 def simulate(interval_s: float, costs: Costs, rates: Rates, horizon_s: float, runs: int, seed: int) -> Simulated:

@@ -34,20 +34,28 @@ def text(told: Mapping[str, Any]) -> str:
     lines.append("")
     for cause, one in sorted(told["causes"].items(), key=lambda item: -item[1]["lost_s"]):
         lines.append(
-            f"{cause:<9}{one['lost_share']:7.2%}   {one['failures']:.1f} failures, {time_text(one['lost_s'])} lost"
+            f"{cause:<9}{one['lost_share']:7.2%}   {one['failures']:,.1f} failures, {time_text(one['lost_s'])} lost"
         )
     lines += [
         "",
-        f"simulated: {simulated['useful']:.2%} with a standard error of {simulated['error']:.2%} "
-        f"({simulated['runs']} times {time_text(horizon_s)}, seed {simulated['seed']}); nine in ten keep "
-        f"{simulated['low']:.1%} to {simulated['high']:.1%}",
+        _simulated(simulated, time_text(horizon_s)),
         f"best interval: {time_text(best['interval_s'])}, goodput {best['goodput']:.2%} "
         f"(Young: {time_text(best['young_s'])}, Daly: {time_text(best['daly_s'])})",
     ]
-    if not simulated["agrees"]:
+    if not simulated.get("agrees", True):
         lines.append("warning: the simulation is more than three standard errors away from the closed form")
     speed = [f"{told['tokens_per_s']:,.0f} tokens/s"] if told["tokens_per_s"] is not None else []
     speed += [f"MFU {told['mfu']:.1%}"] if told["mfu"] is not None else []
     if speed:
         lines.append(f"effective: {', '.join(speed)}")
     return "\n".join(lines)
+
+
+def _simulated(simulated: Mapping[str, Any], horizon: str) -> str:
+    times = f"{simulated['runs']} times {horizon}"
+    if simulated["left_out"]:
+        return f"not simulated: {times} have too many failures or checkpoints to follow; the closed form needs none"
+    return (
+        f"simulated: {simulated['useful']:.2%} with a standard error of {simulated['error']:.2%} "
+        f"({times}, seed {simulated['seed']}); nine in ten keep {simulated['low']:.1%} to {simulated['high']:.1%}"
+    )

@@ -67,6 +67,8 @@ class Goal:
 def read_goal(top: FileTable, limits: Limits) -> Goal:
     """Reads the goals from the study's file. Raises UsageError."""
     objectives = tuple(top.texts("objectives", list(USUAL)))
+    if not objectives:
+        raise top.error("objectives", f"is empty: nothing would be compared; known: {', '.join(OBJECTIVES)}")
     for one in objectives:
         if one not in OBJECTIVES:
             raise top.error("objectives", f"unknown objective {shown(one)}; {meant_or_known(one, OBJECTIVES)}")

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from phantora_async import cli
 from phantora_async.cli import Parser
 from phantora_async.commands import goodput
 from phantora_async.errors import UsageError
 from phantora_async.goodput.closed_form import Costs, best_interval, cycle_s, daly, shares, young
 from phantora_async.goodput.inputs import job_of
 from phantora_async.goodput.rates import LLAMA3, rates_of
-from phantora_async.goodput.simulation import simulate
+from phantora_async.goodput.simulation import simulate, turns
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
@@ -173,3 +174,21 @@ def test_what_is_wrong_is_named(words: tuple[str, ...], said: str) -> None:
 def test_a_missing_report_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing"):
         command(str(tmp_path / "nothing.json"), *COSTS)
+
+
+def test_failures_and_checkpoints_are_counted_beforehand() -> None:
+    """Without cost, a cycle is an interval: 10 runs of a day with a failure every hour and a checkpoint every minute."""
+    rates = rates_of(1, 1, {"gpu": HOUR})
+    counted = turns(MINUTE, Costs(0, 0, 0), rates, DAY, 10)
+    cycle = cycle_s(MINUTE, Costs(0, 0, 0), rates.mean_s)
+    assert counted == pytest.approx(10 * ((DAY + cycle) / rates.mean_s + DAY / cycle + 1))
+    assert counted == pytest.approx(10 * DAY / MINUTE, rel=0.03)
+
+
+@pytest.mark.parametrize("options", [["--checkpoint-every", "2d"], ["--mtbf-gpu", "1s", "--checkpoint-every", "100d"]])
+def test_an_answer_comes_at_once_at_any_rate(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """16,384 GPUs that keep next to nothing, as each interval is longer than the time between failures."""
+    assert cli.run(["goodput", "--gpus", "16384", "--checkpoint-stall", "30s", "--restart", "5m", *options]) == 0
+    shown = capsys.readouterr().out
+    assert "goodput    0.00%" in shown
+    assert "not simulated: 300 times 30 d have too many failures or checkpoints to follow" in shown

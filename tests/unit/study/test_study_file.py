@@ -105,6 +105,7 @@ def test_a_result_is_of_what_the_files_were(runs: Runs, tmp_path: Path) -> None:
         ({"run": RUN, "trial": [{}], "only": ["world_size > 2"]}, "study: `only` holds for none of 1 trials"),
         ({"run": RUN, "trial": [{}], "tokens_per_step": "1 / 0"}, "tokens_per_step: '1 / 0'"),
         ({"run": RUN, "trial": [{}], "tokens_per_step": -5}, "expected a number above 0"),
+        ({"run": RUN, "trial": [{}], "objectives": []}, "objectives: is empty: nothing would be compared"),
         ({"run": RUN, "trial": [{}], "objectives": ["speed"]}, "unknown objective \"speed\"|unknown objective 'speed'"),
         ({"run": RUN, "trial": [{"--a": {"b": 1}}]}, "expected a text, a number"),
         ({"run": RUN, "trial": [{"nccl": 3}]}, "nccl: expected texts"),
