@@ -6,6 +6,7 @@ budgets, the page, pictures and the API. A new figure or a new account of time i
 May import: how texts write numbers.
 """
 
+from phantora_async.figures.resources import IN_SENTENCES, Resource
 from phantora_async.figures.run_figures import (
     ALLOCATED,
     HOST_WORK,
@@ -30,6 +31,7 @@ __all__ = [
     "HOST_WORK",
     "INTERVAL_HIGH",
     "INTERVAL_LOW",
+    "IN_SENTENCES",
     "MFU",
     "RESERVED",
     "RUN_FIGURES",
@@ -39,6 +41,7 @@ __all__ = [
     "TOKENS",
     "WHOLE_RUN",
     "Doing",
+    "Resource",
     "RunFigure",
     "Shares",
     "TimeAccount",

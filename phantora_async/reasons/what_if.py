@@ -14,6 +14,7 @@ from typing import Any
 
 from emu.contract import records
 from phantora_async.faults import paces_of
+from phantora_async.figures import Resource
 from phantora_async.reasons.contents import Contents
 from phantora_async.reasons.power_clock import Busy, Loads, PowerClock
 from phantora_async.reasons.replay import play, step_instants
@@ -32,10 +33,10 @@ def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: Netwo
     """The step with each resource twice as fast, one entry for each. Raises NoStepError."""
     cluster, depth, paces = spec.cluster, spec.host.queue_depth, paces_of(spec.faults, spec.servers)
 
-    def entry(resource: str, facts: Sequence[Facts], cluster: Cluster) -> dict[str, Any]:
+    def entry(resource: Resource, facts: Sequence[Facts], cluster: Cluster) -> dict[str, Any]:
         played = play(window, facts, network_of(cluster, window.begin_ns), depth, paces)
         begin_ns, end_ns = step_instants(window, played)
-        return {"resource": resource, "ns": end_ns - begin_ns}
+        return {"resource": resource.value, "ns": end_ns - begin_ns}
 
     before = Before(window, contents, spec.gpu)
 
@@ -43,15 +44,15 @@ def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: Netwo
         return before.on(gpu, CostModel(gpu, *(times.on for times in spec.kernel_times)), window.facts)
 
     found = [
-        entry("GPU compute", priced(faster_compute(spec.gpu)), cluster),
-        entry("GPU memory", priced(faster_memory(spec.gpu)), cluster),
+        entry(Resource.COMPUTE, priced(faster_compute(spec.gpu)), cluster),
+        entry(Resource.MEMORY, priced(faster_memory(spec.gpu)), cluster),
     ]
     inside, between = faster_server(cluster), faster_network(cluster)
     if inside is not None and max(spec.servers) > 1:
-        found.append(entry("links in servers", window.facts, inside))
+        found.append(entry(Resource.LINKS, window.facts, inside))
     if len(spec.servers) > 1:
-        found.append(entry("network between servers", window.facts, between))
-    found.append(entry("host", before.on(spec.gpu, None, faster_host(window.facts)), cluster))
+        found.append(entry(Resource.NETWORK, window.facts, between))
+    found.append(entry(Resource.HOST, before.on(spec.gpu, None, faster_host(window.facts)), cluster))
     return found
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phantora_async.figures import TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
+from phantora_async.figures import IN_SENTENCES, TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
 from phantora_async.figures.time_accounts import HOST
 from phantora_async.report.loading import binding_note, loading_binds
 from phantora_async.report.memory import memory_notes
@@ -22,12 +22,6 @@ from phantora_async.report.steps import counted_steps, steps_named, why_untimed,
 from phantora_async.spending.text import spending_notes
 from phantora_async.wording import printable, seconds, size
 
-RESOURCES = {
-    "GPU compute": "GPU computation",
-    "network between servers": "the network between servers",
-    "host": HOST,
-}
-"""The names of resources, which a what-if makes faster, in a sentence."""
 LEAST_SAVED = 0.02
 """The share of a step that a faster resource must save to count as binding."""
 UNBOUNDED = 10_000
@@ -270,7 +264,7 @@ def _what_helps(reasons: Mapping[str, Any]) -> str:
     saved = max(1 - best["ns"] / max(reasons["ns"], 1), 0.0)
     if saved < LEAST_SAVED:
         return f"no resource alone: twice as fast, none saves more than {saved:.1%} of the step"
-    return f"{RESOURCES.get(best['resource'], best['resource'])}: twice as fast, that saves {saved:.1%} of the step"
+    return f"{IN_SENTENCES.get(best['resource'], best['resource'])}: twice as fast, that saves {saved:.1%} of the step"
 
 
 def _heading(simulated: Mapping[str, Any]) -> str:

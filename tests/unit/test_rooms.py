@@ -289,6 +289,7 @@ MAY_IMPORT = {
         "phantora_async.virtual_time",
     ],
     "phantora_async.reasons": [
+        "phantora_async.figures",
         "profiles.models.clock",
         "emu.contract",
         "profiles",

@@ -177,7 +177,7 @@ def test_a_missing_report_is_named(tmp_path: Path) -> None:
 
 
 def test_failures_and_checkpoints_are_counted_beforehand() -> None:
-    """Without cost, a cycle is an interval: 10 runs of a day with a failure every hour and a checkpoint every minute."""
+    """Without costs a cycle is about an interval: ten days with a failure an hour and a checkpoint a minute."""
     rates = rates_of(1, 1, {"gpu": HOUR})
     counted = turns(MINUTE, Costs(0, 0, 0), rates, DAY, 10)
     cycle = cycle_s(MINUTE, Costs(0, 0, 0), rates.mean_s)
