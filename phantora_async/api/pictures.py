@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 32
 """The most ranks that are shown if the user chooses none."""
-COLOURS = {account.name: account.bright for account in TIME_ACCOUNTS}
-LANES = {"compute": COLOURS["compute"], "communication": COLOURS["transfer"], "copies": "#1c7c4a"}
-"""The last one is `--good` of the page's style sheet (pages/page.css)."""
+_BRIGHT = {account.name: account.bright for account in TIME_ACCOUNTS}
+LANES = {"compute": _BRIGHT["compute"], "communication": _BRIGHT["transfer"], "copies": "#1c7c4a"}
+"""The colours of the lanes of a traced step; copies have `--good` of the page's style sheet (pages/page.css)."""
 STEP = re.compile("ProfilerStep#([0-9]{1,18})")
 Span = tuple[float, float]
 """The begin and the length of an interval, in ms."""

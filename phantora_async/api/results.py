@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from phantora_async.api.tables import Table, data_frame, rows_of, summary
 from phantora_async.errors import UsageError
-from phantora_async.figures import STEP_TIME, TIME_ACCOUNTS
+from phantora_async.figures import (
+    ALLOCATED,
+    INTERVAL_HIGH,
+    INTERVAL_LOW,
+    MFU,
+    RESERVED,
+    STEP_TIME,
+    TFLOPS,
+    TIME_ACCOUNTS,
+    TOKENS,
+)
 from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
 from phantora_async.report.steps import has_step_time
 from phantora_async.wording import gib, seconds
@@ -160,10 +170,8 @@ class Run:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The range, in seconds, that should hold the step times of nine real runs in ten."""
-        found = self._simulated["step"]["interval"]
-        return (
-            None if found is None or not has_step_time(self.report) else (found["low_ns"] / 1e9, found["high_ns"] / 1e9)
-        )
+        low, high = INTERVAL_LOW.value(self._simulated), INTERVAL_HIGH.value(self._simulated)
+        return None if low is None or high is None or not has_step_time(self.report) else (low, high)
 
     @property
     def used_gpu(self) -> bool:
@@ -192,11 +200,11 @@ class Run:
     @property
     def mfu(self) -> float:
         """The share of the GPUs' peak that their arithmetic reached."""
-        return float(self._simulated["work"]["mfu"])
+        return MFU.value(self._simulated) or 0.0
 
     @property
     def tflops_per_gpu(self) -> float:
-        return float(self._simulated["work"]["tflops_per_gpu"])
+        return TFLOPS.value(self._simulated) or 0.0
 
     @property
     def logged(self) -> dict[str, float]:
@@ -209,12 +217,12 @@ class Run:
     @property
     def tokens_per_second(self) -> float | None:
         """The tokens per second that the script itself logged; None if it logged none in a known form."""
-        return self.logged.get("tokens/s")
+        return TOKENS.value(self._simulated)
 
     @property
     def peak_memory(self) -> int:
         """Bytes allocated at most on any GPU, as ``torch.cuda.max_memory_allocated`` counts."""
-        return max(rank.allocated_peak for rank in self.ranks)
+        return int(ALLOCATED.value(self._simulated) or 0)
 
     @property
     def peak_memory_least(self) -> int:
@@ -226,7 +234,7 @@ class Run:
     @property
     def peak_reserved(self) -> int:
         """Bytes reserved at most on any GPU by PyTorch's caching allocator."""
-        return max(rank.reserved_peak for rank in self.ranks)
+        return int(RESERVED.value(self._simulated) or 0)
 
     @property
     def memory_parts(self) -> dict[str, int]:

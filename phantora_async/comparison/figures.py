@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from phantora_async.figures import (
-    ALLOCATED,
     HOST_WORK,
     INTERVAL_HIGH,
     INTERVAL_LOW,
-    MFU,
-    RESERVED,
+    RUN_FIGURES,
     STEP_TIME,
-    TFLOPS,
     TIME_ACCOUNTS,
+    TOKENS,
     RunFigure,
     logged_rate,
 )
@@ -28,6 +26,8 @@ from phantora_async.report.steps import has_step_time
 
 Report = Mapping[str, Any]
 COPIES = ("copy", "memset")
+TIMES_OF_STEPS = (STEP_TIME, INTERVAL_LOW, INTERVAL_HIGH, HOST_WORK)
+"""The figures that do not compare where runs found their steps in different ways."""
 SAME, SIZES, NEW, GONE = "both", "other sizes", "new", "gone"
 
 
@@ -91,12 +91,14 @@ def figures(reports: Sequence[Report]) -> list[Figure]:
         return Figure(figure.title, figure.unit.shown, values, comparable)
 
     steps_compare = len({_step_kind(one["step"]) for one in simulated}) == 1
-    rows = [
-        Figure(STEP_TIME.title, "ms", tuple(map(_step_ms, reports)), steps_compare),
-        *(row(figure, steps_compare) for figure in (INTERVAL_LOW, INTERVAL_HIGH, HOST_WORK)),
-        *(row(logged_rate(rate)) for rate in _rates(simulated)),
-        *map(row, (TFLOPS, MFU, ALLOCATED, RESERVED)),
-    ]
+    rows: list[Figure] = []
+    for figure in RUN_FIGURES:
+        if figure is STEP_TIME:  # a run that failed before it had whole steps has none
+            rows.append(Figure(figure.title, figure.unit.shown, tuple(map(_step_ms, reports)), steps_compare))
+        elif figure is TOKENS:  # ... and whatever other rates the scripts logged
+            rows += [row(logged_rate(rate)) for rate in _rates(simulated)]
+        else:
+            rows.append(row(figure, steps_compare or figure not in TIMES_OF_STEPS))
     return [one for one in rows if any(value is not None for value in one.values)]
 
 

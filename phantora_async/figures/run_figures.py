@@ -121,5 +121,5 @@ TFLOPS = RunFigure(
 TOKENS = logged_rate("tokens/s", "tokens_per_second")
 ALLOCATED = RunFigure("peak_memory", "memory allocated", Unit.BYTES, WHOLE_RUN, _peak("allocated_peak_nbytes"))
 RESERVED = RunFigure("peak_reserved", "memory reserved", Unit.BYTES, WHOLE_RUN, _peak("reserved_peak_nbytes"))
-RUN_FIGURES = (STEP_TIME, INTERVAL_LOW, INTERVAL_HIGH, HOST_WORK, MFU, TFLOPS, TOKENS, ALLOCATED, RESERVED)
+RUN_FIGURES = (STEP_TIME, INTERVAL_LOW, INTERVAL_HIGH, HOST_WORK, TOKENS, TFLOPS, MFU, ALLOCATED, RESERVED)
 """The figures in the order in which they are shown."""

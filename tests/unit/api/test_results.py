@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import phantora_async
-from phantora_async import errors
+from phantora_async import errors, pages
+from phantora_async.api.pictures import LANES
 from phantora_async.api.results import Run
 from phantora_async.api.running import BOOTSTRAP
 from phantora_async.errors import EnvironmentUnusable, NotWritten, PhantoraError, UsageError
@@ -186,6 +187,11 @@ def test_a_picture_says_which_ranks_it_leaves_out(drawing: Any, tmp_path: Path) 
     (axes,) = run_of(report(40), tmp_path).plot_timeline().axes
     assert len(axes.get_yticklabels()) == 32
     assert axes.get_title().endswith("; 8 more ranks: ranks=[...]")
+
+
+def test_copies_have_the_page_s_colour() -> None:
+    bright = (Path(pages.__file__).parent / "page.css").read_text().partition("@media")[0]
+    assert f"--good: {LANES['copies']};" in bright
 
 
 def event(cat: str, name: str, ts: float, dur: float) -> dict[str, Any]:

@@ -29,9 +29,17 @@ def spec_of(world_size: int) -> RunSpec:
 
 
 def record(
-    scripts: Sequence[Script], folder: Path, network: NetworkModel, depth: int, paces: Paces = NO_PACES
+    scripts: Sequence[Script],
+    folder: Path,
+    network: NetworkModel,
+    depth: int,
+    paces: Paces = NO_PACES,
+    *,
+    warned: Sequence[int] = (),
 ) -> tuple[Timeline, list[Any]]:
-    """Plays the scripts in order, and records them. Returns the timeline and what was answered."""
+    """Plays the scripts in order, and records them. `warned`: the ranks of which a warning is kept. Returns the
+    timeline and what was answered.
+    """
     recorder = Recorder(spec_of(len(scripts)), folder)
     timeline = Timeline(len(scripts), network, depth, paces=paces)
     fact_builder = new_fact_builder(len(scripts))
@@ -50,6 +58,8 @@ def record(
                 arrivals.feed(rank, arrivals.left(rank))
     answers = execute(timeline)
     recorder.answered(answers)
+    for rank in warned:
+        fact_builder.warn(rank, "a warning")
     assert recorder.close(fact_builder, NO_REPORT) == ""
     return timeline, answers
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emu.contract import records
-from phantora_async.recording import load
+from phantora_async.recording import Recording, load
 from phantora_async.recording.rows import ROW
 from phantora_async.recording.store import Damaged, Reader, Writer
 from tests.unit.virtual_time.scripted import FixedNetwork, Script
@@ -50,6 +50,19 @@ def test_every_damaged_byte_is_found(recorded: bytes, tmp_path: Path) -> None:
         (tmp_path / "recording").write_bytes(damaged)
         with pytest.raises(Damaged):
             read_all(tmp_path)
+
+
+def test_warnings_are_of_ranks_that_there_are(tmp_path: Path) -> None:
+    def recording_of(warned: list[int]) -> Recording:
+        folder = tmp_path / str(warned)
+        folder.mkdir()
+        record([Script(rank, 2).bye() for rank in range(2)], folder, FixedNetwork(), 8, warned=warned)
+        return load(folder)
+
+    assert recording_of([1, 0, 1]).warnings == [("a warning", (0,), 1), ("a warning", (1,), 2)]
+    for rank in (-1, 2):
+        with pytest.raises(Damaged, match="a warning that no rank of it gave"):
+            recording_of([0, rank])
 
 
 @pytest.mark.parametrize("left", [0, 10, 40, -1])
