@@ -20,6 +20,7 @@ from profiles.signature import (
     Sequences,
     Shape,
     Triton,
+    Windowed,
     parse,
 )
 
@@ -47,6 +48,8 @@ def title(signature: str) -> str:
             return _with_op(f"norm {what.direction} {what.mode} {what.dtype} x={_dims(what.x)}", what.op)
         case Sdpa():
             causal = " causal" if what.causal else ""
+            if isinstance(what, Windowed):
+                causal += f" window={what.left}+{what.right}"
             shapes = f"q={_dims(what.q)} k={_dims(what.k)}"
             return _with_op(f"attention {what.direction} {what.dtype} {shapes}{causal}", what.op)
         case Sequences():

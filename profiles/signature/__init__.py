@@ -27,6 +27,7 @@ from profiles.signature.kinds import (
     Sized,
     Strided,
     Triton,
+    Windowed,
 )
 from profiles.signature.text import (
     dtype_nbytes,
@@ -58,6 +59,7 @@ __all__ = [
     "Sized",
     "Strided",
     "Triton",
+    "Windowed",
     "dtype_nbytes",
     "elements",
     "family_of",

@@ -137,6 +137,12 @@ class Sdpa:
 
 
 @dataclass(frozen=True, slots=True)
+class Windowed(Sdpa):
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rnn:
     direction: str
     mode: str
@@ -185,6 +191,7 @@ Signature = (
     | Conv
     | Norm
     | Sdpa
+    | Windowed
     | Rnn
     | Library
     | Copy
@@ -203,6 +210,7 @@ CLASSES: dict[str, type[Signature]] = {
     "conv": Conv,
     "norm": Norm,
     "sdpa": Sdpa,
+    "windowed": Windowed,
     "rnn": Rnn,
     "library": Library,
     "copy": Copy,

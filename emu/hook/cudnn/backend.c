@@ -289,5 +289,5 @@ PH_EXPORT int cudnnBackendFinalize(backend *it) {
 PH_EXPORT int cudnnBackendExecute(cudnn_handle *handle, backend *plan, backend *variant_pack) {
     if (!handle || !plan || !variant_pack) return CUDNN_BAD_POINTER;
     const backend *it = resolve(plan);
-    return it->work ? graph_launch(handle->stream, it->work) : CUDNN_NOT_FINALIZED;
+    return it->work ? graph_launch(handle->stream, it->work, variant_pack) : CUDNN_NOT_FINALIZED;
 }

@@ -55,13 +55,19 @@ typedef enum backend_attribute {
     ATTR_WGRAD_X = 716,
     ATTR_WGRAD_DY = 717,
     ATTR_OP_POINTWISE = 750,
+    ATTR_POINTWISE_X = 751,
+    ATTR_POINTWISE_B = 752,
+    ATTR_POINTWISE_Y = 753,
     ATTR_GRAPH_OPS = 801,
     ATTR_GRAPH_ENGINES = 802,
     ATTR_TENSOR_DTYPE = 901,
     ATTR_TENSOR_DIMS = 902,
     ATTR_TENSOR_STRIDES = 903,
+    ATTR_TENSOR_UNIQUE_ID = 906,
     ATTR_TENSOR_VIRTUAL = 907,
     ATTR_TENSOR_BY_VALUE = 908,
+    ATTR_PACK_UNIQUE_IDS = 1000,
+    ATTR_PACK_POINTERS = 1001,
     ATTR_ENGINE_GRAPH = 1300,
     ATTR_ENGINE_INDEX = 1301,
     ATTR_ENGINE_NOTES = 1303,
@@ -80,6 +86,8 @@ typedef enum backend_attribute {
     ATTR_SDPA_BACKWARD_K = 2852,
     ATTR_SDPA_BACKWARD_V = 2853,
     ATTR_SDPA_BACKWARD_SUBGRAPH = 2867,
+    ATTR_BAND_MASK_LEFT = 3003,
+    ATTR_BAND_MASK_RIGHT = 3004,
     ATTR_BAND_MASK_MODE = 3007
 } backend_attribute;
 
@@ -104,6 +112,16 @@ typedef struct backend backend;
  * convolution: nothing but a program that tries all (torch.backends.cudnn.benchmark) sees what they need. */
 typedef enum graph_engine { ENGINE_TENSOR_CORES, ENGINE_VECTORS, ENGINE_LARGEST, ENGINES } graph_engine;
 
+/* A graph_bound is a sum of numbers that the program passes with each execution. */
+enum { BOUND_TERMS = 4 };
+typedef struct graph_bound {
+    int n;
+    struct {
+        int64_t id;
+        int32_t dtype, sign;
+    } terms[BOUND_TERMS];
+} graph_bound;
+
 typedef struct graph_work {
     enum { WORK_CONV, WORK_NORM, WORK_SDPA, WORK_OTHER } kind;
     graph_engine engine;
@@ -113,6 +131,7 @@ typedef struct graph_work {
         sdpa_problem sdpa;
         uint64_t nbytes;
     };
+    graph_bound left, right; /* of an attention's window */
 } graph_work;
 
 /* Describes the work that the graph computes on that engine. */
@@ -120,7 +139,7 @@ void graph_work_of(const backend *graph, graph_engine engine, graph_work *out);
 /* Returns how many engines there are for this work. */
 int64_t graph_engines(const graph_work *work);
 size_t graph_workspace(const graph_work *work);
-int graph_launch(void *stream, const graph_work *work);
+int graph_launch(void *stream, const graph_work *work, const backend *variant_pack);
 
 /* ---- backend.c --------------------------------------------------------------------------------------------- */
 backend_kind backend_kind_of(const backend *it);

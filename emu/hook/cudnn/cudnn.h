@@ -77,6 +77,7 @@ typedef struct norm_problem {
 typedef struct sdpa_problem {
     int32_t backward, dtype, causal, dropout;
     int64_t q[4], k[4], v[4];
+    int64_t left, right; /* bounds of a window, as in its signature; left 0: there is none */
 } sdpa_problem;
 
 void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, const cudnn_tensor *x,

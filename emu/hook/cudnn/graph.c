@@ -5,7 +5,8 @@
  * Attention is either one node, or two matrix products with a softmax between them (five products in the backward
  * pass). In the second case the products of two real tensors give the sizes: first Q times K transposed, then, in the
  * backward pass, dO times V transposed. A comparison of row and column indices is a causal mask, a random number
- * generator is dropout. Any other graph takes the time of the bytes of its real tensors.
+ * generator is dropout. What is added to these indices before is a window's, and passed with each execution. Any other
+ * graph takes the time of the bytes of its real tensors.
  */
 #include "core/config.h"
 #include "kernels/library.h"
@@ -13,7 +14,14 @@
 
 #include <string.h>
 
-enum { POINTWISE_CMP_GE = 303, MATH_SIZES = 4 };
+enum {
+    POINTWISE_ADD = 0,
+    POINTWISE_SUB = 9,
+    POINTWISE_CMP_GT = 302,
+    POINTWISE_CMP_GE = 303,
+    MATH_SIZES = 4,
+    CUDNN_DTYPE_INT64 = 10
+};
 
 static void tensor_of(const backend *node, cudnn_tensor *out) {
     int64_t ndims = 0, nstrides = 0;
@@ -91,6 +99,95 @@ static bool is_causal_mask(const backend *node) {
         return backend_int(node, ATTR_BAND_MASK_MODE, 0) == POINTWISE_CMP_GE;
     return backend_kind_of(node) == BACKEND_OP_POINTWISE &&
            backend_int(backend_child(node, ATTR_OP_POINTWISE, 0), ATTR_POINTWISE_MODE, 0) == POINTWISE_CMP_GE;
+}
+
+static bool is_pointwise(const backend *node, int64_t mode) {
+    return backend_kind_of(node) == BACKEND_OP_POINTWISE &&
+           backend_int(backend_child(node, ATTR_OP_POINTWISE, 0), ATTR_POINTWISE_MODE, 0) == mode;
+}
+
+static int64_t id_of(const backend *tensor) { return backend_int(tensor, ATTR_TENSOR_UNIQUE_ID, 0); }
+
+static void add_term(graph_bound *to, const backend *tensor, int32_t sign) {
+    if (!tensor || !backend_int(tensor, ATTR_TENSOR_BY_VALUE, 0) || to->n == BOUND_TERMS) return;
+    to->terms[to->n].id = id_of(tensor);
+    to->terms[to->n].dtype = (int32_t)backend_int(tensor, ATTR_TENSOR_DTYPE, CUDNN_DTYPE_F32);
+    to->terms[to->n++].sign = sign;
+}
+
+/* Returns the operation of the graph that writes the tensor. */
+static const backend *writer_of(const backend *graph, int64_t nops, const backend *tensor) {
+    for (int64_t i = 0; tensor && i < nops; i++) {
+        const backend *node = operation(graph, i), *out = backend_child(node, ATTR_POINTWISE_Y, 0);
+        if (backend_kind_of(node) == BACKEND_OP_POINTWISE && out && id_of(out) == id_of(tensor)) return node;
+    }
+    return NULL;
+}
+
+/* Finds what is added to an index before it is compared: to a column's, which must exceed the row's, or to a row's.
+ * Lengths of sequences that differ are tensors on the device: they count as equal for queries and keys. */
+static void added_before(const backend *graph, int64_t nops, const backend *comparison, graph_bound *out) {
+    const backend *node = comparison;
+    for (int64_t steps = 0; node && steps < nops; steps++) {
+        node = writer_of(graph, nops, backend_child(node, ATTR_POINTWISE_X, 0));
+        if (node && is_pointwise(node, POINTWISE_ADD)) add_term(out, backend_child(node, ATTR_POINTWISE_B, 0), 1);
+        if (node && is_pointwise(node, POINTWISE_SUB)) add_term(out, backend_child(node, ATTR_POINTWISE_B, 0), -1);
+    }
+}
+
+/* Reads the bounds of a window, of an attention or of what it does to the scores. */
+static void bounds(const backend *graph, graph_work *out) {
+    int64_t nops = 0;
+    if (graph) backend_get(graph, ATTR_GRAPH_OPS, &nops);
+    for (int64_t i = 0; i < nops; i++) {
+        const backend *node = operation(graph, i);
+        switch (backend_kind_of(node)) {
+        case BACKEND_OP_BAND_MASK:
+            add_term(&out->left, backend_child(node, ATTR_BAND_MASK_LEFT, 0), 1);
+            add_term(&out->right, backend_child(node, ATTR_BAND_MASK_RIGHT, 0), 1);
+            break;
+        case BACKEND_OP_POINTWISE:
+            if (is_pointwise(node, POINTWISE_CMP_GT)) added_before(graph, nops, node, &out->left);
+            if (is_pointwise(node, POINTWISE_CMP_GE)) added_before(graph, nops, node, &out->right);
+            break;
+        case BACKEND_OP_SDPA_FORWARD:
+            bounds(backend_child(node, ATTR_SDPA_FORWARD_SUBGRAPH, 0), out);
+            break;
+        case BACKEND_OP_SDPA_BACKWARD:
+            bounds(backend_child(node, ATTR_SDPA_BACKWARD_SUBGRAPH, 0), out);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* Returns the bound that this execution passes; 0 if it passes none. */
+static int64_t value_of(const graph_bound *it, const backend *variant_pack) {
+    int64_t n = 0, sum = 0;
+    const int64_t *ids = it->n ? backend_get(variant_pack, ATTR_PACK_UNIQUE_IDS, &n) : NULL;
+    void *const *pointers = backend_get(variant_pack, ATTR_PACK_POINTERS, NULL);
+    for (int t = 0; pointers && t < it->n; t++)
+        for (int64_t i = 0; i < n; i++) {
+            if (ids[i] != it->terms[t].id || !pointers[i]) continue;
+            int64_t wide = 0;
+            int32_t narrow = 0;
+            float real = 0;
+            switch (it->terms[t].dtype) {
+            case CUDNN_DTYPE_F32:
+                memcpy(&real, pointers[i], sizeof real);
+                wide = (int64_t)real;
+                break;
+            case CUDNN_DTYPE_INT64:
+                memcpy(&wide, pointers[i], sizeof wide);
+                break;
+            default:
+                memcpy(&narrow, pointers[i], sizeof narrow);
+                wide = narrow;
+            }
+            sum += it->terms[t].sign * wide;
+        }
+    return sum;
 }
 
 /* Reads what the operation does to the scores, which is a graph of its own. */
@@ -180,6 +277,7 @@ void graph_work_of(const backend *graph, graph_engine engine, graph_work *out) {
     }
     if (attention(graph, nops, &out->sdpa)) {
         out->kind = WORK_SDPA;
+        bounds(graph, out);
         return;
     }
     out->kind = WORK_OTHER;
@@ -211,8 +309,9 @@ size_t graph_workspace(const graph_work *work) {
     }
 }
 
-int graph_launch(void *stream, const graph_work *work) {
+int graph_launch(void *stream, const graph_work *work, const backend *variant_pack) {
     int status = CUDNN_OK;
+    sdpa_problem attention;
     switch (work->kind) {
     case WORK_CONV: /* the one that needs most is slower: with TF32 or 16 bits it was chosen for 1 of 88 gradients */
         if (work->engine == ENGINE_LARGEST) status = conv_launch(stream, &work->conv);
@@ -220,7 +319,10 @@ int graph_launch(void *stream, const graph_work *work) {
     case WORK_NORM:
         return norm_launch(stream, &work->norm);
     case WORK_SDPA:
-        return sdpa_launch(stream, &work->sdpa);
+        attention = work->sdpa;
+        attention.left = value_of(&work->left, variant_pack);
+        attention.right = value_of(&work->right, variant_pack);
+        return sdpa_launch(stream, &attention);
     case WORK_OTHER:
         return ph_library_launch(stream, "cudnnBackendExecute", work->nbytes) ? CUDNN_OK : CUDNN_BAD_PARAM;
     }

@@ -188,8 +188,35 @@ int norm_launch(void *stream, const norm_problem *problem) {
     return launch(stream, 0x6e6f726d, describe_norm, problem, sizeof *problem);
 }
 
+static size_t describe_windowed(const void *what, char *text, size_t capacity) {
+    const described *it = what;
+    const sdpa_problem *p = it->problem;
+    ph_signature_windowed signature = {.direction = p->backward ? PH_BACKWARD : PH_FORWARD,
+                                       .q = {p->q, 4},
+                                       .k = {p->k, 4},
+                                       .v = {p->v, 4},
+                                       .dtype = ph_dtype_of_cudnn(p->dtype),
+                                       .causal = p->causal,
+                                       .dropout = p->dropout,
+                                       .op = it->op->name,
+                                       .sizes = it->op->sizes,
+                                       .left = (uint64_t)p->left,
+                                       .right = (uint64_t)p->right};
+    return ph_format_windowed(&signature, text, capacity);
+}
+
 int sdpa_launch(void *stream, const sdpa_problem *problem) {
-    return launch(stream, 0x73647061, describe_sdpa, problem, sizeof *problem);
+    /* A bound beyond which no key lies is none. */
+    bool before = problem->left > 0 && problem->left < problem->q[2],
+         after = problem->causal && problem->right > 0 && problem->right < problem->k[2] - 1;
+    sdpa_problem it = *problem;
+    if (before || after) {
+        if (!before) it.left = it.q[2];
+        if (!it.causal) it.right = it.k[2];
+        return launch(stream, 0x77696e64, describe_windowed, &it, sizeof it);
+    }
+    it.left = it.right = 0;
+    return launch(stream, 0x73647061, describe_sdpa, &it, sizeof it);
 }
 
 void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, const cudnn_tensor *x,

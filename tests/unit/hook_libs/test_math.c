@@ -132,7 +132,7 @@ static void light_products(void) {
 
 /* ---- graph API --------------------------------------------------------------------------------------------------- */
 /* Of cudnn_graph.h, beyond those that the library reads. */
-enum { TENSOR_UNIQUE_ID = 906, MATMUL_C = 1522, TYPE_DATA_TYPE = 1, TYPE_POINTWISE_MODE = 14 };
+enum { MATMUL_C = 1522, TYPE_DATA_TYPE = 1, TYPE_POINTWISE_MODE = 14 };
 
 static void *make(int kind) {
     void *it;
@@ -150,7 +150,7 @@ static void *tensor(int dtype, int64_t id, int ndims, const int64_t *dims, bool 
     cudnnBackendSetAttribute(it, ATTR_TENSOR_DTYPE, TYPE_DATA_TYPE, 1, &dtype);
     cudnnBackendSetAttribute(it, ATTR_TENSOR_DIMS, TYPE_INT64, ndims, dims);
     cudnnBackendSetAttribute(it, ATTR_TENSOR_STRIDES, TYPE_INT64, ndims, strides);
-    cudnnBackendSetAttribute(it, TENSOR_UNIQUE_ID, TYPE_INT64, 1, &id);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_UNIQUE_ID, TYPE_INT64, 1, &id);
     cudnnBackendSetAttribute(it, ATTR_TENSOR_VIRTUAL, TYPE_BOOLEAN, 1, &flag);
     CHECK(cudnnBackendFinalize(it) == 0);
     return it;
@@ -160,6 +160,9 @@ static void attach(void *to, int name, void *child) {
     CHECK(cudnnBackendSetAttribute(to, name, 15, 1, &child) == 0);
     cudnnBackendDestroyDescriptor(child); /* the program drops its own handle */
 }
+
+/* Numbers that an execution passes: tensor 21 is a window's left bound, 22 its right one. */
+static const int64_t *passed;
 
 /* Returns the workspace that the plan asks for. */
 static int64_t execute(void *graph, int engine, int64_t offered) {
@@ -188,7 +191,16 @@ static int64_t execute(void *graph, int engine, int64_t offered) {
     CHECK(cudnnBackendFinalize(plan) == 0 &&
           cudnnBackendGetAttribute(plan, ATTR_PLAN_WORKSPACE, TYPE_INT64, 1, &count, &workspace) == 0 &&
           workspace >= 0);
-    CHECK(cudnnBackendFinalize(pack) == 0 && cudnnBackendExecute(it, plan, pack) == 0);
+    if (passed) {
+        int64_t ids[2] = {21, 22};
+        int32_t left = (int32_t)passed[0], right = (int32_t)passed[1];
+        void *pointers[2] = {&left, &right};
+        cudnnBackendSetAttribute(pack, ATTR_PACK_UNIQUE_IDS, TYPE_INT64, 2, ids);
+        cudnnBackendSetAttribute(pack, ATTR_PACK_POINTERS, TYPE_VOID_PTR, 2, pointers);
+        CHECK(cudnnBackendFinalize(pack) == 0 && cudnnBackendExecute(it, plan, pack) == 0);
+    } else {
+        CHECK(cudnnBackendFinalize(pack) == 0 && cudnnBackendExecute(it, plan, pack) == 0);
+    }
     cudnnBackendDestroyDescriptor(heuristics), cudnnBackendDestroyDescriptor(plan), cudnnBackendDestroyDescriptor(pack);
     cudnnDestroy(it);
     return workspace;
@@ -281,6 +293,70 @@ static int64_t attention(bool backward) {
     return execute(graph, 0, ENGINE_LARGEST);
 }
 
+static void *pointwise(int mode, void *x, void *b, void *y) {
+    void *node = make(BACKEND_OP_POINTWISE), *how = make(BACKEND_POINTWISE);
+    cudnnBackendSetAttribute(how, ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, 1, &mode);
+    attach(node, ATTR_OP_POINTWISE, how);
+    attach(node, ATTR_POINTWISE_X, x);
+    attach(node, ATTR_POINTWISE_B, b);
+    attach(node, ATTR_POINTWISE_Y, y);
+    return node;
+}
+
+static void *by_value(int64_t id) {
+    void *it = make(BACKEND_TENSOR);
+    int64_t one[4] = {1, 1, 1, 1};
+    int int32 = 4;
+    unsigned char flag = 1;
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_DTYPE, TYPE_DATA_TYPE, 1, &int32);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_DIMS, TYPE_INT64, 4, one);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_UNIQUE_ID, TYPE_INT64, 1, &id);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_BY_VALUE, TYPE_BOOLEAN, 1, &flag);
+    CHECK(cudnnBackendFinalize(it) == 0);
+    return it;
+}
+
+/* Attention as the frontend writes its windows: columns plus the left bound exceed rows; rows plus the right bound are
+ * no less than columns, if the window ends before the last key. */
+static void windowed(int64_t left, int64_t right, bool ends) {
+    enum { ADD = 0, GREATER = 302, GREATER_EQUAL = 303, ROWS = 11, COLUMNS = 12 };
+    void *graph = make(BACKEND_OPGRAPH), *first = make(BACKEND_OP_MATMUL), *second = make(BACKEND_OP_MATMUL);
+    int64_t q[4] = {2, 4, 512, 64}, kt[4] = {2, 4, 64, 512}, s[4] = {2, 4, 512, 512}, bounds[2] = {left, right};
+    attach(first, ATTR_MATMUL_A, tensor(2, 1, 4, q, false));
+    attach(first, ATTR_MATMUL_B, tensor(2, 2, 4, kt, false));
+    attach(first, MATMUL_C, tensor(0, 3, 4, s, true));
+    attach(second, ATTR_MATMUL_A, tensor(2, 4, 4, s, true));
+    attach(second, ATTR_MATMUL_B, tensor(2, 5, 4, q, false));
+    void *nodes[] = {
+        first,
+        pointwise(ADD, tensor(4, COLUMNS, 4, s, true), by_value(21), tensor(4, 13, 4, s, true)),
+        pointwise(GREATER, tensor(4, 13, 4, s, true), tensor(4, ROWS, 4, s, true), tensor(4, 14, 4, s, true)),
+        second,
+        pointwise(ADD, tensor(4, ROWS, 4, s, true), by_value(22), tensor(4, 15, 4, s, true)),
+        pointwise(GREATER_EQUAL, tensor(4, 15, 4, s, true), tensor(4, COLUMNS, 4, s, true), tensor(4, 16, 4, s, true)),
+    };
+    CHECK(cudnnBackendSetAttribute(graph, ATTR_GRAPH_OPS, TYPE_DESCRIPTOR, ends ? 6 : 4, nodes) == 0);
+    for (int i = 0; i < 6; i++) cudnnBackendDestroyDescriptor(nodes[i]);
+    passed = bounds;
+    execute(graph, 0, ENGINE_LARGEST);
+    passed = NULL;
+}
+
+static void windows(void) {
+    fake_reset();
+    windowed(129, 0, true);
+    CHECK(strcmp(fake_signatures[0],
+                 "windowed;fwd;2x4x512x64;2x4x512x64;2x4x512x64;f16;1;0;aten::op;[[8, 64]];129;0") == 0);
+    windowed(65, 64, true);
+    CHECK(strstr(fake_signatures[1], "windowed;") && strstr(fake_signatures[1], ";65;64"));
+    windowed(129, 0, false); /* the right side is open */
+    CHECK(strstr(fake_signatures[2], ";f16;0;0;") && strstr(fake_signatures[2], ";129;512"));
+    windowed(512, 0, true); /* every query sees the first key: a causal mask */
+    CHECK(strcmp(fake_signatures[3], "sdpa;fwd;2x4x512x64;2x4x512x64;2x4x512x64;f16;1;0;aten::op;[[8, 64]]") == 0);
+    windowed(512, 100, true);
+    CHECK(strstr(fake_signatures[4], "windowed;") && strstr(fake_signatures[4], ";512;100"));
+}
+
 static void graphs(void) {
     fake_reset();
     convolution(9, 0);
@@ -303,6 +379,7 @@ int main(void) {
     products();
     light_products();
     graphs();
+    windows();
     trials();
     return 0;
 }

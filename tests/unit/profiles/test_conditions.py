@@ -6,6 +6,7 @@ import pytest
 
 import profiles
 from profiles.models.dispatch import estimate
+from profiles.models.products.attention import banded, equal
 from profiles.signature import parse
 
 GPU = profiles.load_gpu("h100")
@@ -149,3 +150,27 @@ def test_attention_s_gradient_goes_through_the_queries_of_each_key() -> None:
     q, k = "8x1x16384x64", "8x1x256x64"
     what = parse(f"sdpa;bwd;{q};{k};{k};bf16;0;0;aten::_cudnn_attention_backward;[]")
     assert estimate(profiles.load_gpu("h200"), what).solo_ns == pytest.approx(401_800, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("direction", "q", "measured_us"),
+    [("fwd", "2x24x2048x128", 74), ("fwd", "1x24x8192x128", 151), ("bwd", "1x24x4096x128", 257)],
+)
+def test_attention_of_cudnn_with_a_window(direction: str, q: str, measured_us: float) -> None:
+    """laboratory/rows/transformer-engine-h200.jsonl.gz: a window of 512 keys was priced as a causal mask."""
+    k = q.replace("x24x", "x8x")
+    what = parse(f"windowed;{direction};{q};{k};{k};bf16;1;0;nvte_fused_attn;[];513;0")
+    assert estimate(profiles.load_gpu("h200"), what).solo_ns == pytest.approx(1e3 * measured_us, rel=0.1)
+
+
+def test_a_window_counts_the_pairs_within_its_bounds() -> None:
+    """Of 512 queries each sees itself and the 128 before it, the first ones fewer; tiles are 128 x 128."""
+    one = banded(1, 512, 512, 129, 0)
+    assert one.pairs == sum(min(row, 128) + 1 for row in range(512))
+    assert (one.tiles, one.longest) == (1 + 2 + 2 + 2, 2)
+    both = banded(2, 512, 512, 65, 64)
+    assert both.pairs == 2 * sum(min(row, 64) + min(511 - row, 64) + 1 for row in range(512))
+    assert (both.tiles, both.longest) == (2 * (2 + 3 + 3 + 2), 3)
+    whole, causal = banded(1, 512, 512, 512, 0), equal(1, 512, 512, True, from_start=True)
+    assert whole.tiles == causal.tiles
+    assert whole.pairs == pytest.approx(causal.pairs, rel=0.01)

@@ -24,6 +24,7 @@ from profiles.signature import (
     Sized,
     Strided,
     Triton,
+    Windowed,
     format_signature,
     parse,
     unknown_parts,
@@ -83,6 +84,7 @@ def test_every_number_has_a_dtype_that_python_knows(written: dict[str, list[str]
             ),
         ),
         ("sdpa", Sdpa("bwd", *[(2, 4, 128, 64)] * 3, "f16", True, False, "aten::op", SIZES)),
+        ("windowed", Windowed("bwd", *[(2, 4, 128, 64)] * 3, "f16", True, False, "aten::op", SIZES, 65, 64)),
         (
             "triton",
             Triton("add_kernel", (64, 1, 1), (128, 1, 1), 0, "-,-,4096", "module {|tt.return|}", "aten::op", SIZES),
