@@ -72,8 +72,12 @@ _UP: dict[int, Decoder] = {}
 _DOWN: dict[int, Decoder] = {}
 NAMES: dict[int, str] = {}
 """Record number -> its name in the definition."""
+ENTRY_OF: dict[int, Entry] = {}
+"""The number of a record that a rank sends -> its entry in the definition."""
 REPLY_OF: dict[int, int] = {}
 """An ASK's number -> the number of the DOWN record that answers it."""
+_ANSWERS: dict[int, tuple[Callable[..., bytes], int]] = {}
+"""An ASK's number -> the encoder of its answer, and how many fields that has."""
 
 
 def _build(entries: list[Entry], scope: dict[str, Any]) -> None:
@@ -89,11 +93,15 @@ def _build(entries: list[Entry], scope: dict[str, Any]) -> None:
             decoder = (layout.unpack_from, layout.size, partial(tuple.__new__, made), entry.has_payload, entry.name)
             (_DOWN if entry.macro == "DOWN" else _UP)[entry.number] = decoder
             NAMES[entry.number] = entry.name
+            if entry.macro != "DOWN":
+                ENTRY_OF[entry.number] = entry
             scope[entry.name] = entry.number
             scope[class_name(entry.name)] = made
     for entry in entries:
         if entry.macro == "ASK":
             REPLY_OF[entry.number] = scope[entry.reply]
+            reply = scope[class_name(entry.reply)]
+            _ANSWERS[entry.number] = reply.encode, len(reply._fields) - 5  # without the header and the payload
     for name, values in enums.items():
         scope[f"{class_name(name)}Kind"] = IntEnum(f"{class_name(name)}Kind", values)
 
@@ -127,6 +135,17 @@ def _decode(decoders: dict[int, Decoder], data: bytes) -> tuple[list[Any], int]:
             expected = f"{size} or more" if has_payload else f"{size}"
             raise RecordError(f"{name} of {nbytes} bytes, expected {expected}", tuple(records))
     return records, offset
+
+
+def marked(mark: str) -> frozenset[int]:
+    """Returns the numbers of all records that a rank sends and that the definition marks with this word."""
+    return frozenset(number for number, entry in ENTRY_OF.items() if mark in entry.marks)
+
+
+def answer(question: int, qid: int, *values: int) -> bytes:
+    """Encodes the answer to a question of this kind. It takes as many of the values as it has fields, or zeros."""
+    encode, nfields = _ANSWERS[question]
+    return encode(qid, *(*values, *[0] * nfields)[:nfields])
 
 
 def process_asking(answer: bytes) -> int:

@@ -4,14 +4,17 @@
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from .records_definition import RecordError as RecordError
+from .records_definition import Entry, RecordError as RecordError
 
 MAX_NBYTES: Final[int]
 VERSION: Final[int]
 NAMES: Final[dict[int, str]]
 REPLY_OF: Final[dict[int, int]]
 
+ENTRY_OF: Final[dict[int, Entry]]
 def class_name(name: str) -> str: ...
+def marked(mark: str) -> frozenset[int]: ...
+def answer(question: int, qid: int, *values: int) -> bytes: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
 Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost

@@ -13,12 +13,25 @@ from typing import Any
 from ..formats import c_lists
 
 DEFINITION = Path(__file__).parent / "records.def"
-FIELD_FORMATS = {"u32": "I", "i32": "i", "u64": "Q", "i64": "q", "f64": "d"}
+NUMBERS = {
+    "stream_number": "u32",
+    "device_number": "u32",
+    "scoped_number": "u32",
+    "recording_number": "u64",
+    "comm_number": "u64",
+    "peer_number": "i32",
+}
+"""Types of fields that are numbers of something, and how they are laid out."""
+_FORMATS = {"u32": "I", "i32": "i", "u64": "Q", "i64": "q", "f64": "d"}
+FIELD_FORMATS = _FORMATS | {kind: _FORMATS[base] for kind, base in NUMBERS.items()}
 """Types of fields, and what `struct` calls them."""
 
 _MACROS = ("RECORD_VERSION", "STRUCT", "UP", "ASK", "DOWN", "ENUM")
 _FIELD = re.compile(r"F\((\w+), (\w+)\)")
 _PAYLOAD = {"PAYLOAD": True, "NO_PAYLOAD": False}
+_ROW = re.compile(r"ROW\((.*?)\)")
+_USES = ("ROW", "HOST_TIME", "BESIDE")
+_MARKS = frozenset({*_USES, "REPORT", "LIVE", "PROCESS"})
 
 
 class RecordError(ValueError):
@@ -57,10 +70,27 @@ class Entry:
         """True if bytes may follow the fields of this record."""
         return _PAYLOAD[self.arguments[1]]
 
+    def having(self, kind: str) -> tuple[str, ...]:
+        """Returns the fields of this type."""
+        return tuple(name for its, name in self.fields if its == kind)
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The words that say how this UP or ASK is used."""
+        return frozenset(_ROW.sub("ROW", self.arguments[2]).split())
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The fields in the record's row: that of the stream, or "0", then those of the values. Empty if the row holds
+        no fields, or there is none.
+        """
+        found = _ROW.search(self.arguments[2])
+        return tuple(found[1].split(", ")) if found is not None and found[1] else ()
+
     @property
     def reply(self) -> str:
         """The name of the DOWN record that answers this ASK."""
-        return self.arguments[2]
+        return self.arguments[3]
 
 
 def parse(text: str) -> list[Entry]:
@@ -78,11 +108,22 @@ def parse(text: str) -> list[Entry]:
         if entry.is_record:
             if len(arguments) < 2 or arguments[1] not in _PAYLOAD:
                 raise RecordError(f"records.def: {name}: expected PAYLOAD or NO_PAYLOAD after the number")
+            if macro != "DOWN":
+                _check_use(entry)
             other = names.setdefault(entry.number, name)
             if other != name:
                 raise RecordError(f"records.def: {name} and {other} have the same number {entry.number}")
         entries.append(entry)
     return entries
+
+
+def _check_use(entry: Entry) -> None:
+    """Raises RecordError if the entry does not say how virtual time uses the record."""
+    if len(entry.arguments) < 3 or not entry.marks <= _MARKS or len(entry.marks.intersection(_USES)) != 1:
+        raise RecordError(f"records.def: {entry.name}: expected one of {', '.join(_USES)} after the payload")
+    unknown = {*entry.row} - {"0", *(name for _, name in entry.fields)}
+    if unknown:
+        raise RecordError(f"records.def: {entry.name}: its row has {min(unknown)}, which is no field")
 
 
 ENTRIES = parse(DEFINITION.read_text())

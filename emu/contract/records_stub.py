@@ -14,10 +14,13 @@ def stub() -> Iterator[str]:
     """Yields the lines of records.pyi."""
     yield from ("# Printed by `python -m emu.contract.records_stub`; do not edit.", "# ruff: noqa", "# fmt: off")
     yield from ("from enum import IntEnum", "from typing import Any, Final, NamedTuple", "")
-    yield from ("from .records_definition import RecordError as RecordError", "")
+    yield from ("from .records_definition import Entry, RecordError as RecordError", "")
     yield from ("MAX_NBYTES: Final[int]", "VERSION: Final[int]")
     yield from ("NAMES: Final[dict[int, str]]", "REPLY_OF: Final[dict[int, int]]", "")
+    yield "ENTRY_OF: Final[dict[int, Entry]]"
     yield "def class_name(name: str) -> str: ..."
+    yield "def marked(mark: str) -> frozenset[int]: ..."
+    yield "def answer(question: int, qid: int, *values: int) -> bytes: ..."
     yield "def process_asking(answer: bytes) -> int: ..."
     yield "def nbytes_of(beginning: bytes | bytearray) -> int: ..."
     numbered = [entry for entry in ENTRIES if entry.is_record]

@@ -20,21 +20,9 @@ from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators,
 from phantora_async.ingest.data_exchange import FOLLOWS
 from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.ingest.uncomputed_reads import path_of
-from phantora_async.virtual_time.facts import PAIRWISE, Comm
+from phantora_async.virtual_time.facts import PAIRWISE, Comm, host_time
 
-_OF_PROCESS = frozenset(
-    (
-        records.STALL_CLOCK,
-        records.USAGE,
-        records.LOGGED,
-        records.KEPT,
-        records.HISTORY_LIST,
-        records.HISTORY_WORK,
-        records.LOOP,
-        records.SEGMENT_CONTENT,
-        records.SOURCES_OF,
-    )
-)
+_OF_PROCESS = records.marked("PROCESS")
 """Records beside the op stream that describe a process, its files and its place on this machine. Mirrored ranks have
 none.
 """
@@ -260,4 +248,4 @@ def _host_time(rank: int, mirrored: int, record: Any) -> records.HostAdvance | N
     """The host time before a question that the representative alone asks."""
     if not record.host_ns:
         return None
-    return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
+    return host_time(record)

@@ -18,7 +18,7 @@ from emu.contract.folding import Folding
 from emu.contract.records import DeviceKind, NcclKind, ScopeKind
 from phantora_async.ingest.communicators import Communicators, told_members
 from phantora_async.ingest.messages import kind_of, root_of
-from phantora_async.virtual_time.facts import DTYPE_NAMES, PAIRWISE, SLEEP_NBYTES, Comm
+from phantora_async.virtual_time.facts import DTYPE_NAMES, PAIRWISE, Comm, is_sleep
 from phantora_async.wording import compact
 
 Form = tuple[Any, ...]
@@ -86,8 +86,7 @@ class StreamForm:
         form = self._forms.get(record.kind)
         if form is not None:
             return record.kind, *form(record)
-        slept = record.kind == records.HOST_ADVANCE and record.nbytes <= SLEEP_NBYTES
-        return (record.kind,) if slept else None
+        return (record.kind,) if is_sleep(record) else None
 
     # ---- by kind ---------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
 from phantora_async.virtual_time import NO_MEMORY, MemoryPeaks, Timelines
-from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact, host_time
 
 
 class Placed(NamedTuple):
@@ -160,19 +160,14 @@ class FactBuilder:
         """The contents of segments: the launches of each cost, by the number of the content."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
+            **dict.fromkeys(records.marked("BESIDE"), _beside),
+            **dict.fromkeys(records.marked("ROW") & records.REPLY_OF.keys(), self._question),
             records.HELLO: self._hello,
             records.BYE: self._bye,
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
             records.SEGMENT_CONTENT: self._segment_content,
-            records.HISTORY: _beside,
-            records.HISTORY_LIST: _beside,
-            records.HISTORY_WORK: _beside,
-            records.LOOKED: _beside,
-            records.ATTRIBUTE_READ: _beside,
-            records.STALL_CLOCK: _beside,
-            records.FLUSHED: _beside,
             records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
@@ -199,9 +194,6 @@ class FactBuilder:
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
             records.COST: self._cost,
-            records.CLOCK_READ: self._question,
-            records.ELAPSED: self._question,
-            records.QUERY: self._question,
         }
         """The handlers by kind of record. Each returns the fact, or None if there is none. Other records are facts as
         they are.
@@ -385,7 +377,7 @@ class FactBuilder:
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:
         """Takes the counts. Virtual time only needs the host time before them."""
         self.rank_info[rank].launches.add(rank, record, self.costs.check)
-        return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
+        return host_time(record)
 
     def _hello(self, rank: int, record: records.Hello) -> records.Hello:
         if self.rank_info[rank].hello is not None:
@@ -406,7 +398,7 @@ class FactBuilder:
     def _bye(self, rank: int, record: records.Bye) -> records.Bye | records.HostAdvance:
         self.rank_info[rank].bye = record
         if record.exit_code:  # it holds virtual time at its end: its launcher may start it again
-            return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
+            return host_time(record)
         self._matching.rank_ended(rank)
         self.communicators.rank_ended(rank)
         return record
@@ -490,7 +482,7 @@ class FactBuilder:
 
 
 def _beside(rank: int, record: Any) -> None:
-    """Ignores a record that only a recording needs."""
+    """Ignores a record of which virtual time and the report need nothing, but perhaps a recording."""
 
 
 def _text(payload: bytes) -> str:

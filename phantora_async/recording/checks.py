@@ -26,8 +26,14 @@ MOST_NBYTES = 1 << 58
 """The bound of bytes of a collective, and of a GPU's memory."""
 _OPS = frozenset(int(op) for op in NcclKind)
 KINDS = (*sorted(WITH_ROW), records.HOST_ADVANCE)
-_TIMES = {"solo_ns": 1, "contended_ns": 2, "tail_ns": 3, "tail_work_ns": 4}
-"""The values of a SEGMENT's row."""
+_MOST = {
+    "launches": (MOST, "launches of a segment"),
+    "since_ns": (MOST_NS, "time for which work must have been complete"),
+    "turns": (1 << 32, "turns of a loop"),
+    "device": (MOST, "the device of a stream"),
+    **dict.fromkeys(("allocated_peak", "reserved_peak", "device_peak"), (MOST_NBYTES, "bytes of a GPU's memory")),
+}
+"""The bound of values in rows, and what they are, by the field."""
 
 
 def check_folding(folding: Folding, world_size: int) -> None:
@@ -76,15 +82,17 @@ def check_rows(rows: NDArray[np.void], counters: Sequence[tuple[Any, ...]]) -> N
         raise ValueError("a rank has more totals than are listed")
     if not all(math.isfinite(value) for one in counters for value in one):
         raise ValueError("a rank's totals are no numbers")
-    segments = values[kinds == records.SEGMENT]
-    for name, times in {"host_ns": rows["host_ns"], **{name: segments[:, at] for name, at in _TIMES.items()}}.items():
-        if times.sum(dtype=np.float64) > MOST_NS:
+    times = {"host_ns": rows["host_ns"]}
+    for kind in WITH_ROW:
+        of_kind = values[kinds == kind]
+        for column, name in enumerate(records.ENTRY_OF[kind].row[1:]):
+            if name in _MOST:
+                _at_most(of_kind[:, column], *_MOST[name])
+            elif name.endswith("_ns"):
+                times[name] = of_kind[:, column]
+    for name, each in times.items():
+        if each.sum(dtype=np.float64) > MOST_NS:
             raise ValueError(f"a rank's {name} exceed {MOST_NS} ns")
-    _at_most(segments[:, 0], MOST, "launches of a segment")
-    _at_most(values[kinds == records.QUERY, 2], MOST_NS, "time for which work must have been complete")
-    _at_most(values[kinds == records.QUERY, 3], 1 << 32, "turns of a loop")
-    _at_most(values[kinds == records.STREAM_CREATE, 0], MOST, "the device of a stream")
-    _at_most(values[kinds == records.MEMORY, :3], MOST_NBYTES, "bytes of a GPU's memory")
 
 
 def _at_most(values: NDArray[np.uint64], most: int, what: str) -> None:

@@ -24,55 +24,7 @@ MOST_ROWS = 1 << 14
 """The most rows of a piece, if its step does not end before: all ranks' unfinished pieces are in memory. They are
 counted from the step's begin, so that ranks that do the same have the same pieces, however their records arrive.
 """
-SIDE = frozenset(
-    {
-        records.HELLO,
-        records.BYE,
-        records.SITE,
-        records.MARKER,
-        records.MEMORY,
-        records.MEMORY_HELD,
-        records.LAUNCH_COUNTS,
-        records.LOOKED,
-        records.ATTRIBUTE_READ,
-        records.ROUTING,
-        records.DATA_SIZE,
-        records.STATED_VALUE,
-        records.DECIDED,
-        records.CHECKPOINT,
-        records.UNUSED_GPU,
-        records.GPU_USED,
-        records.ALONE,
-        records.LOADER,
-    }
-)
-"""Records that the report needs beside the results of virtual time."""
-LEFT_OUT = frozenset(
-    {
-        records.STALL_CLOCK,
-        records.FLUSHED,
-        records.WARNING,
-        records.COST,
-        records.LOOP,
-        records.KEPT,
-        records.USAGE,
-        records.LOGGED,
-        records.TRACE,
-        records.TRACE_NAME,
-        records.SEGMENT_CONTENT,
-        records.NCCL_DATA,
-        records.NCCL_SOURCES,
-        records.SOURCES_OF,
-        records.RECORDING_DROP,
-        records.HOST_ADVANCE,
-        records.HISTORY,
-        records.HISTORY_LIST,
-        records.HISTORY_WORK,
-    }
-)
-"""Records that are not recorded themselves: the host time before them has a row, if there is any, and some are kept
-elsewhere.
-"""
+_REPORT = records.marked("REPORT")
 HISTORY_NBYTES = records.HistoryEntry.size()
 
 
@@ -104,7 +56,7 @@ class Recorder:
             return
         rows, side = self._ranks[rank], self._side[rank]
         for record in arrived:
-            if record.kind in SIDE:
+            if record.kind in _REPORT:
                 side += _encoded(record)
             elif record.kind == records.HISTORY:
                 if len(record.payload) != record.entries * HISTORY_NBYTES:

@@ -1,26 +1,12 @@
 """Writes a rank's facts as rows of one size, without what differs between ranks that do the same.
 
-=============== ================================================================================================
-kind            values of a row (``stream`` is the record's own)
-=============== ================================================================================================
-SEGMENT         launches, solo_ns, contended_ns, tail_ns, tail_work_ns, content
-EVENT_RECORD    how much larger the recording's number is than the one before
-STREAM_WAIT     recording
-HOST_WAIT       scope, recording
-QUERY           scope, recording, since_ns, turns
-ELAPSED         start, end: recordings
-NCCL_LAUNCH     number of the kernel among all kernels that differ
-COMM_INIT       nothing: the rank's creations follow each other. COMM_SPLIT likewise
-COMM_DESTROY    number of the communicator among those that the rank has used
-STREAM_CREATE   device
-MEMORY          allocated, reserved, device (``stream``: the device's number)
-MARKER          which
-COUNTERS        nothing: the totals are a table of their own
-HOST_ADVANCE    1 if the program slept, 0 if a record stood here that takes nothing but host time
-=============== ================================================================================================
+The values of a row are those that records.def names, except for numbers. A recording of an event is named by how many
+were made since, so that equal steps have equal rows; a communicator by its number among those that the rank has used;
+an NCCL kernel by its number among all kernels that differ. Questions need no number. Creations of communicators follow
+each other, as do the totals of COUNTERS, which are a table of their own. HOST_ADVANCE has 1 if the program slept, 0 if
+a record stood here that takes nothing but host time.
 
-A recording is named by how many were made since, so that equal steps have equal rows. When recordings are dropped is
-left out: it depends on the speed of the machine.
+When recordings are dropped is left out: it depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -37,37 +23,23 @@ import numpy as np
 from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
 from phantora_async.virtual_time import Collective, CommCreation
-from phantora_async.virtual_time.facts import SLEEP_NBYTES
-from phantora_async.virtual_time.rows import ROW_LAYOUT, segment_row
+from phantora_async.virtual_time.facts import is_sleep
+from phantora_async.virtual_time.rows import ROW_LAYOUT, row_of
 
 ROW = np.dtype(
     [("kind", "<u2"), ("site", "<u2"), ("stream", "<u4"), ("host_ns", "<u8"), ("values", "<u8", (6,))],
 )
 _PACK = ROW_LAYOUT.pack
 COUNTERS = struct.Struct("<QdQQQQQ")
-WITH_ROW = frozenset(
-    {
-        records.SEGMENT,
-        records.EVENT_RECORD,
-        records.STREAM_WAIT,
-        records.HOST_WAIT,
-        records.QUERY,
-        records.ELAPSED,
-        records.CLOCK_READ,
-        records.NCCL_LAUNCH,
-        records.COMM_INIT,
-        records.COMM_SPLIT,
-        records.COMM_DESTROY,
-        records.STREAM_CREATE,
-        records.STREAM_DESTROY,
-        records.MEMORY,
-        records.MARKER,
-        records.COUNTERS,
-        records.BYE,
-        records.STEPS_DONE,
-    }
-)
+WITH_ROW = records.marked("ROW") - records.marked("LIVE")
 """Records that always have a row. Others have one, a HOST_ADVANCE, if host time passed before them."""
+_WRITERS = {kind: row_of(kind, ("qid", "drop")) for kind in WITH_ROW if records.ENTRY_OF[kind].row}
+_NAMING = {
+    kind: numbers
+    for kind in _WRITERS
+    if any(numbers := tuple(records.ENTRY_OF[kind].having(of) for of in ("recording_number", "comm_number")))
+}
+"""The fields of records in rows that are numbers of recordings and of communicators."""
 MASK = (1 << 64) - 1
 NO_COMM = MASK
 """The number of a communicator that the rank has not used."""
@@ -121,24 +93,11 @@ class RankRows:
         self._last_recording = 0
         self._called: Counter[tuple[int, ...]] = Counter()
         self._writers: dict[int, Callable[[Any], bytes]] = {
-            records.SEGMENT: self._segment,
-            records.EVENT_RECORD: self._event_record,
-            records.STREAM_WAIT: self._stream_wait,
-            records.HOST_WAIT: self._host_wait,
-            records.QUERY: self._query,
-            records.ELAPSED: self._elapsed,
-            records.CLOCK_READ: self._site_only,
+            **_WRITERS,
+            records.COUNTERS: self._counters,
             records.NCCL_LAUNCH: self._nccl_launch,
             records.COMM_INIT: self._creation,
             records.COMM_SPLIT: self._creation,
-            records.COMM_DESTROY: self._comm_destroy,
-            records.STREAM_CREATE: self._stream_create,
-            records.STREAM_DESTROY: self._stream_destroy,
-            records.MEMORY: self._memory,
-            records.MARKER: self._marker,
-            records.COUNTERS: self._counters,
-            records.BYE: self._site_only,
-            records.STEPS_DONE: self._site_only,
         }
 
     def add(self, fact: Any) -> None:
@@ -146,10 +105,11 @@ class RankRows:
         self.facts += 1
         writer = self._writers.get(fact.kind)
         if writer is not None:
+            if fact.kind in _NAMING:
+                fact = self._named(fact)
             self.rows += writer(fact)
         elif fact.host_ns:
-            slept = fact.kind == records.HOST_ADVANCE and fact.nbytes <= SLEEP_NBYTES
-            self.rows += _PACK(records.HOST_ADVANCE, 0, 0, fact.host_ns, int(slept), 0, 0, 0, 0, 0)
+            self.rows += _PACK(records.HOST_ADVANCE, 0, 0, fact.host_ns, int(is_sleep(fact)), 0, 0, 0, 0, 0)
         else:
             self._without.append(self.facts - 1)
 
@@ -166,31 +126,17 @@ class RankRows:
 
     # ---- writers ---------------------------------------------------------------------------------------------------
 
-    def _segment(self, fact: Any) -> bytes:
-        return segment_row(fact, 0)
-
-    def _event_record(self, fact: Any) -> bytes:
-        further = (fact.recording - self._last_recording) & MASK
-        self._last_recording = fact.recording
-        return _PACK(fact.kind, 0, fact.stream, fact.host_ns, further, 0, 0, 0, 0, 0)
-
-    def _ago(self, recording: int) -> int:
-        return (self._last_recording - recording) & MASK
-
-    def _stream_wait(self, fact: Any) -> bytes:
-        return _PACK(fact.kind, 0, fact.stream, fact.host_ns, self._ago(fact.recording), 0, 0, 0, 0, 0)
-
-    def _host_wait(self, fact: Any) -> bytes:
-        ago = self._ago(fact.recording) if fact.scope == ScopeKind.EVENT else 0
-        return _PACK(fact.kind, fact.site, fact.stream, fact.host_ns, fact.scope, ago, 0, 0, 0, 0)
-
-    def _query(self, fact: Any) -> bytes:
-        ago = self._ago(fact.recording) if fact.scope == ScopeKind.EVENT else 0
-        return _PACK(fact.kind, fact.site, fact.stream, fact.host_ns, fact.scope, ago, fact.since_ns, fact.turns, 0, 0)
-
-    def _elapsed(self, fact: Any) -> bytes:
-        start, end = self._ago(fact.start_recording), self._ago(fact.end_recording)
-        return _PACK(fact.kind, fact.site, 0, fact.host_ns, start, end, 0, 0, 0, 0)
+    def _named(self, fact: Any) -> Any:
+        """The record with the numbers that its row has."""
+        if fact.kind == records.EVENT_RECORD:
+            further = (fact.recording - self._last_recording) & MASK
+            self._last_recording = fact.recording
+            return fact._replace(recording=further)
+        recordings, comms = _NAMING[fact.kind]
+        names = {name: (self._last_recording - getattr(fact, name)) & MASK for name in recordings}
+        if names and getattr(fact, "scope", ScopeKind.EVENT) != ScopeKind.EVENT:
+            names = dict.fromkeys(names, 0)
+        return fact._replace(**names, **{name: self.comms.get(getattr(fact, name), NO_COMM) for name in comms})
 
     def _site_only(self, fact: Any) -> bytes:
         return _PACK(fact.kind, fact.site, 0, fact.host_ns, 0, 0, 0, 0, 0, 0)
@@ -232,23 +178,6 @@ class RankRows:
         creations = self._tables.creations
         self.creations.append(creations.setdefault(fact.creation, len(creations)))
         return self._site_only(fact)
-
-    def _comm_destroy(self, fact: Any) -> bytes:
-        comm = self.comms.get(fact.comm, NO_COMM)
-        return _PACK(fact.kind, 0, 0, fact.host_ns, comm, fact.aborted, 0, 0, 0, 0)
-
-    def _stream_create(self, fact: Any) -> bytes:
-        return _PACK(fact.kind, 0, fact.stream, fact.host_ns, fact.device, 0, 0, 0, 0, 0)
-
-    def _stream_destroy(self, fact: Any) -> bytes:
-        return _PACK(fact.kind, 0, fact.stream, fact.host_ns, 0, 0, 0, 0, 0, 0)
-
-    def _memory(self, fact: Any) -> bytes:
-        peaks = fact.allocated_peak, fact.reserved_peak, fact.device_peak
-        return _PACK(fact.kind, 0, fact.device, fact.host_ns, *peaks, 0, 0, 0)
-
-    def _marker(self, fact: Any) -> bytes:
-        return _PACK(fact.kind, 0, 0, fact.host_ns, fact.marker, 0, 0, 0, 0, 0)
 
     def _counters(self, fact: Any) -> bytes:
         self.counters += COUNTERS.pack(

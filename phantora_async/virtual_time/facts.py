@@ -179,16 +179,25 @@ class UnseenFact(NamedTuple):
         return cls(UNSEEN, 0, 0, for_ns)
 
 
-SLEEP_NBYTES = len(records.HostAdvance.encode(0))
+_SLEEP_NBYTES = len(records.HostAdvance.encode(0))
 """The size of a HOST_ADVANCE that a rank has sent. Others stand for records of which virtual time needs only the host
 time.
 """
 
 
+def is_sleep(fact: Any) -> bool:
+    """Returns true if the program slept in the time before this fact."""
+    return bool(fact.kind == records.HOST_ADVANCE and fact.nbytes == _SLEEP_NBYTES)
+
+
 def sleeps(fact: Any) -> bool:
     """Returns true if the host does nothing in the time before this fact, so that a slow host takes no longer."""
-    kind: int = fact.kind
-    return kind == UNSEEN or (kind == records.HOST_ADVANCE and fact.nbytes == SLEEP_NBYTES)
+    return fact.kind == UNSEEN or is_sleep(fact)
+
+
+def host_time(record: Any) -> records.HostAdvance:
+    """The fact that only the host time before a record passes."""
+    return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
 
 
 class CommCreationFact(NamedTuple):

@@ -382,7 +382,9 @@ class Timeline:
 
     def take_answers(self) -> list[tuple[int, bytes]]:
         """The answers since the last call as (rank, encoded record), each rank's in the order of its questions."""
-        return [(one.rank, _ENCODE[one.kind](one.qid, one.value, one.more)) for one in self.engine.take_leaving()]
+        return [
+            (one.rank, records.answer(one.kind, one.qid, one.value, one.more)) for one in self.engine.take_leaving()
+        ]
 
     def take_outside_waits(self) -> list[OutsideWait]:
         """The waits of ranks that were passed over, since the last call."""
@@ -496,13 +498,6 @@ def _table_of(paces: Paces, own: Sequence[int]) -> PaceTable:
     devices = [(place[rank], device, number[pace]) for (rank, device), pace in paces.devices.items() if rank in place]
     return PaceTable(every, np.array(hosts, np.int32), np.array(devices, np.int32).reshape(-1, 3))
 
-
-_ENCODE: dict[int, Callable[[int, int, int], bytes]] = {
-    records.CLOCK_READ: lambda qid, now_ns, _: records.Clock.encode(qid, now_ns),
-    records.ELAPSED: lambda qid, elapsed_ns, ready: records.ElapsedNs.encode(qid, elapsed_ns, ready, 0),
-    records.QUERY: lambda qid, done, turns: records.Done.encode(qid, done, turns),
-}
-"""Encodes an answer, by the question's kind."""
 
 _Maker = Callable[[Timeline, int, int, list[int]], events.Event]
 _MASK = (1 << 64) - 1

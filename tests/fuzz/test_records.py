@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.contract import records
-from emu.contract.records_definition import ENTRIES, class_name
+from emu.contract.records_definition import ENTRIES, NUMBERS, class_name
 from phantora_async.errors import RunFailure
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
@@ -28,7 +28,7 @@ HELLO = records.Hello.encode(0, records.VERSION, 0, 2, 0, 0, 1, 0, 0, payload=b"
 def field(kind: str) -> st.SearchStrategy[Any]:
     if kind == "f64":
         return st.floats()
-    return st.one_of(st.integers(0, 3), st.integers(*KINDS[kind]))
+    return st.one_of(st.integers(0, 3), st.integers(*KINDS[NUMBERS.get(kind, kind)]))
 
 
 @st.composite

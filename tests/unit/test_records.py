@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.contract import records, records_stub
-from emu.contract.records_definition import DEFINITION, parse
+from emu.contract.records_definition import DEFINITION, NUMBERS, parse
 
 
 def test_a_record_has_the_layout_that_the_definition_says() -> None:
@@ -76,6 +76,20 @@ def test_every_question_knows_its_reply() -> None:
     assert len(records.REPLY_OF) == 7
 
 
+def test_an_answer_takes_as_many_values_as_it_has_fields() -> None:
+    """The engine gives two values, of which the time has one; the rest of ELAPSED_NS fills up eight bytes."""
+    assert records.answer(records.CLOCK_READ, 7, 900, 1) == records.Clock.encode(7, 900)
+    assert records.answer(records.ELAPSED, 7, -5, 1) == records.ElapsedNs.encode(7, -5, 1, 0)
+    assert records.answer(records.QUERY, 7, 1, 30) == records.Done.encode(7, 1, 30)
+
+
+def test_the_definition_says_how_records_are_used() -> None:
+    assert records.SEGMENT in records.marked("ROW")
+    assert records.MEMORY in records.marked("ROW") & records.marked("REPORT")
+    assert records.USAGE in records.marked("PROCESS") - records.marked("REPORT")
+    assert records.marked("ROW") | records.marked("HOST_TIME") | records.marked("BESIDE") == records.ENTRY_OF.keys()
+
+
 def test_the_stub_is_current() -> None:
     kept = Path(records.__file__).with_suffix(".pyi").read_text()
     command = "python -m emu.contract.records_stub > emu/contract/records.pyi"
@@ -84,7 +98,8 @@ def test_the_stub_is_current() -> None:
 
 def test_a_payload_is_an_argument() -> None:
     told, silent = parse(
-        "/* UP(NONE, 9, PAYLOAD) */ UP(A, 1, PAYLOAD, F(u64, x)) ASK(B, 2, NO_PAYLOAD, C) /* payload: */"
+        "/* UP(NONE, 9, PAYLOAD) */ UP(A, 1, PAYLOAD, BESIDE, F(u64, x)) "
+        "ASK(B, 2, NO_PAYLOAD, ROW(0), C) /* payload: */"
     )
     assert (told.name, told.number, told.has_payload, told.fields) == ("A", 1, True, (("u64", "x"),))
     assert (silent.name, silent.has_payload, silent.reply, silent.fields) == ("B", False, "C", ())
@@ -95,8 +110,12 @@ def test_a_payload_is_an_argument() -> None:
     [
         ("UP(A, 1, F(u64, x))", "A: expected PAYLOAD or NO_PAYLOAD after the number"),
         ("UP(A, 1, payload)", "A: expected PAYLOAD or NO_PAYLOAD after the number"),
-        ("UP(A, 1, PAYLOAD, F(u65, x))", "A: x: unknown type u65"),
-        ("UP(A, 1, PAYLOAD) DOWN(B, 1, PAYLOAD)", "B and A have the same number 1"),
+        ("UP(A, 1, PAYLOAD, BESIDE, F(u65, x))", "A: x: unknown type u65"),
+        ("UP(A, 1, PAYLOAD, F(u64, x))", "A: expected one of ROW, HOST_TIME, BESIDE after the payload"),
+        ("UP(A, 1, PAYLOAD, ROW(0) BESIDE, F(u64, x))", "A: expected one of ROW, HOST_TIME, BESIDE after the payload"),
+        ("UP(A, 1, PAYLOAD, BESIDE SOMETIMES, F(u64, x))", "A: expected one of ROW, HOST_TIME, BESIDE after"),
+        ("UP(A, 1, PAYLOAD, ROW(0, y), F(u64, x))", "A: its row has y, which is no field"),
+        ("UP(A, 1, PAYLOAD, BESIDE) DOWN(B, 1, PAYLOAD)", "B and A have the same number 1"),
     ],
 )
 def test_a_malformed_definition_is_refused(text: str, message: str) -> None:
@@ -126,6 +145,6 @@ def test_c_and_python_agree_on_sizes_and_payloads(tmp_path: Path) -> None:
     assert version == f"version {records.VERSION}"
     expected = set()
     for entry in (entry for entry in parse(DEFINITION.read_text()) if entry.is_record):
-        size = sum(4 if kind in ("u32", "i32") else 8 for kind, _ in entry.fields)
+        size = sum(4 if NUMBERS.get(kind, kind) in ("u32", "i32") else 8 for kind, _ in entry.fields)
         expected |= {f"{entry.number} {n}" for n in (range(size, 200) if entry.has_payload else [size])}
     assert set(fits) == expected

@@ -14,6 +14,9 @@ typedef int32_t ph_i32;
 typedef uint64_t ph_u64;
 typedef int64_t ph_i64;
 typedef double ph_f64;
+typedef uint32_t ph_stream_number, ph_device_number, ph_scoped_number;
+typedef uint64_t ph_recording_number, ph_comm_number;
+typedef int32_t ph_peer_number;
 
 #define F(type, name) ph_##type name;
 #define RECORD_VERSION(n) enum { PH_RECORD_VERSION = n };
@@ -24,9 +27,9 @@ typedef double ph_f64;
 #define RECORD(NAME, number, ...)                                                                                      \
     enum { PH_KIND_##NAME = number };                                                                                  \
     STRUCT(NAME, ##__VA_ARGS__)
-#define UP(NAME, number, payload, ...) RECORD(NAME, number, ##__VA_ARGS__)
-#define ASK(NAME, number, payload, REPLY, ...) RECORD(NAME, number, ##__VA_ARGS__)
-#define DOWN UP
+#define UP(NAME, number, payload, use, ...) RECORD(NAME, number, ##__VA_ARGS__)
+#define ASK(NAME, number, payload, use, REPLY, ...) RECORD(NAME, number, ##__VA_ARGS__)
+#define DOWN(NAME, number, payload, ...) RECORD(NAME, number, ##__VA_ARGS__)
 #define ENUM(NAME, VALUE, number) enum { PH_##NAME##_##VALUE = number };
 #include "../../contract/records.def"
 #undef F

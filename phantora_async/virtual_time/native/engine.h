@@ -68,15 +68,11 @@ enum {
 enum { SCOPE_STREAM = 1, SCOPE_EVENT = 2, SCOPE_DEVICE = 3, MARKER_STEP = 1 };
 
 /*
- * Values by kind (`stream` is the record's own; of MEMORY it is the device's number):
- *   SEGMENT launches, solo_ns, contended_ns, tail_ns, tail_work_ns, content    EVENT_RECORD recording, drop
- *   RECORDING_DROP recording   STREAM_WAIT recording   HOST_WAIT scope, recording
- *   QUERY scope, recording, since_ns, turns, qid (of a program: see ask_turns)   ELAPSED start, end, qid   CLOCK_READ
- * qid NCCL_LAUNCH kernel of the program   JOINED collectives (one, or a list), their count   COMM_DESTROY communicator,
- * aborted COMM_INIT, COMM_SPLIT creation + 1, 0: the next one of the program   STREAM_CREATE device MEMORY allocated,
- * reserved, device peak   MARKER which   COUNTERS how many there were, with this one HOST_ADVANCE 1 if the program
- * slept   OUTSIDE gate + 1 or 0, for_ns   OPENS gate + 1   TRACE number of the text ELAPSED, HOST_WAIT and
- * STREAM_WAIT may drop recordings that nobody names any more: values 4 and 5, 0: none.
+ * Values of records are those that ROW names in records.def. ELAPSED, HOST_WAIT and STREAM_WAIT of programs may drop
+ * recordings that nobody names any more: values 4 and 5, 0: none. QUERY of programs: see is_marked. Others:
+ *   NCCL_LAUNCH kernel of the program   JOINED collectives (one, or a list), their count
+ *   COMM_INIT, COMM_SPLIT creation + 1, 0: the next one of the program   COUNTERS how many there were, with this one
+ *   TRACE number of the text   HOST_ADVANCE 1 if the program slept   OUTSIDE gate + 1 or 0, for_ns   OPENS gate + 1
  */
 typedef struct {
     uint16_t kind, site;

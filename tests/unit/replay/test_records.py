@@ -1,4 +1,4 @@
-"""A recording knows every record."""
+"""A recording has the same rows for ranks that do the same."""
 
 from __future__ import annotations
 
@@ -7,21 +7,10 @@ from pathlib import Path
 import pytest
 
 from emu.contract import records
-from emu.contract.records_definition import ENTRIES
 from phantora_async.recording import Recorder, load, recorder
-from phantora_async.recording.recorder import LEFT_OUT, SIDE
-from phantora_async.recording.rows import WITH_ROW
 from tests.unit.virtual_time.scripted import Script, new_fact_builder
 
 from .recordings import NO_REPORT, spec_of
-
-
-def test_every_record_of_a_rank_has_its_place() -> None:
-    """A row, a place beside the rows, or none. What is new belongs to one of the three."""
-    sent = {entry.number: entry.name for entry in ENTRIES if entry.macro in ("UP", "ASK")}
-    placed = WITH_ROW | SIDE | LEFT_OUT
-    assert {name for number, name in sent.items() if number not in placed} == set()
-    assert placed <= sent.keys()
 
 
 def test_ranks_that_do_the_same_have_the_same_rows_however_their_records_arrive(
