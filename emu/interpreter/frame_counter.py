@@ -158,7 +158,7 @@ def rules() -> list[tuple[str, str, int]]:
         (os.path.join(OUR_FOLDER, "clock", "new_groups.py"), "aside", ASIDE),
         (os.path.join(OUR_FOLDER, "hostbench", "__main__.py"), "", FREE),
         (os.path.join(OUR_FOLDER, "hostbench", ""), "", COUNTED),
-        (os.path.join(OUR_FOLDER, "compiler", "spared.py"), "_remembered.<locals>.place", FREE),
+        (os.path.join(OUR_FOLDER, "compiler", "skipped_work.py"), "_remembered.<locals>.place", FREE),
         (OUR_FOLDER + "/", "", OURS),
         ("<frozen runpy>", "", FREE),
         ("<frozen importlib", "", ASIDE),

@@ -105,7 +105,7 @@ PURPOSES = (
         "runs that compile",
         "noting which scripts compile",
         "the compiler is imported for scripts that mention it and do not compile",
-        ("emu/compiler/likely.py",),
+        ("emu/compiler/compile_forecast.py",),
         (_CALLBACK,),
     ),
     Purpose(
@@ -313,28 +313,28 @@ PURPOSES = (
         "times of guards",
         "leaving out how long guards take on this machine",
         "each compilation measures it",
-        ("emu/compiler/spared.py",),
+        ("emu/compiler/skipped_work.py",),
         (Name("torch._dynamo.guards", "profile_guard_manager", seen=("2.11", "2.15")),),
     ),
     Purpose(
         "copies of split graphs",
         "copying the parts of DistributedDataParallel's graphs only if the copies are used",
         "each rank copies them",
-        ("emu/compiler/spared.py",),
+        ("emu/compiler/skipped_work.py",),
         (Name("torch._dynamo.backends.distributed", "deepcopy_to_fake_tensor", takes=("obj fake_mode",)),),
     ),
     Purpose(
         "Triton's libraries",
         "hashing Triton's libraries once",
         "each cached graph hashes them",
-        ("emu/compiler/spared.py",),
+        ("emu/compiler/skipped_work.py",),
         (Name("torch.utils._triton", "_extern_libs_key", takes=("backend",), seen=("2.15",)),),
     ),
     Purpose(
         "lines of operators",
         "describing the lines of traced operators only for logs",
         "each rank that traces reads the files of these lines",
-        ("emu/compiler/spared.py",),
+        ("emu/compiler/skipped_work.py",),
         (
             Name(
                 "torch._dynamo.symbolic_convert",
@@ -347,7 +347,7 @@ PURPOSES = (
         "places in lines",
         "looking once for the place of a traced operator in its line",
         "each rank that traces looks for it as often as the line was traced",
-        ("emu/compiler/spared.py",),
+        ("emu/compiler/skipped_work.py",),
         (
             Name("torch._guards", "_TLS", Kind.OBJECT),
             Name("traceback", "_extract_caret_anchors_from_line_segment", takes=("segment",)),

@@ -24,14 +24,14 @@ from ..clock import barriers, new_groups, rendezvous, rpc_timeouts, time_functio
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import (
+    compile_forecast,
     compile_time,
     graph_cache,
     held_entries,
     kernels_once,
     keys,
-    likely,
     loaded_code,
-    spared,
+    skipped_work,
     split_graphs,
     triton_cache,
 )
@@ -154,7 +154,7 @@ def prepare(job: Job) -> Prepared:
     split_graphs.install()
     kernels_once.install()
     loaded_code.install()
-    spared.install()
+    skipped_work.install()
     keys.install()
     checkpoints = Checkpoints()
     checkpoints.install(imports.when_imported)
@@ -162,10 +162,10 @@ def prepare(job: Job) -> Prepared:
     hook = _load_hook(job)
     numbers = Carriers(hook, imports.when_imported)
     files = script_imports.read(job)[1]
-    compiles = likely.compiles(files, job.arguments)
-    past = likely.past_runs(version, files, job.arguments) if compiles else None
+    compiles = compile_forecast.compiles(files, job.arguments)
+    past = compile_forecast.past_runs(version, files, job.arguments) if compiles else None
     compiles = compiles and not (past is not None and past.never_compiled())
-    _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if compiles else ()))
+    _import_modules(COMMON_MODULES + (compile_forecast.COMPILER_MODULES if compiles else ()))
     libraries = dispatcher.libraries_from_now_on()
     _preload(job.preload)
     if job.auto_preload:
@@ -314,9 +314,9 @@ def _leave_out_handlers(hook: Hook) -> None:
     """Makes the handlers of modules that the forker has imported, at an interpreter's end and around forks, take no
     host time.
 
-    It imports some modules on a guess (the compiler: see `likely`), and guesses otherwise when the script has run
-    before. At the end and before a fork, the handlers run in the reverse order of their registration, and after it in
-    this order: those of the script lie outside of these two, and count.
+    It imports some modules on a guess (the compiler: see `compile_forecast`), and guesses otherwise when the script has
+    run before. At the end and before a fork, the handlers run in the reverse order of their registration, and after it
+    in this order: those of the script lie outside of these two, and count.
     """
     atexit.register(hook.aside, 1)
     goes_on = functools.partial(hook.aside, -1)

@@ -72,7 +72,7 @@ class Coordinator:
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: looks up the threads of ranks; in /proc unless a test says otherwise."""
         network = network_of(spec, spec.cluster)
-        network.alike.must_be_alike = spec.each_if_they_differ
+        network.replicated.must_be_alike = spec.each_if_they_differ
         paces = paces_of(spec.faults, spec.servers)
         folding = spec.folding
         timelines = Timelines(spec.world_size, folding if spec.share_timelines else None, spec.servers, paces.ranks)

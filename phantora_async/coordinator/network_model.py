@@ -10,7 +10,7 @@ import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import NcclSettings, Params, Plan, slower
 from netsim.units import MAX_NS
-from phantora_async.coordinator.alike import AlikeCollectives
+from phantora_async.coordinator.replicated_collectives import ReplicatedCollectives
 from phantora_async.errors import ClockEnded
 from phantora_async.faults.links import Change, LinkChanges
 from phantora_async.faults.pace import NEVER
@@ -75,7 +75,7 @@ class NetsimNetworkModel:
         self._gpu_of = [gpu for gpus in servers for gpu in range(gpus)]
         """By rank: the number of its GPU on its own server."""
         places = [(server, first + gpu) for (server, first), gpu in zip(self._place_of, self._gpu_of, strict=True)]
-        self.alike = AlikeCollectives(places, self.plan, self._ends, topology)
+        self.replicated = ReplicatedCollectives(places, self.plan, self._ends, topology)
         self._members: dict[tuple[int, int], tuple[int, ...]] = {}
         """The endpoints of members, by communicator and offset."""
         self._flows: dict[Collective, dict[int, int | None]] = {}
@@ -192,12 +192,12 @@ class NetsimNetworkModel:
         if len(collective.offsets) == 1:
             yield own, own
             return
-        if together := self.alike.together(collective, own):
+        if together := self.replicated.together(collective, own):
             yield from zip(together, together, strict=True)
             return
-        for offset in self.alike.moving(collective):
+        for offset in self.replicated.moving(collective):
             plan = self.plan(collective, offset)
-            yield plan, plan if offset else self.alike.carrying(collective, plan)
+            yield plan, plan if offset else self.replicated.carrying(collective, plan)
 
     def _start_ns(self, collective: Collective, plan: Plan, at_ns: int) -> int:
         """The instant at which the data begins to move. Raises ClockEnded."""
@@ -339,7 +339,7 @@ class NetsimNetworkModel:
         """Compares the completion times of collectives that were simulated as one."""
         instants_ns = iter(self._flows[collective].values())
         done_ns = [max(at_ns or 0 for at_ns in islice(instants_ns, len(plan.groups))) for plan, _ in begun]
-        self.alike.note(done_ns)
+        self.replicated.note(done_ns)
 
     def links_of(self, numbers: Sequence[int]) -> list[netsim.Link]:
         return [self._topology.links[number] for number in numbers]

@@ -135,7 +135,7 @@ class RunEnd:
     def outcome(self, usage: Usage, restarts: Sequence[Restart]) -> Outcome:
         """The report, and the failure with its details."""
         failure = self.failure
-        if text := self._network.alike.differing():
+        if text := self._network.replicated.differing():
             self._fact_builder.warn(0, text)
         if failure is None:
             return Outcome(None, self.report(usage, restarts, reasons=self._reasons()))

@@ -16,8 +16,8 @@ from phantora_async.faults import Death, Fault, FlappingLink, SlowLink, SlowLoad
 from phantora_async.kernel_times import find
 from phantora_async.recording import Recording
 from phantora_async.recording.recording import Setup
-from phantora_async.replaying.casting import cast
 from phantora_async.replaying.differences import Allowed
+from phantora_async.replaying.rank_mapping import map_ranks
 from phantora_async.replaying.width import check_width, widened
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timelines
@@ -111,7 +111,7 @@ def cast_for(
         check_width(recording, width, allowed)
     slowed = paces_of(spec.faults, spec.servers).ranks | slow.keys()
     folding = spec.folding if spec.share_timelines else None
-    return cast(recording, spec.servers, Timelines(spec.world_size, folding, spec.servers, slowed), width)
+    return map_ranks(recording, spec.servers, Timelines(spec.world_size, folding, spec.servers, slowed), width)
 
 
 def _faults(recording: Recording, changes: Changes, spec: RunSpec) -> tuple[Fault, ...]:

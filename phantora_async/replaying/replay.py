@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import netsim
 from emu.contract import records
-from phantora_async.coordinator.alike import DIFFERING
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
+from phantora_async.coordinator.replicated_collectives import DIFFERING
 from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.errors import InternalError, PathChanged
 from phantora_async.faults import paces_of
@@ -61,7 +61,7 @@ def replay(
         pricing = pricing_for(recording, spec, slow)
         executed = execute_on(recording, spec, pricing, allowed, repetition)
     fact_builder = _known(recording, spec, pricing, repetition)
-    if text := executed.network.alike.differing():
+    if text := executed.network.replicated.differing():
         fact_builder.warn(0, text)
     report = whole_report(spec, executed.timeline, fact_builder, executed.network, usage, stopped=executed.stopped)
     same_times = not any(one.other for one in executed.compared.values())

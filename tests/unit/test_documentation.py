@@ -12,13 +12,15 @@ from .. import module_map
 from .test_rooms import FOLDERS, ROOMS, ROOT
 
 MAP = ROOT / "docs" / "architecture.md"
-NAME_PATHS = (MAP, ROOT / "CONTRIBUTING.md", ROOT / "laboratory" / "README.md")
+READMES = tuple(sorted(path for room in (*ROOMS, "laboratory") for path in (ROOT / room).rglob("README.md")))
+"""Those of the folders, which say how to add things."""
+NAME_PATHS = (MAP, ROOT / "CONTRIBUTING.md", *READMES)
 DOCUMENTS = (
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "laboratory").rglob("*.md")),
+    *sorted({*(ROOT / "laboratory").rglob("*.md"), *READMES}),
 )
 CODE = re.compile(r"`([^`\s]+)`")
 FILE_NAME = re.compile(r"\w[\w-]*\.(?:py|c|h|def|toml|md)")
@@ -62,14 +64,14 @@ def test_every_source_file_says_what_it_is() -> None:
     assert [str(path.relative_to(ROOT)) for path in files if len(module_map.described(path)) < 10] == []
 
 
-@pytest.mark.parametrize("document", NAME_PATHS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", NAME_PATHS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_paths_exist(document: Path) -> None:
     named = list(named_paths(document))
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("document", NAME_PATHS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", NAME_PATHS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_file_names_exist(document: Path) -> None:
     known = files_named()
     assert [

@@ -9,7 +9,7 @@
  *   known.c           which device bytes are known, over the sets of intervals.c
  *   blocks.c          the blocks of PyTorch's allocator
  *   strided.c         the same for the elements of a tensor
- *   taken.c           what large tensors refer to, for emu's Python side
+ *   snapshots.c       what large tensors refer to, for emu's Python side
  *   reads.c           what emu/reads tells of values that nobody computed
  *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions

@@ -46,7 +46,7 @@ typedef struct holder {
     uint16_t site;
     uint8_t held_as, device;
     bool counted;                  /* a compiler's blocks are not */
-    bool in_python, again, spared; /* again: of more than one collective; spared: free, says least.c */
+    bool in_python, again, spared; /* again: of more than one collective; spared: free, says least_peak.c */
 } holder;
 
 typedef struct device_state {

@@ -92,8 +92,7 @@ size_t ph_over_step_points(const ph_over_step *step, struct ph_MEMORY_POINT poin
 /* Returns how many allocations the step had, those of other devices included. */
 uint64_t ph_over_step_allocations(const ph_over_step *step);
 
-/* ---- least.c: the peak if no collective keeps a block longer than the program does -------------------------------
- */
+/* ---- least_peak.c: the peak if no collective keeps a block longer than the program does --------------- */
 typedef struct ph_least ph_least; /* of one device */
 
 ph_least *ph_least_make(void);

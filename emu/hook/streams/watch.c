@@ -8,8 +8,8 @@
  * In the emulation the watchdog sleeps in real time, but what it finds depends on virtual time alone:
  *
  *   - A collective becomes visible as done at a launch on the same communicator, if it ended so long before that the
- *     latest look has found it. The rank asks whether it had. So memory is what it is at most; holders/least.c tells
- *     what it is where looks come early.
+ *     latest look has found it. The rank asks whether it had. So memory is what it is at most; holders/least_peak.c
+ *     tells what it is where looks come early.
  *   - It asks only if the collective can have ended so long ago: so much host time has passed, or the host has waited
  *     for the GPU meanwhile. Questions hold the rank up. So after a wait it asks only about collectives on blocks that
  *     no earlier one was given. Those of DistributedDataParallel's buckets are the same in each step, and nothing

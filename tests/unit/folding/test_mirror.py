@@ -205,7 +205,7 @@ def test_ranks_that_share_a_timeline_have_what_each_would_have(seed: int, slow_r
     shared = Run(folding, servers, shared=True, paces=paces)
     assert len(shared.timelines.own) == (6 if slow_rank is None else 8)
     assert shared.play(write, seed + 100) == Run(folding, servers, paces=paces).play(write, seed)
-    assert shared.network.alike.apart == 0
+    assert shared.network.replicated.apart == 0
 
 
 def test_replicas_whose_routes_differ_are_found() -> None:
@@ -219,8 +219,8 @@ def test_replicas_whose_routes_differ_are_found() -> None:
             script.launch(script.op(NcclKind.ALL_REDUCE, 1 << 20))
 
     run.play(write, 0)
-    assert run.network.alike.apart == 1
-    assert run.network.alike.most_apart_ns > 1000
+    assert run.network.replicated.apart == 1
+    assert run.network.replicated.most_apart_ns > 1000
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from emu.compiler import spared
+from emu.compiler import skipped_work
 from emu.interpreter import frame_counter
 from emu.interpreter.frame_layout import find_layout
 from emu.reads import host_memory
@@ -189,7 +189,7 @@ def ours(function, *arguments):
 def test_a_program_s_traceback_counts_as_much_as_without_the_emulation(running):
     def program(rank):
         count_frames(rank, frame_counter.rules())
-        place = spared._remembered(SimpleNamespace(), textwrap.dedent)
+        place = skipped_work._remembered(SimpleNamespace(), textwrap.dedent)
         place("  x + y"), textwrap.dedent("  x + y")
         assert frames_of(rank, lambda: place("  x + y")) == frames_of(rank, lambda: textwrap.dedent("  x + y"))
 

@@ -25,7 +25,7 @@ from emu.compiler import (
     held_entries,
     kernels_once,
     loaded_code,
-    spared,
+    skipped_work,
     split_graphs,
     triton_cache,
 )
@@ -53,7 +53,7 @@ def install_everything(folder: Path) -> None:
     split_graphs.install()
     kernels_once.install()
     loaded_code.install()
-    spared.install()
+    skipped_work.install()
     triton_cache.install()
     compile_time.install(hook, peaks)
     timeouts.install()

@@ -15,7 +15,7 @@ from phantora_async.errors import ExitCode, PathChanged, UsageError
 from phantora_async.folding import mesh_of
 from phantora_async.recording import Recording, load
 from phantora_async.recording.recording import Setup
-from phantora_async.replaying.casting import cast
+from phantora_async.replaying.rank_mapping import map_ranks
 from phantora_async.replaying.width import Width, check_width, widened
 from phantora_async.virtual_time import Timelines
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
@@ -155,13 +155,13 @@ def test_every_rank_of_the_wider_run_is_simulated_or_shares_a_timeline(recording
     given, width = widened(setup(recording, "dp=8"), ["dp=16"])
     assert width is not None
     timelines = Timelines(16, given.folding, given.servers)
-    found = cast(recording, given.servers, timelines, width)
+    found = map_ranks(recording, given.servers, timelines, width)
     assert found.own == timelines.own == (0, 1, 15)
     (comm,) = found.comms.values()
     assert (comm.members, comm.callers, comm.offsets) == (tuple(range(16)), (0, 1, 15), (0,))
     assert comm.devices == (*range(8), *range(8))
     assert [len(one.members) for one in found.creations] == [16]
-    each = cast(recording, given.servers, Timelines(16), width)
+    each = map_ranks(recording, given.servers, Timelines(16), width)
     assert each.own == tuple(range(16))
     assert each.stream(9) is each.stream(3)
 
@@ -177,10 +177,10 @@ def test_messages_along_a_folded_axis_need_the_timelines_that_they_had(recording
     """
     given = setup(recording, "dp=8")
     changed(recording, op=NcclKind.SEND, sender=0, receiver=1)
-    found = cast(recording, given.servers, Timelines(8), None)
+    found = map_ranks(recording, given.servers, Timelines(8), None)
     assert (found.own, found.kernels) == (tuple(range(8)), recording.kernels)
     with pytest.raises(UsageError, match="a communicator has 2 of the 8 coordinates of the folded axis dp"):
-        cast(recording, given.servers, Timelines(8, given.folding, given.servers), None)
+        map_ranks(recording, given.servers, Timelines(8, given.folding, given.servers), None)
 
 
 def test_shards_stop_the_replay(recording: Recording) -> None:
@@ -217,7 +217,7 @@ def test_broadcasts_of_several_members_stop_the_replay(recording: Recording) -> 
 def test_roots_move_with_those_who_were_it(recording: Recording, root: int, moved: int) -> None:
     changed(recording, op=NcclKind.BROADCAST, root=root)
     given, width = widened(setup(recording, "dp=8"), ["dp=16"])
-    found = cast(recording, given.servers, Timelines(16, given.folding, given.servers), width)
+    found = map_ranks(recording, given.servers, Timelines(16, given.folding, given.servers), width)
     launched = found.stream(0).rows["kind"] == records.NCCL_LAUNCH
     kernels = {int(number) for number in found.stream(0).rows["values"][launched, 0]}
     assert {call.root for number in kernels for call in found.kernels[number]} == {moved}
@@ -227,7 +227,7 @@ def test_one_broadcast_of_each_member_remains_so(recording: Recording) -> None:
     (call,) = recording.kernels[0]
     recording.kernels[0] = tuple(call._replace(op=NcclKind.BROADCAST, root=root) for root in range(8))
     given, width = widened(setup(recording, "dp=8"), ["dp=16"])
-    found = cast(recording, given.servers, Timelines(16, given.folding, given.servers), width)
+    found = map_ranks(recording, given.servers, Timelines(16, given.folding, given.servers), width)
     assert [call.root for call in found.kernels[-1]] == list(range(16))
 
 

@@ -1,4 +1,4 @@
-"""Casts the recording for the ranks of a replay: each that has a timeline of its own does what a recorded rank did.
+"""Maps the recorded ranks to those of a replay: each rank that has a timeline of its own does what a recorded rank did.
 
 They are other ranks than those of the recording if another GPU or host is slow (a timeline splits), if each rank is
 simulated though some shared timelines, or if there are more or fewer replicas. What names other ranks is changed, as
@@ -24,16 +24,18 @@ from phantora_async.virtual_time import Comm, Timelines
 from phantora_async.virtual_time.facts import ROOTED
 
 
-def cast(recording: Recording, servers: tuple[int, ...], timelines: Timelines, width: Width | None = None) -> Recording:
+def map_ranks(
+    recording: Recording, servers: tuple[int, ...], timelines: Timelines, width: Width | None = None
+) -> Recording:
     """The recording for these ranks. `servers`: the number of GPUs of each server. `width`: None: there are as many
     ranks as there were. Raises UsageError, Damaged.
     """
     if width is None and not timelines.shared and recording.own == timelines.own:
         return recording
-    return _Casting(recording, servers, timelines, width).recording()
+    return _RankMapping(recording, servers, timelines, width).recording()
 
 
-class _Casting:
+class _RankMapping:
     def __init__(
         self, recording: Recording, servers: tuple[int, ...], timelines: Timelines, width: Width | None
     ) -> None:

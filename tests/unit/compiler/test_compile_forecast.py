@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from emu.compiler import graph_cache, likely
-from emu.compiler.likely import compiles
+from emu.compiler import compile_forecast, graph_cache
+from emu.compiler.compile_forecast import compiles
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_script_that_has_run_without_compiling_is_not_guessed_to_compile(
     settings.write_text("compile = false\n")
 
     def never_compiled(*arguments: str) -> bool:
-        past = likely.past_runs("2.15", [str(script)], arguments)
+        past = compile_forecast.past_runs("2.15", [str(script)], arguments)
         assert past is not None
         return past.never_compiled()
 
@@ -74,11 +74,11 @@ def test_a_script_that_has_run_without_compiling_is_not_guessed_to_compile(
     script.write_text("model = torch.compile(model)\n")
     assert never_compiled("--fast") is False, "another script"
     monkeypatch.delenv(graph_cache.FOLDER)
-    assert likely.past_runs("2.15", [str(script)], ()) is None
+    assert compile_forecast.past_runs("2.15", [str(script)], ()) is None
 
 
 def test_a_rank_that_compiles_notes_it(tmp_path: Path) -> None:
-    past, entered = likely.PastRuns(tmp_path / "note"), []
+    past, entered = compile_forecast.PastRuns(tmp_path / "note"), []
 
     @contextlib.contextmanager
     def install_callbacks(handler: str, trigger: str) -> Generator[None]:
@@ -88,4 +88,4 @@ def test_a_rank_that_compiles_notes_it(tmp_path: Path) -> None:
     assert past.never_compiled() is False
     with past.note_compilation(install_callbacks)("handler", "DYNAMO"):
         assert entered == [("handler", "DYNAMO")]
-    assert likely.PastRuns(tmp_path / "note").never_compiled() is False
+    assert compile_forecast.PastRuns(tmp_path / "note").never_compiled() is False

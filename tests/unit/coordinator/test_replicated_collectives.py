@@ -67,7 +67,7 @@ def replicas(servers: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], 
 def test_replicas_of_a_message_that_share_no_link_are_one_flow(servers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     instants, done_ns, together = replicas(servers, monkeypatch)
     assert instants == [done_ns] * (servers // 2)
-    assert (together.flows, together.network.alike.apart) == (1, 0)
+    assert (together.flows, together.network.replicated.apart) == (1, 0)
 
 
 @pytest.mark.parametrize("servers", [128, 512])
@@ -75,8 +75,8 @@ def test_replicas_that_share_links_are_a_flow_for_each_rate(servers: int, monkey
     """Routes through the spine are chosen by a hash, so some links carry several of them."""
     instants, done_ns, together = replicas(servers, monkeypatch)
     assert done_ns == max(instants)
-    assert together.network.alike.apart == 1
-    assert together.network.alike.most_apart_ns == max(instants) - min(instants)
+    assert together.network.replicated.apart == 1
+    assert together.network.replicated.most_apart_ns == max(instants) - min(instants)
     assert together.flows <= 16
 
 
@@ -94,7 +94,7 @@ def test_what_else_moves_on_the_links_of_one_replica_sets_it_apart(monkeypatch: 
     """Where replicas must be alike, each is a flow of its own, so that this is found."""
     for others in (), ((0, 40),):
         machine = Machine(8, monkeypatch)
-        machine.network.alike.must_be_alike = True
+        machine.network.replicated.must_be_alike = True
         sends = [machine.send(0, (0, 8, 16, 24))]
         for ranks in others:
             comm = Comm(99, ranks, (0, 0), {one: at for at, one in enumerate(ranks)}, "test")

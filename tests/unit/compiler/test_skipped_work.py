@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from emu.compiler import spared
+from emu.compiler import skipped_work
 
 
 def test_guards_are_not_timed() -> None:
     def profile(manager: Any, values: Any, iterations: int) -> float:
         raise AssertionError("the processor's caches are flushed")
 
-    assert spared._unmeasured(profile)("manager", {}, 1) == 0.0
+    assert skipped_work._unmeasured(profile)("manager", {}, 1) == 0.0
 
 
 class Module:
@@ -39,7 +39,7 @@ def test_a_part_of_a_graph_is_copied_when_the_copy_is_called(result: Any, return
         return module
 
     module = Module(result)
-    part = spared._if_called(copy)(module, "mode")
+    part = skipped_work._if_called(copy)(module, "mode")
     assert (part.graph, copied) == (module.graph, [])
     if not isinstance(result, tuple):
         module.output.args = ((result,),)  # as DistributedDataParallel's compiler does
@@ -55,7 +55,7 @@ def test_libraries_are_hashed_once_while_they_stay_the_same(tmp_path: Path) -> N
         hashed.append(library.read_bytes())
         return f"libdevice-{library.read_text()}"
 
-    key = spared._once({}, hash_libraries)
+    key = skipped_work._once({}, hash_libraries)
     options = SimpleNamespace(extern_libs=(("libdevice", str(library)),))
     backend = SimpleNamespace(parse_options=lambda given: options)
     assert [key(backend), key(backend)] == ["libdevice-first"] * 2
@@ -73,7 +73,7 @@ def test_lines_of_operators_are_described_when_a_log_asks() -> None:
         return f"model.py:{lineno} in forward"
 
     translator = SimpleNamespace(lineno=3)
-    header = spared._if_logged(describe)
+    header = skipped_work._if_logged(describe)
     first, second = header(translator), header(translator, lineno=7)
     translator.lineno = 4
     assert asked == []
@@ -91,7 +91,7 @@ def test_a_place_in_a_line_is_looked_for_once_while_torch_compiles() -> None:
         return len(segment)
 
     thread = SimpleNamespace()
-    place = spared._remembered(thread, find)
+    place = skipped_work._remembered(thread, find)
     assert [place("x + y"), place("x + y")] == [5, 5]
     assert len(looked_at) == 2
     thread.tracing_context = "of a graph"

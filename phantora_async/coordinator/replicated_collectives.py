@@ -40,7 +40,7 @@ class _Together(NamedTuple):
     """The links of each set of collectives that move at one rate."""
 
 
-class AlikeCollectives:
+class ReplicatedCollectives:
     def __init__(self, places: Sequence[tuple[int, int]], plan: Planner, ends: Ends, topology: Topology) -> None:
         """`places`: for each rank, the server of the network that its GPU belongs to, and the GPU's number there."""
         self._places = places
