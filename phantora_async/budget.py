@@ -15,7 +15,16 @@ from typing import Any
 
 from formats.nearest import meant_or_known
 from phantora_async.errors import UsageError
-from phantora_async.figures import ALLOCATED, MFU, RESERVED, STEP_TIME, RunFigure, has_steps
+from phantora_async.figures import (
+    ALLOCATED,
+    INTERVAL_HIGH,
+    INTERVAL_LOW,
+    MFU,
+    RESERVED,
+    STEP_TIME,
+    RunFigure,
+    has_steps,
+)
 from phantora_async.figures.run_figures import STEPS
 from phantora_async.wording import UNITS_NS
 
@@ -88,6 +97,8 @@ FIGURES = {
 """The figures that can be limited, by name, in the order in which they are shown. Memory is the memory of PyTorch's
 allocator on the fullest GPU.
 """
+OUTSIDE = "outside PyTorch"
+"""The part of a GPU's memory that its allocator does not count: CUDA's own, and that of libraries."""
 OPTIONS = {"max_memory": "memory", "max_allocated": "allocated", "max_step_time": "step", "min_mfu": "mfu"}
 """The name of the figure that each option of a run limits."""
 OF_MEMORY = ("memory", "allocated")
@@ -108,6 +119,8 @@ class Row:
     broken: bool
     so_far: bool = False
     """The run ended when the limit was exceeded: its script may need more."""
+    beside: str = ""
+    """Says what the limit does not count, or how sure the figure is."""
 
     @property
     def text(self) -> str:
@@ -117,7 +130,8 @@ class Row:
             return f"{title} not known"
         if self.against == "budget":
             least = "at least " if self.so_far else ""
-            return f"{title} {least}{shown(self.value)} of {shown(self.limit)} ({_change(self.value, self.limit)})"
+            text = f"{title} {least}{shown(self.value)} of {shown(self.limit)} ({_change(self.value, self.limit)})"
+            return f"{text}, {self.beside}" if self.beside else text
         return f"{title} {shown(self.value)}, baseline {shown(self.limit)} ({_change(self.value, self.limit)})"
 
     def document(self) -> dict[str, Any]:
@@ -163,8 +177,12 @@ class Limits:
         """Compares the report's figures with the limits. If the run ended as soon as a limit was exceeded, only the
         exceeded limits are returned, since the other figures are not known.
         """
-        if ended_over_budget(report) is None:
-            return self.rows_of(figures_of(report))
+        if ended_over_budget(report) is not None:
+            return self.exceeded(report)
+        return [_with_range(row, report) for row in self.rows_of(figures_of(report))]
+
+    def exceeded(self, report: Report) -> list[Row]:
+        """The limits that a run has exceeded before it failed."""
         rows = self.rows_of(least_figures_of(report))
         return [replace(row, so_far=True) for row in rows if row.broken and row.value is not None]
 
@@ -180,6 +198,24 @@ class Limits:
 def _judged(figure: Budgeted, value: float | None, limit: float) -> Row:
     broken = value is None or (value > limit if figure.more_is_worse else value < limit)
     return Row(figure, value, limit, "budget", broken)
+
+
+def _with_range(row: Row, report: Report) -> Row:
+    """The row of a limit with how sure its figure is: a step has a 90% interval, which may reach beyond the limit, and
+    memory outside PyTorch's allocator counts for no limit.
+    """
+    if row.value is None:
+        return row
+    simulated = report["simulated"]
+    if row.figure.name == "step":
+        low, high = INTERVAL_LOW.value(simulated), INTERVAL_HIGH.value(simulated)
+        if low is not None and high is not None:
+            sure = "" if (high <= row.limit or low > row.limit) else ", so that it is not sure"
+            return replace(row, beside=f"90% interval {STEP_TIME.text(low)} to {STEP_TIME.text(high)}{sure}")
+    outside = simulated.get("memory", {}).get("fullest", {}).get("parts", {}).get(OUTSIDE, 0)
+    if row.figure.name == "memory" and outside:
+        return replace(row, beside=f"{row.figure.text(row.value + outside)} with what is outside PyTorch")
+    return row
 
 
 # ---- changes ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ May import: errors, options, report, wording.
 """
 
 from phantora_async.comparison.comparison import Comparison, Side, compare
-from phantora_async.comparison.figures import ComparedWork, Figure, Part
+from phantora_async.comparison.figures import ComparedCalls, ComparedWork, Figure, Held, Part
 from phantora_async.comparison.setup import Difference
 
-__all__ = ["ComparedWork", "Comparison", "Difference", "Figure", "Part", "Side", "compare"]
+__all__ = ["ComparedCalls", "ComparedWork", "Comparison", "Difference", "Figure", "Held", "Part", "Side", "compare"]

@@ -7,17 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from phantora_async.comparison.causes import causes
 from phantora_async.comparison.figures import (
+    ComparedCalls,
     ComparedWork,
     Figure,
+    Held,
     Part,
     apart,
+    calls,
     collectives,
     collectives_left_out,
     families,
     figures,
+    holders,
     kernels,
+    memory_parts,
     parts,
+    waits,
+    without_calls,
     without_reasons,
 )
 from phantora_async.comparison.setup import DATA_SHAPES, Difference, differences
@@ -58,6 +66,19 @@ class Comparison:
     kernels: tuple[ComparedWork, ...]
     """All kernels, those that changed most first."""
     collectives: tuple[ComparedWork, ...]
+    """The collectives of the explained step; none without reasons."""
+    calls: tuple[ComparedCalls, ...]
+    """The collectives of a step by their sizes."""
+    waits: tuple[ComparedCalls, ...]
+    """The lines at which the host waits for the GPU."""
+    memory: tuple[Held, ...]
+    """The parts of the memory of the fullest GPU."""
+    holders: tuple[Held, ...]
+    """The lines that asked for the memory of the fullest GPU."""
+
+    def causes(self, run: int = 1) -> list[str]:
+        """Says in sentences why a run is slower or larger than the first one, or faster or smaller."""
+        return causes(self, run)
 
     def document(self) -> dict[str, Any]:
         """The comparison as a JSON document."""
@@ -73,6 +94,11 @@ class Comparison:
             "families": [asdict(one) for one in self.families],
             "kernels": [asdict(one) for one in self.kernels],
             "collectives": [asdict(one) for one in self.collectives],
+            "calls": [asdict(one) for one in self.calls],
+            "waits": [asdict(one) for one in self.waits],
+            "memory": [asdict(one) for one in self.memory],
+            "holders": [asdict(one) for one in self.holders],
+            "causes": [self.causes(run) for run in others],
         }
 
     def __str__(self) -> str:
@@ -106,6 +132,10 @@ def compare(sides: Sequence[Side]) -> Comparison:
         families=tuple(families(reports)),
         kernels=tuple(works),
         collectives=tuple(collectives(reports)),
+        calls=tuple(calls(reports)),
+        waits=tuple(waits(reports)),
+        memory=tuple(memory_parts(reports)),
+        holders=tuple(holders(reports)),
     )
 
 
@@ -133,7 +163,7 @@ def _remarks(reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     elif len({report["run"].get("script_sha256", "") or report["run"].get("script", "") for report in reports}) > 1:
         yield "the scripts differ: a step may not be the same work"
     if missing := without_reasons(reports):
-        if len(missing) < len(reports):
+        if len(missing) < len(reports) and without_calls(reports):
             letters = " and ".join(LETTERS[number] for number in missing)
             yield f"collectives are not compared one by one: {letters} has no reasons (run --reasons)"
     elif left_out := collectives_left_out(reports):

@@ -7,9 +7,9 @@ Times of parts, families and signatures are milliseconds of one step and one GPU
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from phantora_async.figures import (
     HOST_WORK,
@@ -76,6 +76,32 @@ class ComparedWork:
     @property
     def most_changed_ms(self) -> float:
         return max(abs(value - self.ms[0]) for value in self.ms[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCalls:
+    """One kind of collective, or one place where the host waits for the GPU, in all runs."""
+
+    title: str
+    site: str
+    """The line of the program in the last run that has it; empty if it is not known."""
+    code: str
+    """The text of the line."""
+    calls: tuple[float, ...]
+    """The calls in a step of one GPU, for each run."""
+    nbytes: tuple[float, ...]
+    """The bytes of these calls together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A part of the memory of the fullest GPU at its peak, or what one line of the program asked for."""
+
+    title: str
+    part: str
+    """The part of the memory to which a line's belongs; empty for a part itself."""
+    nbytes: tuple[int, ...]
+    """The bytes for each run."""
 
 
 # ---- of the whole run ------------------------------------------------------------------------------------------------
@@ -243,20 +269,27 @@ def _work(title: str, row: Sequence[tuple[float, float]], status: str) -> Compar
 
 def _signatures(report: Report) -> Iterator[tuple[str, Mapping[str, Any], int]]:
     """Yields each signature with its row and the number of steps of all GPUs, by which to divide."""
+    kernels = report["simulated"]["kernels"]
+    steps = _steps_of_all(report, kernels["window"])
+    for one in kernels["signatures"]:
+        yield one.get("signature", one["title"]), one, steps
+
+
+def _steps_of_all(report: Report, window: str) -> int:
+    """The steps of all GPUs in a window."""
     simulated = report["simulated"]
-    kernels, ranks = simulated["kernels"], simulated["ranks"]
-    if kernels["window"] == "steps":
+    ranks = simulated["ranks"]
+    if window == "steps":
         own = [rank.get("counted_steps") for rank in ranks]
         counted = simulated["step"]["counted"]
         steps = sum(counted if one is None else one[1] - one[0] + 1 for one in own)
     else:
         steps = sum(rank.get("steps", 0) for rank in ranks) or len(ranks)
-    for one in kernels["signatures"]:
-        yield one.get("signature", one["title"]), one, max(steps, 1)
+    return max(int(steps), 1)
 
 
 def _total_ns(one: Mapping[str, Any]) -> float:
-    return float(one.get("total_ns", one["mean_ns"] * one["launches"]))
+    return float(one["total_ns"] if "total_ns" in one else one["mean_ns"] * one["launches"])
 
 
 def _without_sizes(signature: str) -> str:
@@ -274,3 +307,134 @@ def _title_without_sizes(signature: str, title: str) -> str:
     if kind in COPIES:
         words = [word for word in words if not word.replace(",", "").isdigit() and word != "bytes"]
     return " ".join(words)
+
+
+# ---- calls and memory ------------------------------------------------------------------------------------------------
+
+Value = TypeVar("Value")
+
+
+def without_calls(reports: Sequence[Report]) -> list[int]:
+    """The numbers of the runs whose calls are not known: older reports, and replays of other numbers of ranks."""
+    return [number for number, one in enumerate(reports) if "calls" not in one["simulated"]]
+
+
+def calls(reports: Sequence[Report]) -> list[ComparedCalls]:
+    """The collectives by their sizes, those of which a step has most bytes first; none if some run does not know
+    them.
+    """
+    return _calls(reports, "collectives", lambda one: (one["title"],), lambda key: key)
+
+
+def waits(reports: Sequence[Report]) -> list[ComparedCalls]:
+    """The lines at which hosts wait for their GPUs; none if some run does not know them. A line is recognised by its
+    text and its function, as lines before it come and go.
+    """
+    return _calls(
+        reports,
+        "waits",
+        lambda one: (one["on"], one["code"] or one["site"], _function(one["site"])),
+        lambda key: key[2],
+    )
+
+
+def _calls(
+    reports: Sequence[Report],
+    name: str,
+    key_of: Callable[[Mapping[str, Any]], tuple[str, ...]],
+    alias: Callable[[tuple[str, ...]], Hashable],
+) -> list[ComparedCalls]:
+    if without_calls(reports):
+        return []
+    tables: list[dict[tuple[str, ...], tuple[float, float]]] = []
+    told: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for report in reports:
+        found = report["simulated"]["calls"]
+        steps = _steps_of_all(report, found["window"])
+        table: dict[tuple[str, ...], tuple[float, float]] = {}
+        for one in found[name]:
+            key = key_of(one)
+            told[key] = one
+            count, nbytes = table.get(key, (0.0, 0.0))
+            table[key] = count + one["calls"] / steps, nbytes + one["calls"] * one.get("nbytes", 0) / steps
+        tables.append(table)
+    rows = _rows(tables, alias, (0.0, 0.0))
+    return [
+        ComparedCalls(
+            told[key].get("title", ""),
+            told[key]["site"],
+            told[key]["code"],
+            tuple(count for count, _ in row),
+            tuple(nbytes for _, nbytes in row),
+        )
+        for key, row in sorted(rows.items(), key=lambda item: (-max(nbytes for _, nbytes in item[1]), item[0]))
+    ]
+
+
+def _function(site: str) -> str:
+    """The function of a site's text, with the library's line that made the call: ``in train (via ...)``."""
+    return site.partition(" ")[2]
+
+
+def _rows(
+    tables: Sequence[Mapping[tuple[str, ...], Value]], alias: Callable[[tuple[str, ...]], Hashable], nothing: Value
+) -> dict[tuple[str, ...], list[Value]]:
+    """The values of all tables by key. A key of a later table that the first one lacks is taken for one of the first
+    that it lacks in turn, if both have the same alias and the same value: then its line has only moved, or another
+    word of it has changed.
+    """
+    rows = {key: [value] + [nothing] * (len(tables) - 1) for key, value in tables[0].items()}
+    for number, table in enumerate(tables[1:], 1):
+        left = [key for key in tables[0] if key not in table]
+        for key, value in table.items():
+            same = key
+            if key not in tables[0]:
+                same = next((one for one in left if alias(one) == alias(key) and tables[0][one] == value), key)
+                left = [one for one in left if one != same]
+            rows.setdefault(same, [nothing] * len(tables))[number] = value
+    return rows
+
+
+def memory_parts(reports: Sequence[Report]) -> list[Held]:
+    """The parts of the memory of each run's fullest GPU, the largest first; none if some run does not know them."""
+    fullest = _fullest(reports)
+    tables: list[dict[tuple[str, ...], int]] = [
+        {(name,): nbytes for name, nbytes in one["parts"].items()} for one in fullest
+    ]
+    return _held(tables, lambda key: key, lambda key: (key[0], ""))
+
+
+def holders(reports: Sequence[Report]) -> list[Held]:
+    """The lines that asked for the memory of each run's fullest GPU, the largest first. A report lists the largest
+    ones.
+    """
+    tables: list[dict[tuple[str, ...], int]] = []
+    for fullest in _fullest(reports):
+        table: dict[tuple[str, ...], int] = defaultdict(int)
+        for one in fullest["holders"]:
+            table[one["part"], one["op"], one["site"]] += one["nbytes"]
+        tables.append(table)
+    return _held(tables, lambda key: (*key[:2], _function(key[2])), _holder_title)
+
+
+def _holder_title(key: tuple[str, ...]) -> tuple[str, str]:
+    part, op, site = key
+    return " at ".join(filter(None, [op, site])) or "others", part
+
+
+def _held(
+    tables: Sequence[Mapping[tuple[str, ...], int]],
+    alias: Callable[[tuple[str, ...]], Hashable],
+    title_of: Callable[[tuple[str, ...]], tuple[str, str]],
+) -> list[Held]:
+    if not tables:
+        return []
+    rows = _rows(tables, alias, 0)
+    ordered = sorted(rows.items(), key=lambda item: (-max(item[1]), item[0]))
+    return [Held(*title_of(key), tuple(row)) for key, row in ordered]
+
+
+def _fullest(reports: Sequence[Report]) -> list[Mapping[str, Any]]:
+    """What is known of each run's fullest GPU; empty if it is not known of some run."""
+    found = [report["simulated"].get("memory", {}).get("fullest") for report in reports]
+    return [one for one in found if one] if all(found) else []

@@ -10,21 +10,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from phantora_async.comparison.causes import LEAST_MS, ms_text, of_memory, of_time, signed_ms, step_change_ms
 from phantora_async.comparison.comparison import LETTERS, Comparison
-from phantora_async.comparison.figures import SAME, ComparedWork, Figure, Part
-from phantora_async.figures import STEP_TIME
+from phantora_async.comparison.figures import SAME, ComparedCalls, ComparedWork, Figure, Held, Part
 from phantora_async.wording import printable, short
 
 WIDTH = 110
 """The width of a line where the output is no terminal."""
+NAME_WIDTH, FIGURE_WIDTH = 24, 22
+"""The characters that a row needs at least for its name, and for the figure and change of each run."""
 MOST_WORK = 10
 """The most kernels and collectives that are shown; JSON has all of them."""
-MOST_REASONS = 3
-"""The most families that explain a part of the step."""
 LEAST_CHANGE = 0.0005
 """The relative change below which no change is shown."""
-LEAST_MS = 0.0005
-"""The change in ms below which no change is shown: times are shown with three digits after the point."""
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -32,6 +30,8 @@ def comparison_text(comparison: Comparison) -> str:
     out = StringIO()
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else WIDTH)
+    # A narrow terminal wraps lines: a figure that is cut off is none.
+    console.width = max(console.width, NAME_WIDTH + FIGURE_WIDTH * len(comparison.names))
     # Names of runs are too long for columns: letters stand for them.
     letters = LETTERS[: len(comparison.names)]
     for letter, name in zip(letters, comparison.names, strict=True):
@@ -67,6 +67,17 @@ def comparison_text(comparison: Comparison) -> str:
             console.print(_table(title, letters, rows=[_work_row(one) for one in changed[:MOST_WORK]]))
             if len(changed) > MOST_WORK:
                 console.print(f"{len(changed) - MOST_WORK} more changed: --json lists them")
+    calls = [one for one in (*comparison.calls, *comparison.waits) if len(set(one.calls)) > 1]
+    if calls:
+        console.print()
+        title = "collectives and waits for the GPU, calls a step and GPU"
+        console.print(_table(title, letters, rows=[_calls_row(one) for one in calls[:MOST_WORK]]))
+        if len(calls) > MOST_WORK:
+            console.print(f"{len(calls) - MOST_WORK} more changed: --json lists them")
+    if any(len(set(one.nbytes)) > 1 for one in comparison.memory):
+        console.print()
+        title = "memory of the fullest GPU, MiB"
+        console.print(_table(title, letters, rows=[_held_row(one) for one in comparison.memory]))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).rstrip()
 
 
@@ -103,37 +114,51 @@ def _figure_row(figure: Figure) -> list[str]:
 def _part_row(part: Part) -> list[str]:
     cells = [part.name]
     for run, value in enumerate(part.ms):
-        cells.append(_ms(value))
+        cells.append(ms_text(value))
         if run:
-            cells.append(_signed_ms(part.change_ms(run)))
+            cells.append(signed_ms(part.change_ms(run)))
     return cells
 
 
 def _work_row(work: ComparedWork) -> list[str]:
     cells = [work.title if work.status == SAME else f"{work.title} [{work.status}]"]
     for run, value in enumerate(work.ms):
-        cells.append(_ms(value) if work.launches[run] else "-")
+        cells.append(ms_text(value) if work.launches[run] else "-")
         if run:
-            cells.append(_signed_ms(value - work.ms[0]))
+            cells.append(signed_ms(value - work.ms[0]))
+    return cells
+
+
+def _calls_row(calls: ComparedCalls) -> list[str]:
+    title = calls.title or "wait"
+    cells = [f"{title} at {calls.site}" if calls.site else title]
+    for run, count in enumerate(calls.calls):
+        cells.append(f"{count:,.4g}")
+        if run:
+            cells.append("" if count == calls.calls[0] else f"{count - calls.calls[0]:+,.4g}")
+    return cells
+
+
+def _held_row(held: Held) -> list[str]:
+    cells = [held.title]
+    for run, nbytes in enumerate(held.nbytes):
+        cells.append(_number(nbytes / 2**20))
+        if run:
+            change = nbytes - held.nbytes[0]
+            cells.append("" if not change else f"{change / 2**20:+,.2f}")
     return cells
 
 
 def _why(comparison: Comparison, letters: str) -> Iterator[str]:
-    """Yields a sentence for each run whose step time differs: which parts of the step account for it."""
-    step = next((one for one in comparison.figures if one.name == STEP_TIME.title), None)
-    if step is None or not step.comparable:
-        return
+    """Yields a line for each run whose step or memory differs: what accounts for it."""
     for run, letter in enumerate(letters[1:], start=1):
-        first, value = step.values[0], step.values[run]
-        if first is None or value is None or abs(value - first) < LEAST_MS:
-            continue
-        changed = sorted(comparison.parts, key=lambda part: -abs(part.change_ms(run)))
-        named = [f"{one.name} {_signed_ms(one.change_ms(run))}" for one in changed if _signed_ms(one.change_ms(run))]
-        text = f"{letter}'s step is {_ms(abs(value - first))} ms {'longer' if value > first else 'shorter'} than A's"
-        text += f": {', '.join(named)}" if named else ""
-        by_family = sorted(comparison.families, key=lambda part: -abs(part.change_ms(run)))[:MOST_REASONS]
-        work = [f"{one.name} {_signed_ms(one.change_ms(run))}" for one in by_family if _signed_ms(one.change_ms(run))]
-        yield f"{text}; GPU work: {', '.join(work)}" if work else text
+        change = step_change_ms(comparison, run)
+        reasons = "; ".join(filter(None, of_time(comparison, run)))
+        if change is not None:
+            text = f"{letter}'s step is {ms_text(abs(change))} ms {'longer' if change > 0 else 'shorter'} than A's"
+            yield f"{text}: {reasons}" if reasons else text
+        if reasons := "; ".join(filter(None, of_memory(comparison, run))):
+            yield f"{letter}'s fullest GPU against A's: {reasons}"
 
 
 def _number(value: float) -> str:
@@ -142,12 +167,3 @@ def _number(value: float) -> str:
 
 def _percent(change: float) -> str:
     return "" if abs(change) < LEAST_CHANGE else f"{change:+.1%}"
-
-
-def _ms(value: float) -> str:
-    return f"{value:,.1f}" if value >= 1000 else f"{value:,.2f}" if value >= 10 else f"{value:.3f}"
-
-
-def _signed_ms(value: float) -> str:
-    """A change in ms with its sign; empty for no change."""
-    return "" if abs(value) < LEAST_MS else f"{'+' if value > 0 else '-'}{_ms(abs(value))}"

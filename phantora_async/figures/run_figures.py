@@ -73,7 +73,7 @@ def has_steps(step: Mapping[str, Any]) -> bool:
 
 def _end_of_interval(end: str) -> Callable[[Simulated], float | None]:
     def read(simulated: Simulated) -> float | None:
-        found = simulated["step"]["interval"]
+        found = simulated["step"].get("interval")
         return None if found is None else float(found[end]) / 1e9
 
     return read

@@ -1,22 +1,36 @@
-"""Figures of jobs as they were stored earlier, in a JSON file beside the jobs' file."""
+"""Figures of jobs as they were stored earlier, with what they are of, in a JSON file beside the jobs' file."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from formats.files import read_bytes, write_whole
 from phantora_async.budget import FIGURES
 from phantora_async.errors import NotWritten, UsageError
+from phantora_async.gate.digest import compared
 from phantora_async.wording import short
 
-FORMAT = 1
-MOST_NBYTES = 1 << 26
-Baseline = dict[str, dict[str, float]]
-"""The figures of jobs by their name, by job."""
+FORMAT = 2
+MOST_NBYTES = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of a job as it was."""
+
+    figures: Mapping[str, float]
+    """The figures by their name."""
+    digest: Mapping[str, Any] | None = None
+    """The setup and what the figures consist of, as ``digest`` makes it."""
+
+
+Baseline = dict[str, Stored]
+"""The jobs as they were, by name."""
 
 
 def path_beside(jobs: Path) -> Path:
@@ -37,23 +51,34 @@ def read(path: Path) -> Baseline:
         told = json.loads(content)
     except (ValueError, RecursionError):
         raise wrong from None
+    if isinstance(told, dict) and told.get("format") == 1:
+        raise UsageError(
+            f"{short(path)} is of an earlier version, which did not keep what its figures are of",
+            "--update writes it anew",
+        )
     if not isinstance(told, dict) or told.get("format") != FORMAT or not isinstance(told.get("jobs"), dict):
         raise wrong
-    if not all(_is_job(one) for one in told["jobs"].values()):
-        raise wrong
-    return dict(told["jobs"])
+    try:
+        return {name: _stored(one) for name, one in told["jobs"].items()}
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        raise wrong from None
 
 
-def _is_job(one: Any) -> bool:
-    return isinstance(one, dict) and all(
-        name in FIGURES and type(value) in (int, float) and math.isfinite(value) and value > 0
-        for name, value in one.items()
-    )
+def _stored(one: Any) -> Stored:
+    """Reads one job. Raises one of several errors for anything else."""
+    figures, kept = dict(one["figures"]), one["digest"]
+    for name, value in figures.items():
+        if name not in FIGURES or type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+            raise ValueError(name)
+    if kept is not None:
+        compared(kept, kept)  # what cannot be compared with itself cannot be compared later
+    return Stored(figures, kept)
 
 
-def write(path: Path, baseline: Mapping[str, Mapping[str, float]]) -> None:
+def write(path: Path, baseline: Mapping[str, Stored]) -> None:
     """Writes the baseline. Raises NotWritten."""
-    text = json.dumps({"format": FORMAT, "jobs": baseline}, indent=1, sort_keys=True) + "\n"
+    jobs = {name: {"figures": dict(one.figures), "digest": one.digest} for name, one in baseline.items()}
+    text = json.dumps({"format": FORMAT, "jobs": jobs}, indent=1, sort_keys=True, allow_nan=False) + "\n"
     try:
         write_whole(path, text.encode())
     except OSError as error:

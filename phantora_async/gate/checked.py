@@ -13,7 +13,7 @@ from phantora_async.api import running
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.gate import baseline as baselines
 from phantora_async.gate import forms, job_file
-from phantora_async.gate.baseline import Baseline
+from phantora_async.gate.baseline import Baseline, Stored
 from phantora_async.gate.checking import Judged, verdicts
 from phantora_async.gate.job_file import Job
 from phantora_async.wording import short
@@ -80,7 +80,7 @@ def check(
     if not isinstance(parallel, int) or not 1 <= parallel <= MOST_PARALLEL:
         raise UsageError(f"--parallel {parallel}: expected 1 to {MOST_PARALLEL:,}")
     stored = Path(baseline) if baseline is not None else baselines.path_beside(path)
-    before = baselines.read(stored)
+    before = _before(stored, update)
     if update:
         chosen = [job.without_rules() for job in chosen]
         check_writable([stored])
@@ -95,7 +95,9 @@ def check(
         if told is not None:
             told(forms.line(one, width))
     if update:
-        baselines.write(stored, before | {one.job.name: dict(one.figures) for one in judged if one.figures})
+        baselines.write(
+            stored, before | {one.job.name: Stored(one.figures, one.digest) for one in judged if one.figures}
+        )
     return Checked(path.name, judged, stored if update else None)
 
 
@@ -106,6 +108,16 @@ def check_writable(paths: Iterable[Path]) -> None:
             try_to_write(path)
         except OSError as error:
             raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
+
+
+def _before(stored: Path, update: bool) -> Baseline:
+    """The baseline. One that cannot be read is no obstacle if it is written anew. Raises UsageError."""
+    try:
+        return baselines.read(stored)
+    except UsageError:
+        if not update or not stored.is_file():
+            raise
+        return {}
 
 
 def _chosen(jobs: list[Job], names: Sequence[str], path: Path) -> list[Job]:

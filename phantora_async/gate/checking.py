@@ -14,11 +14,15 @@ from typing import Any
 from phantora_async.api.results import Run
 from phantora_async.api.running import Together
 from phantora_async.budget import OF_MEMORY, OF_TIME, OPTIONS, Row, broken_text, ended_over_budget, figures_of
+from phantora_async.comparison.causes import of_memory, of_time
 from phantora_async.errors import NotFoldable, NotWritten, OverBudget, PhantoraError, UsageError
-from phantora_async.gate.baseline import Baseline
+from phantora_async.gate.baseline import Baseline, Stored
+from phantora_async.gate.digest import changed_setup, compared, digest
 from phantora_async.gate.job_file import STEPS_FOR_TIME, Job
 from phantora_async.wording import gib
 
+MOST_SETTINGS = 5
+"""The most changed settings that a line names."""
 Runner = Callable[..., Run]
 """``phantora_async.run``, which raises PhantoraError."""
 
@@ -43,17 +47,37 @@ class Judged:
     figures: Mapping[str, float] = field(default_factory=dict)
     ended_in_step: int | None = None
     """The step in which the run ended because a limit of memory was exceeded for certain; None: that did not end it."""
+    changed_setup: Sequence[str] = ()
+    """The settings that differ from the baseline's, so that figures cannot be compared with it."""
+    notes: Sequence[str] = ()
+    """The differences from the baseline's setup that keep nothing from being compared."""
+    causes: Sequence[str] = ()
+    """The reasons why figures that break a rule have changed."""
+    digest: Mapping[str, Any] | None = None
+    """What a baseline keeps beside the figures; None: the run does not tell it."""
 
     @property
     def good(self) -> bool:
-        return not self.failure and not any(row.broken for row in self.rows)
+        return not self.failure and not self.changed_setup and not any(row.broken for row in self.rows)
 
     @property
     def reason(self) -> str:
         """The reason in one line why the job is not good; empty if it is."""
         if self.fits is False or self.ended_in_step is not None:
             return self.memory_text
-        return self.failure.splitlines()[0] if self.failure else broken_text(self.rows)
+        if self.failure:
+            return self.failure.splitlines()[0]
+        return "; ".join(filter(None, [broken_text(self.rows), self.setup_text, *self.causes]))
+
+    @property
+    def setup_text(self) -> str:
+        """Says that the baseline is of another setup; empty if it is not."""
+        if not self.changed_setup:
+            return ""
+        changed = ", ".join(self.changed_setup[:MOST_SETTINGS])
+        if len(self.changed_setup) > MOST_SETTINGS:
+            changed += f" and {len(self.changed_setup) - MOST_SETTINGS} more"
+        return f"not comparable with its baseline: {changed} (--update stores this setup)"
 
     @property
     def memory_text(self) -> str:
@@ -65,7 +89,8 @@ class Judged:
             return ""
         if self.fits:
             return f"fits, {gib(self.left_nbytes)} left"
-        return f"does not fit: {gib(-self.left_nbytes)} missing at least" if self.left_nbytes else "does not fit"
+        text = f"does not fit: {gib(-self.left_nbytes)} missing at least" if self.left_nbytes else "does not fit"
+        return "; ".join(filter(None, [text, broken_text(self.rows)]))
 
     def document(self) -> dict[str, Any]:
         return {
@@ -79,6 +104,9 @@ class Judged:
             "figures": dict(self.figures),
             "steps": self.steps,
             "ended_in_step": self.ended_in_step,
+            "changed_setup": list(self.changed_setup),
+            "notes": list(self.notes),
+            "causes": list(self.causes),
             "wall_s": round(self.wall_s, 3),
             "report": self.report or None,
         }
@@ -92,7 +120,7 @@ def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner,
     def one(job: Job) -> Judged:
         began = time.monotonic()
         done, failure = tried(job)
-        return _judged(job, done, failure, baseline.get(job.name, {}), time.monotonic() - began)
+        return _judged(job, done, failure, baseline.get(job.name, Stored({})), time.monotonic() - began)
 
     def tried(job: Job) -> tuple[Run | None, str]:
         """The run, and why it failed."""
@@ -135,7 +163,7 @@ def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner,
             raise
 
 
-def _judged(job: Job, done: Run | None, failure: str, baseline: Mapping[str, float], wall_s: float) -> Judged:
+def _judged(job: Job, done: Run | None, failure: str, stored: Stored, wall_s: float) -> Judged:
     if done is None:
         return Judged(job, (), None, 0, failure or "the run has no report", wall_s, 0, "")
     simulated = done.report["simulated"]
@@ -149,11 +177,50 @@ def _judged(job: Job, done: Run | None, failure: str, baseline: Mapping[str, flo
     ended = None if failure else ended_over_budget(done.report)
     if ended is not None:
         fits, left = None, 0  # the script might have needed more
-    rows = [] if failure else job.limits.rows(done.report)
-    if not failure and ended is None:
-        rows += job.rules.rows(done.report, baseline)
+    # A job that is out of memory may have exceeded its own limit before.
+    rows = job.limits.rows(done.report) if not failure else job.limits.exceeded(done.report) if fits is False else []
+    kept = None if failure or ended is not None else digest(done.report)
+    refused, notes, reasons = _against(job, stored, kept)
+    if not failure and ended is None and not refused:
+        rows += job.rules.rows(done.report, stored.figures)
     steps = simulated["ranks"][0].get("steps", 0) if simulated["ranks"] else 0
     figures = {} if failure else figures_of(done.report)
     if steps < STEPS_FOR_TIME:  # the warm-up's times are no baseline
         figures = {name: value for name, value in figures.items() if name not in OF_TIME}
-    return Judged(job, rows, fits, left, failure, wall_s, steps, str(done.path), figures, ended)
+    worse = {row.figure.name for row in rows if row.broken and row.against == "baseline"}
+    causes = [text for names, texts in reasons if worse.intersection(names) for text in texts]
+    return Judged(
+        job,
+        rows,
+        fits,
+        left,
+        failure,
+        wall_s,
+        steps,
+        str(done.path),
+        figures,
+        ended,
+        changed_setup=refused,
+        notes=notes,
+        causes=causes,
+        digest=kept,
+    )
+
+
+Reasons = Sequence[tuple[Sequence[str], Sequence[str]]]
+"""Names of figures, with sentences that say why they have changed."""
+
+
+def _against(job: Job, stored: Stored, kept: Mapping[str, Any] | None) -> tuple[Sequence[str], Sequence[str], Reasons]:
+    """Compares a run with the job as it was stored: the settings that keep figures from being compared, others, and
+    what has changed.
+    """
+    if not job.rules.rules or kept is None or stored.digest is None:
+        return (), (), ()
+    found = compared(stored.digest, kept)
+    refused, said = changed_setup(found)
+    return (
+        refused,
+        said,
+        ((OF_TIME, [*filter(None, of_time(found, 1))]), (OF_MEMORY, [*filter(None, of_memory(found, 1))])),
+    )

@@ -24,6 +24,7 @@ def line(one: Judged, width: int) -> str:
         parts += [row.text for row in one.rows if one.good or row.broken]
     if one.failure and one.fits is not False:
         parts.append(one.failure.splitlines()[0])
+    parts += [one.setup_text, *(f"baseline of another {text}" for text in one.notes), *one.causes]
     if one.good and one.job.why_steps:
         parts.append(f"{one.steps} {one.job.why_steps}")
     return printable(f"{'ok  ' if one.good else 'FAIL'}  {one.job.name:<{width}}  {'; '.join(filter(None, parts))}")
@@ -58,10 +59,14 @@ def as_junit(judged: Sequence[Judged], name: str) -> str:
         case = ElementTree.SubElement(suite, "testcase", name=one.job.name, classname=name, time=f"{one.wall_s:.3f}")
         if kind:
             told = ElementTree.SubElement(case, kind, message=printable(one.reason))
-            told.text = printable(one.failure or "\n".join(row.text for row in one.rows))
-        ElementTree.SubElement(case, "system-out").text = printable("\n".join(row.text for row in one.rows))
+            told.text = printable(one.failure or "\n".join(_lines(one)))
+        ElementTree.SubElement(case, "system-out").text = printable("\n".join(_lines(one)))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _lines(one: Judged) -> list[str]:
+    return [*(row.text for row in one.rows), *filter(None, [one.setup_text]), *one.notes, *one.causes]
 
 
 def _junit_kind(one: Judged) -> str:

@@ -17,6 +17,7 @@ from emu.contract import records
 from emu.contract.records import NcclKind, RecordError
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest import memory_holders
+from phantora_async.ingest.call_counts import CallCounts
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.collective_matching import CollectiveMatching
 from phantora_async.ingest.communicators import Answers, Communicators, Created
@@ -76,6 +77,7 @@ class RankInfo:
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
     """The holders of the memory of each of its devices at the peak."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
+    calls: CallCounts = field(default_factory=CallCounts)
     processor: ProcessorTime = NO_TIME
     """The processor time of those of its processes that have ended."""
     log_ends: array[int] = field(default_factory=lambda: array("Q"))
@@ -181,6 +183,7 @@ class FactBuilder:
             records.ALONE: self._alone,
             records.LOGGED: self._logged,
             records.MARKER: self._marker,
+            records.HOST_WAIT: self._host_wait,
             records.MEMORY: self._memory,
             records.MEMORY_HELD: self._memory_held,
             records.STEPS_DONE: self._question,
@@ -241,6 +244,7 @@ class FactBuilder:
             rank_info.sites.clear()
             self.reads.loops.pop(rank, None)
             rank_info.launches.restart(steps)
+            rank_info.calls.restart(steps)
             del rank_info.log_ends[steps:]
 
     def memory_at_end(self, rank: int, memory: Sequence[Sequence[int]], played_by: int | None = None) -> None:
@@ -355,7 +359,14 @@ class FactBuilder:
         self.segment_contents[record.content] = self.costs.launches(rank, record)
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
-        self.rank_info[rank].launches.marker(record, self._steps_reached(rank))
+        info, reached = self.rank_info[rank], self._steps_reached(rank)
+        info.launches.marker(record, reached)
+        info.calls.marker(record, reached)
+        return record
+
+    def _host_wait(self, rank: int, record: records.HostWait) -> records.HostWait:
+        info = self.rank_info[rank]
+        info.calls.wait(record, info.sites.get(record.site))
         return record
 
     def _memory(self, rank: int, record: records.Memory) -> records.Memory:
@@ -434,6 +445,8 @@ class FactBuilder:
         if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
             for collective in collectives:
                 collective.exchange = True
+        info = self.rank_info[rank]
+        info.calls.collectives(collectives, info.sites.get(record.site))
         return NcclKernelFact(*record[:4], record.stream, tuple(collectives))
 
     def _data(self, rank: int, record: records.NcclData) -> None:

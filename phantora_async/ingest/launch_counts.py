@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, RecordError
@@ -22,36 +22,22 @@ class Launched(NamedTuple):
 NONE = Launched(0, 0)
 Counts = Mapping[int, Launched]
 """Launches by the key of a cost."""
+Key = TypeVar("Key", bound=Hashable)
 
 
-class LaunchCounts:
-    """One rank's launches by the key of their cost, from its LAUNCH_COUNTS and MARKER records."""
+class StepCounts(Generic[Key]):
+    """The class counts what one rank does, since its start and between step ends."""
 
     __slots__ = ("_at_ends", "_at_first_steps", "_steps", "total")
 
     def __init__(self) -> None:
-        self.total: dict[int, Launched] = {}
-        """The launches since the rank's start."""
-        self._at_first_steps: list[Counts] = []
+        self.total: dict[Key, Launched] = {}
+        """The counts since the rank's start."""
+        self._at_first_steps: list[Mapping[Key, Launched]] = []
         """The totals at the first WARM_UP + 1 step ends."""
-        self._at_ends: dict[int, Counts] = {}
+        self._at_ends: dict[int, Mapping[Key, Launched]] = {}
         """The totals at the end of the last step that virtual time has come to, and of those after it, by number."""
         self._steps = 0
-
-    def add(self, rank: int, record: records.LaunchCounts, check: Callable[[int, int], None]) -> None:
-        """Adds the counts of a record. `check`: raises ProtocolError for a key that the rank cannot know. Raises it
-        also for a record shorter than it says.
-        """
-        try:
-            counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
-        except RecordError as error:
-            raise ProtocolError(rank, str(error)) from None
-        for key, launches, slowed_ns in counts:
-            before = self.total.get(key)
-            if before is None:
-                check(rank, key)
-                before = NONE
-            self.total[key] = Launched(before.launches + launches, before.slowed_ns + slowed_ns)
 
     def marker(self, record: records.Marker, reached: int) -> None:
         """Takes the counts until now as those at this marker. `reached`: the number of the rank's step ends that
@@ -74,7 +60,7 @@ class LaunchCounts:
         while len(self._at_first_steps) < min(steps, WARM_UP + 1):
             self._at_first_steps.append(self.total.copy())
 
-    def between_steps(self, first: int, last: int) -> Counts | None:
+    def between_steps(self, first: int, last: int) -> Mapping[Key, Launched] | None:
         """The launches between two step ends, given by number; None if the counts at one of them are not kept."""
         if first >= len(self._at_first_steps) or last not in self._at_ends:
             return None
@@ -85,3 +71,24 @@ class LaunchCounts:
             if launches > earlier.launches:
                 differences[key] = Launched(launches - earlier.launches, slowed_ns - earlier.slowed_ns)
         return differences
+
+
+class LaunchCounts(StepCounts[int]):
+    """One rank's launches by the key of their cost, from its LAUNCH_COUNTS and MARKER records."""
+
+    __slots__ = ()
+
+    def add(self, rank: int, record: records.LaunchCounts, check: Callable[[int, int], None]) -> None:
+        """Adds the counts of a record. `check`: raises ProtocolError for a key that the rank cannot know. Raises it
+        also for a record shorter than it says.
+        """
+        try:
+            counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        for key, launches, slowed_ns in counts:
+            before = self.total.get(key)
+            if before is None:
+                check(rank, key)
+                before = NONE
+            self.total[key] = Launched(before.launches + launches, before.slowed_ns + slowed_ns)

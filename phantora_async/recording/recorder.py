@@ -25,6 +25,8 @@ MOST_ROWS = 1 << 14
 counted from the step's begin, so that ranks that do the same have the same pieces, however their records arrive.
 """
 _REPORT = records.marked("REPORT")
+KEPT = ("kernel_times", "logged", "calls")
+"""The parts of the run's report that a replay takes over."""
 HISTORY_NBYTES = records.HistoryEntry.size()
 
 
@@ -151,7 +153,7 @@ class Recorder:
                     for count, ranks in _by_count(warned.by_rank(fact_builder.sharing)).items()
                 ],
                 "spec": _description(self._spec) | {"slowed": sorted(self._timelines.slowed)},
-                "report": {name: report["simulated"][name] for name in ("kernel_times", "logged")},
+                "report": {name: report["simulated"][name] for name in KEPT if name in report["simulated"]},
             }
         )
 

@@ -226,6 +226,9 @@ class Recording:
             found.__dict__.pop(name, None)
         found.setup, found.comms, found.creations = setup, tables.comms, tables.creations
         found.kernels, found.sleeps, found.warnings = tables.kernels, tables.sleeps, tables.warnings
+        found.report = {
+            name: part for name, part in self.report.items() if name != "calls"
+        }  # of other numbers of ranks
         found._streams, found._others = {}, [{}, *tables.others]
         found._ranks = {
             rank: self._ranks[part.of] | {"comms": part.comms, "creations": part.creations, "others": part.others}

@@ -68,6 +68,11 @@ def replay(
     if spec.gpu == recording.setup.gpu and not spec.kernel_times:
         report["simulated"]["kernel_times"] = recording.report["kernel_times"]
     report["simulated"]["logged"] = recording.report["logged"] if same_times else []
+    # Lines and their text are those of the run: the script may have changed since.
+    if repetition is None and "calls" in recording.report:
+        report["simulated"]["calls"] = recording.report["calls"]
+    else:
+        del report["simulated"]["calls"]
     if read:
         report["simulated"]["read_attributes"] = [as_json(one) for one in read]
     if list(map(str, spec.faults)) != list(recording.setup.faults):

@@ -15,6 +15,7 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder, RankInfo
 from phantora_async.ingest.launch_counts import Counts
 from phantora_async.over_time import Activity, Traffic, activity_document, links_document
+from phantora_async.report.calls import calls_document
 from phantora_async.report.guests import guests_of, seats_of
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import (
@@ -168,6 +169,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
     window = window_counts(snapshot.ranks, launched)
     counted = [rank.counts for rank in window.ranks]
     kernels = kernels_document(window, costs)
+    calls = window_counts(snapshot.ranks, [info.calls for info in fact_builder.rank_info])
     step = step_document(snapshot)
     return {
         "faults": _faults(spec, snapshot.now_ns),
@@ -197,6 +199,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
             for times in spec.kernel_times
         ],
         "kernels": kernels,
+        "calls": calls_document(calls),
         "energy": _energy(spec, step, ranks, window, costs),
         "memory": memory_document(
             (spec.gpu.memory.total_nbytes, spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes),
@@ -229,7 +232,7 @@ def independent(snapshot: Snapshot, fact_builder: FactBuilder) -> bool:
 
 
 def _energy(
-    spec: RunSpec, step: Document, ranks: Sequence[Document], window: WindowCounts, costs: Costs
+    spec: RunSpec, step: Document, ranks: Sequence[Document], window: WindowCounts[int], costs: Costs
 ) -> Document | None:
     """The energy that the GPUs draw; None if it is not known."""
     of_counts = {

@@ -79,6 +79,15 @@ _CHECKPOINT = Fields(
     _fields(WHOLE, "files", "times", "written_nbytes", "uncomputed_nbytes") | {"path": TEXT, "ranks": Each(WHOLE, 1)}
 )
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
+_CALLED = _fields(TEXT, "on", "site", "code") | {"calls": WHOLE}
+_CALLS = Fields(
+    {
+        "window": TEXT,
+        "collectives": Each(Fields(_CALLED | _fields(TEXT, "title", "op", "dtype") | {"nbytes": WHOLE})),
+        "waits": Each(Fields(_CALLED)),
+        "left_out": WHOLE,
+    }
+)
 _KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
 _COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
 REASONS = Fields(
@@ -174,6 +183,7 @@ _SIMULATED = Fields(
         "without_faults": Fields({"median_ns": WHOLE}),
         "played_steps": Fields({"step": WHOLE, "count": WHOLE, "inexact_ranks": Each(WHOLE)}),
         "memory": _MEMORY,
+        "calls": _CALLS,
         "energy": Maybe(
             Fields(
                 _fields(NUMBER, "gpu_w", "limit_w", "computing_j", "communicating_j", "waiting_j")

@@ -5,41 +5,41 @@ and the source of its cost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple
 
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import RankInfo
-from phantora_async.ingest.launch_counts import NONE, Counts, LaunchCounts
+from phantora_async.ingest.launch_counts import NONE, Counts, Key, Launched, StepCounts
 from phantora_async.virtual_time import RankSnapshot
 from profiles import Source, title
 
 Document = dict[str, Any]
 
 
-class RankCounts(NamedTuple):
+class RankCounts(NamedTuple, Generic[Key]):
     """The launches of one rank in its window."""
 
     rank: int
-    counts: Counts
+    counts: Mapping[Key, Launched]
 
 
-class WindowCounts(NamedTuple):
+class WindowCounts(NamedTuple, Generic[Key]):
     """The launches of all ranks in one window."""
 
     window: str
     """`steps`: the steps whose figures count. `run`: everything that ranks have reported, because some rank has no such
     steps, or has gone on beyond those that were simulated.
     """
-    ranks: Sequence[RankCounts]
+    ranks: Sequence[RankCounts[Key]]
 
 
-def window_counts(ranks: Sequence[RankSnapshot], launched: Sequence[LaunchCounts]) -> WindowCounts:
+def window_counts(ranks: Sequence[RankSnapshot], launched: Sequence[StepCounts[Key]]) -> WindowCounts[Key]:
     """The launches of all ranks in one common window: sums of a step of one rank and the whole run of another would
     mean nothing.
     """
     in_steps = []
-    known: dict[tuple[int, int, int], Counts | None] = {}
+    known: dict[tuple[int, int, int], Mapping[Key, Launched] | None] = {}
     for rank in ranks:
         counts = None
         if rank.window is not None:
@@ -53,18 +53,18 @@ def window_counts(ranks: Sequence[RankSnapshot], launched: Sequence[LaunchCounts
     return WindowCounts("steps", in_steps)
 
 
-def together(of_ranks: Iterable[Counts]) -> list[tuple[Counts, int]]:
+def together(of_ranks: Iterable[Mapping[Key, Launched]]) -> list[tuple[Mapping[Key, Launched], int]]:
     """Each different count once, with the number of ranks that have it: ranks that share a timeline share their counts,
     too.
     """
-    found: dict[int, tuple[Counts, int]] = {}
+    found: dict[int, tuple[Mapping[Key, Launched], int]] = {}
     for counts in of_ranks:
         _, ranks = found.get(id(counts), (counts, 0))
         found[id(counts)] = counts, ranks + 1
     return list(found.values())
 
 
-def kernels_document(window: WindowCounts, costs: Costs) -> Document:
+def kernels_document(window: WindowCounts[int], costs: Costs) -> Document:
     """The kernels as JSON. ``signatures``: all of them, by time over all ranks, longest first. ``ranks``: ranks that
     launched the same, with the launches of each signature in that order.
     """
@@ -106,7 +106,7 @@ def kernels_document(window: WindowCounts, costs: Costs) -> Document:
     }
 
 
-def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]:
+def _groups(ranks: Sequence[RankCounts[int]], order: Sequence[int]) -> list[Document]:
     """The launches by groups of ranks with equal counts: those of a data-parallel group usually have them."""
     alike: dict[tuple[int, ...], list[int]] = {}
     known: dict[int, list[int]] = {}

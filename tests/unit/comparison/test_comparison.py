@@ -198,7 +198,7 @@ def test_the_parts_of_a_step_add_up_to_it(report: dict[str, Any]) -> None:
         "host-bound": pytest.approx(0.2),
         "idle": 0.0,
     }
-    assert "B's step is 3.998 ms longer than A's: compute +2.999, transfer +0.599, peers +0.200" in str(found)
+    assert "B's step is 3.998 ms longer than A's: compute +2.999 ms, transfer +0.599 ms, peers +0.200 ms" in str(found)
 
 
 def test_kernels_are_matched_by_signature_then_by_kernel_and_op(report: dict[str, Any]) -> None:
@@ -271,6 +271,8 @@ def test_collectives_come_from_the_reasons(report: dict[str, Any]) -> None:
     assert [one.title for one in found.collectives] == ["all_gather 8 bytes, world"]
     assert "1 collectives are not compared: they are among the longest of some runs only" in found.remarks
     del other["simulated"]["reasons"]
+    assert not any("one by one" in remark for remark in compared(report, other).remarks), "all calls are known"
+    del other["simulated"]["calls"]  # a report of an older version
     found = compared(report, other)
     assert not found.collectives
     assert "collectives are not compared one by one: B has no reasons (run --reasons)" in found.remarks
@@ -370,3 +372,93 @@ def test_one_run_is_not_enough(report: dict[str, Any], tmp_path: Path) -> None:
         phantora_async.compare()
     with pytest.raises(UsageError, match="at most 26"):
         compared(*[report] * 27)
+
+
+def with_calls(report: dict[str, Any], waits: dict[tuple[str, str], int], reduced: dict[int, int]) -> dict[str, Any]:
+    """A report of two ranks and three steps. `waits`: calls by site and text of the line; `reduced`: by bytes."""
+    other = copy.deepcopy(report)
+    other["simulated"]["calls"] = {
+        "window": "steps",
+        "left_out": 0,
+        "waits": [
+            {"on": "stream", "site": site, "code": code, "calls": count} for (site, code), count in waits.items()
+        ],
+        "collectives": [
+            {
+                "title": f"all_reduce {nbytes:,} bytes f32, world[2]",
+                "op": "all_reduce",
+                "dtype": "f32",
+                "on": "world[2]",
+                "nbytes": nbytes,
+                "calls": count,
+                "site": "train.py:30 in step",
+                "code": "loss.backward()",
+            }
+            for nbytes, count in reduced.items()
+        ],
+    }
+    return other
+
+
+def slower(report: dict[str, Any]) -> dict[str, Any]:
+    other = copy.deepcopy(report)
+    other["simulated"]["step"]["median_ns"] += 1_000_000
+    return other
+
+
+def test_the_line_of_a_new_item_is_named_and_lines_that_moved_are_not(report: dict[str, Any]) -> None:
+    first = with_calls(report, {("train.py:40 in step", "print(loss.item())"): 6}, {1 << 20: 12})
+    moved = {("train.py:41 in step", "print(loss.item())"): 6, ("train.py:40 in step", "norm.item()"): 12}
+    found = compared(first, slower(with_calls(report, moved, {1 << 20: 12})))
+    (changed,) = [one for one in found.waits if len(set(one.calls)) > 1]
+    assert (changed.site, changed.code, changed.calls) == ("train.py:40 in step", "norm.item()", (0.0, 2.0))
+    (told,) = [text for text in found.causes() if "waits" in text]
+    assert told == "the host waits for the GPU: at train.py:40 in step `norm.item()` (0 -> 2 a step)"
+    assert told in str(found).replace("\n", " ")
+
+
+def test_an_edited_line_that_waits_as_often_is_no_change(report: dict[str, Any]) -> None:
+    first = with_calls(report, {("train.py:40 in step", "print(loss.item())"): 6}, {})
+    found = compared(first, with_calls(report, {("train.py:44 in step", "log(loss.item())"): 6}, {}))
+    assert [set(one.calls) for one in found.waits] == [{1.0}]
+
+
+def test_collectives_are_compared_without_reasons(report: dict[str, Any]) -> None:
+    first = with_calls(report, {}, {1 << 20: 12})
+    found = compared(first, slower(with_calls(report, {}, {1 << 20: 12, 4: 6})))
+    assert found.remarks == ()
+    assert (
+        "collectives: all_reduce 4 bytes f32, world[2] at train.py:30 in step `loss.backward()` (0 -> 1 a step)"
+        in found.causes()
+    )
+    assert [one.calls for one in found.calls] == [(2.0, 2.0), (0.0, 1.0)]
+
+
+def test_what_needs_more_memory_is_named_with_its_line(report: dict[str, Any]) -> None:
+    def held(activations: int, line: int) -> dict[str, Any]:
+        other = copy.deepcopy(report)
+        holders = [
+            {"part": "activations", "op": "aten::addmm", "site": f"train.py:{line} in forward", "nbytes": 3 << 20},
+            {"part": "activations", "op": "aten::clone", "site": "train.py:9 in forward", "nbytes": activations},
+        ]
+        parts = {"parameters": 4 << 20, "activations": (3 << 20) + activations}
+        other["simulated"]["memory"]["fullest"] = {"rank": 0, "parts": parts, "holders": holders}
+        return other
+
+    found = compared(held(1 << 20, 7), held(2 << 20, 8))
+    assert found.causes() == [
+        "memory: activations +1.0 MiB",
+        "held by aten::clone at train.py:9 in forward (activations) +1.0 MiB",
+    ], "the line that has only moved is not named"
+    assert "memory of the fullest GPU, MiB" in str(found)
+
+
+@pytest.mark.parametrize("columns", ["20", "60", "220"])
+def test_no_figure_is_cut_off(report: dict[str, Any], columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    other = slower(report)
+    long = "kernel;add;16;aten::" + "x" * 300 + ";[[8]]"
+    other["simulated"]["kernels"]["signatures"].append(signature(long, 6, 7_000_000, "element-wise"))
+    text = str(compared(report, other))
+    assert "…" in text, "the name is cut"
+    assert "+7.000" in text

@@ -17,6 +17,7 @@ from phantora_async.api import running
 from phantora_async.api.results import Run
 from phantora_async.errors import ExitCode, NotFoldable, NotWritten, OverBudget, RankDied, UsageError
 from phantora_async.gate import baseline, job_file
+from phantora_async.gate.baseline import Stored
 
 from .test_budget import ended_early, report
 
@@ -90,7 +91,7 @@ def test_a_job_ends_when_its_memory_exceeds_the_budget(
         raise error
 
     monkeypatch.setattr(running, "run", run)
-    baseline.write(tmp_path / "budgets.baseline.json", {"a": {"step": 0.1, "memory": 1.0}})
+    baseline.write(tmp_path / "budgets.baseline.json", {"a": Stored({"step": 0.1, "memory": 1.0})})
     assert cli.run(["check", "budgets.toml", "--update", "--junit", "junit.xml"]) == 1
     line = capsys.readouterr().out.splitlines()[0]
     assert line == (
@@ -98,7 +99,9 @@ def test_a_job_ends_when_its_memory_exceeds_the_budget(
         "after which the run ended"
     )
     assert [(one["max_memory"], "max_step_time" in one) for one in asked] == [(f"{70 << 30}B", False)]
-    assert baseline.read(tmp_path / "budgets.baseline.json")["a"] == {"step": 0.1, "memory": 1.0}, "not those figures"
+    assert baseline.read(tmp_path / "budgets.baseline.json")["a"] == Stored({"step": 0.1, "memory": 1.0}), (
+        "not those figures"
+    )
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("failures"), suite.get("errors")) == ("1", "0")
 
@@ -155,7 +158,7 @@ def test_changes_are_judged_against_a_baseline_that_update_stores(
     assert cli.run(["check", "budgets.toml"]) == ExitCode.USAGE
     assert "--update stores" in capsys.readouterr().err
     assert cli.run(["check", "budgets.toml", "--update"]) == 0
-    assert baseline.read(tmp_path / "budgets.baseline.json")["a"]["step"] == 0.4
+    assert baseline.read(tmp_path / "budgets.baseline.json")["a"].figures["step"] == 0.4
     assert cli.run(["check", "budgets.toml"]) == 0
     slower = lambda *_, **__: Run(_report(step_ns=420_000_000), Path("report.json"))  # noqa: E731
     monkeypatch.setattr(running, "run", slower)
@@ -174,7 +177,7 @@ def test_figures_of_the_warm_up_are_no_baseline(
 
     monkeypatch.setattr(running, "run", run)
     cli.run(["check", "budgets.toml", "--update"])
-    assert set(baseline.read(tmp_path / "budgets.baseline.json")["tight"]) == {"memory", "allocated"}
+    assert set(baseline.read(tmp_path / "budgets.baseline.json")["tight"].figures) == {"memory", "allocated"}
 
 
 @pytest.mark.parametrize(
@@ -302,13 +305,33 @@ def test_what_cannot_be_written_is_told_before_anything_starts(
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "[" * 100_000, '{"format": 1, "jobs": {"a": {"step": NaN}}}', '{"format": 2}']
+    "content",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"format": 2, "jobs": {"a": {"figures": {"step": NaN}, "digest": null}}}',
+        '{"format": 2, "jobs": {"a": {"figures": {"step": 1.0}, "digest": {"run": 3, "simulated": []}}}}',
+        '{"format": 2, "jobs": {"a": {"step": 1.0}}}',
+        '{"format": 2}',
+    ],
 )
 def test_a_damaged_baseline_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "b.json"
     path.write_text(content)
     with pytest.raises(UsageError, match="is no baseline"):
         baseline.read(path)
+
+
+def test_a_baseline_of_an_earlier_version_is_written_anew(
+    ran: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "budgets.baseline.json"
+    path.write_text('{"format": 1, "jobs": {"roomy": {"step": 0.4}}}')
+    assert cli.run(["check", "budgets.toml"]) == ExitCode.USAGE
+    assert "--update writes it anew" in capsys.readouterr().err
+    cli.run(["check", "budgets.toml", "--update"])
+    assert baseline.read(path)["roomy"].figures["step"] == 0.4
 
 
 def test_paths_are_those_of_the_file(

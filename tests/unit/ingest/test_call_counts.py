@@ -1,0 +1,62 @@
+"""Collectives and waits of ranks, counted by the line of the program: `calls` of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emu.contract import records
+from emu.contract.records import MarkerKind, NcclKind, ScopeKind
+from phantora_async.ingest.call_counts import MOST_KINDS, CallCounts
+from phantora_async.ingest.call_sites import Line, Site
+from phantora_async.report.calls import calls_document
+from phantora_async.report.kernels import RankCounts, WindowCounts
+from phantora_async.virtual_time.facts import Collective, Comm
+
+COMM = Comm(1, (0, 1), (0, 1), {0: 0, 1: 1}, "world[2]")
+
+
+def all_reduce(count: int, dtype: int = 7) -> Collective:
+    return Collective(COMM, 0, NcclKind.ALL_REDUCE, dtype, 0, count, 0, (0, 1))
+
+
+def host_wait(scope: int) -> records.HostWait:
+    (record,), _ = records.decode_up(records.HostWait.encode(0, scope, 1, 0))
+    assert isinstance(record, records.HostWait)
+    return record
+
+
+def step_end() -> records.Marker:
+    (record,), _ = records.decode_up(records.Marker.encode(0, MarkerKind.STEP, 0))
+    assert isinstance(record, records.Marker)
+    return record
+
+
+def test_calls_of_the_steps_that_count_with_their_lines(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("import torch\n\n    print(loss.item())\n")
+    site = Site(Line(str(script), 3, "train"))
+    counts = CallCounts()
+    for _ in range(5):
+        counts.collectives([all_reduce(1 << 20)], None)
+        counts.wait(host_wait(ScopeKind.STREAM), site)
+        counts.wait(host_wait(ScopeKind.STREAM), site)
+        counts.marker(step_end(), 5)
+    between = counts.between_steps(2, 4)
+    assert between is not None
+    told = calls_document(WindowCounts("steps", [RankCounts(0, between), RankCounts(1, between)]))
+    (wait,) = told["waits"]
+    assert (wait["calls"], wait["on"], wait["code"]) == (8, "stream", "print(loss.item())"), "2 steps of 2 ranks, twice"
+    assert wait["site"].endswith("job.py:3 in train")
+    (reduced,) = told["collectives"]
+    assert (reduced["calls"], reduced["nbytes"]) == (4, 4 << 20)
+    assert reduced["title"] == "all_reduce 4,194,304 bytes f32, world[2]"
+
+
+def test_a_program_with_a_new_size_in_each_call_does_not_fill_the_memory() -> None:
+    counts = CallCounts()
+    for count in range(1, MOST_KINDS + 100):
+        counts.collectives([all_reduce(count)], None)
+    assert len(counts.total) == MOST_KINDS + 1
+    told = calls_document(WindowCounts("run", [RankCounts(0, counts.total)]))
+    assert sum(one.launches for one in counts.total.values()) == MOST_KINDS + 99
+    assert told["left_out"] == MOST_KINDS + 1 - len(told["collectives"])
