@@ -76,6 +76,8 @@ ENTRY_OF: dict[int, Entry] = {}
 """The number of a record that a rank sends -> its entry in the definition."""
 REPLY_OF: dict[int, int] = {}
 """An ASK's number -> the number of the DOWN record that answers it."""
+WORDS: dict[int, tuple[str, ...]] = {}
+"""A record's number -> what the rank does that sends it; for some questions then what it waits for and what it asks."""
 _ANSWERS: dict[int, tuple[Callable[..., bytes], int]] = {}
 """An ASK's number -> the encoder of its answer, and how many fields that has."""
 
@@ -98,7 +100,9 @@ def _build(entries: list[Entry], scope: dict[str, Any]) -> None:
             scope[entry.name] = entry.number
             scope[class_name(entry.name)] = made
     for entry in entries:
-        if entry.macro == "ASK":
+        if entry.macro == "WORDS":
+            WORDS[scope[entry.name]] = entry.arguments
+        elif entry.macro == "ASK":
             REPLY_OF[entry.number] = scope[entry.reply]
             reply = scope[class_name(entry.reply)]
             _ANSWERS[entry.number] = reply.encode, len(reply._fields) - 5  # without the header and the payload
@@ -140,6 +144,14 @@ def _decode(decoders: dict[int, Decoder], data: bytes) -> tuple[list[Any], int]:
 def marked(mark: str) -> frozenset[int]:
     """Returns the numbers of all records that a rank sends and that the definition marks with this word."""
     return frozenset(number for number, entry in ENTRY_OF.items() if mark in entry.marks)
+
+
+def naming(what: str) -> dict[int, tuple[str, ...]]:
+    """Returns, for each record that a rank sends and that has fields of this type, such as recording_number, these
+    fields.
+    """
+    found = {number: tuple(n for kind, n in entry.fields if kind == what) for number, entry in ENTRY_OF.items()}
+    return {number: names for number, names in found.items() if names}
 
 
 def answer(question: int, qid: int, *values: int) -> bytes:

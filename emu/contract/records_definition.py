@@ -26,12 +26,12 @@ _FORMATS = {"u32": "I", "i32": "i", "u64": "Q", "i64": "q", "f64": "d"}
 FIELD_FORMATS = _FORMATS | {kind: _FORMATS[base] for kind, base in NUMBERS.items()}
 """Types of fields, and what `struct` calls them."""
 
-_MACROS = ("RECORD_VERSION", "STRUCT", "UP", "ASK", "DOWN", "ENUM")
+_MACROS = ("RECORD_VERSION", "STRUCT", "UP", "ASK", "DOWN", "WORDS", "ENUM")
 _FIELD = re.compile(r"F\((\w+), (\w+)\)")
 _PAYLOAD = {"PAYLOAD": True, "NO_PAYLOAD": False}
 _ROW = re.compile(r"ROW\((.*?)\)")
 _USES = ("ROW", "HOST_TIME", "BESIDE")
-_MARKS = frozenset({*_USES, "REPORT", "LIVE", "PROCESS"})
+_MARKS = frozenset({*_USES, "REPORT", "LIVE", "ONCE", "ROLE", "OWN", "POLL", "PROCESS"})
 
 
 class RecordError(ValueError):
@@ -46,7 +46,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One RECORD_VERSION, STRUCT, UP, ASK, DOWN or ENUM of the definition."""
+    """One RECORD_VERSION, STRUCT, UP, ASK, DOWN, WORDS or ENUM of the definition."""
 
     macro: str
     name: str
@@ -69,10 +69,6 @@ class Entry:
     def has_payload(self) -> bool:
         """True if bytes may follow the fields of this record."""
         return _PAYLOAD[self.arguments[1]]
-
-    def having(self, kind: str) -> tuple[str, ...]:
-        """Returns the fields of this type."""
-        return tuple(name for its, name in self.fields if its == kind)
 
     @property
     def marks(self) -> frozenset[str]:

@@ -17,9 +17,11 @@ def stub() -> Iterator[str]:
     yield from ("from .records_definition import Entry, RecordError as RecordError", "")
     yield from ("MAX_NBYTES: Final[int]", "VERSION: Final[int]")
     yield from ("NAMES: Final[dict[int, str]]", "REPLY_OF: Final[dict[int, int]]", "")
+    yield "WORDS: Final[dict[int, tuple[str, ...]]]"
     yield "ENTRY_OF: Final[dict[int, Entry]]"
     yield "def class_name(name: str) -> str: ..."
     yield "def marked(mark: str) -> frozenset[int]: ..."
+    yield "def naming(what: str) -> dict[int, tuple[str, ...]]: ..."
     yield "def answer(question: int, qid: int, *values: int) -> bytes: ..."
     yield "def process_asking(answer: bytes) -> int: ..."
     yield "def nbytes_of(beginning: bytes | bytearray) -> int: ..."

@@ -28,11 +28,6 @@ from phantora_async.wording import named, short
 MOST_GROUPS = 16
 """The most groups of ranks that a message lists."""
 STOPPED = "stopped by a signal (SIGSTOP)"
-QUESTIONS = {
-    records.CLOCK_READ: "for the time",
-    records.ELAPSED: "for the time between two events",
-    records.QUERY: "to know whether work is done",
-}
 Called = Collective | CollectiveSnapshot
 
 
@@ -155,7 +150,8 @@ def _activity(rank: RankSnapshot, fact_builder: FactBuilder, asleep: bool) -> _A
         return _Activity(_waits(rank, rank.wait, site, fact_builder), True, site)
     if rank_info.questions:
         site = fact_builder.site(rank.rank, rank_info.last_question.site)
-        what = QUESTIONS.get(rank_info.last_question.kind, "for an answer")
+        words = records.WORDS.get(rank_info.last_question.kind, ())
+        what = words[1] if len(words) > 1 else "for an answer"
         return _Activity(f"waits{f' at {site}' if site else ''} {what}, which depends on slower ranks", True, site)
     asleep = asleep or rank.state == HostState.PASSED_OVER
     what = "asleep in a lock, a socket or a child process" if asleep else "running"

@@ -22,6 +22,13 @@ from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.ingest.uncomputed_reads import path_of
 from phantora_async.virtual_time.facts import PAIRWISE, Comm, host_time
 
+_NUMBERS = ("comm_number", "device_number", "scoped_number")
+"""The types of fields that are other numbers on another rank."""
+_NUMBERED = {
+    kind: fields
+    for kind, entry in records.ENTRY_OF.items()
+    if (fields := [(of, name) for of, name in entry.fields if of in _NUMBERS])
+}
 _OF_PROCESS = records.marked("PROCESS")
 """Records beside the op stream that describe a process, its files and its place on this machine. Mirrored ranks have
 none.
@@ -59,21 +66,15 @@ class Mirror:
         """
         self._parts = RootParts()
         self._translations: dict[int, Callable[[int, int, Any], Any]] = {
+            **dict.fromkeys(_NUMBERED, self._own_numbers),
+            **dict.fromkeys(records.marked("HOST_TIME") & records.REPLY_OF.keys(), _host_time),
             records.HELLO: self._hello,
             records.COMM_INIT: self._init,
             records.COMM_SPLIT: self._split,
-            records.COMM_DESTROY: self._of_comm,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._sources,
-            records.COST: _host_time,
-            records.STREAM_CREATE: self._of_device,
-            records.MEMORY: self._memory,
-            records.MEMORY_HELD: self._of_device,
-            records.LOOKED: self._of_device,
-            records.GPU_USED: self._gpu_used,
             records.CHECKPOINT: _checkpoint,
-            records.HOST_WAIT: self._host_wait,
         }
 
     def records_of(self, rank: int, arrived: list[Any]) -> Iterator[tuple[int, list[Any]]]:
@@ -155,21 +156,15 @@ class Mirror:
         server, gpu = self._seats[mirrored]
         return record._replace(rank=mirrored, server=server, local_rank=gpu)
 
-    def _of_device(self, rank: int, mirrored: int, record: Any) -> Any:
-        device = self._device(rank, mirrored, record.device)
-        return record if device == record.device else record._replace(device=device)
-
-    def _memory(self, rank: int, mirrored: int, record: records.Memory) -> records.Memory:
-        gpu = self._device(rank, mirrored, record.gpu)
-        return record._replace(device=self._device(rank, mirrored, record.device), gpu=gpu)
-
-    def _gpu_used(self, rank: int, mirrored: int, record: records.GpuUsed) -> records.GpuUsed:
-        return record._replace(gpu=self._device(rank, mirrored, record.gpu))
-
-    def _host_wait(self, rank: int, mirrored: int, record: records.HostWait) -> records.HostWait:
-        if record.scope != ScopeKind.DEVICE:
-            return record
-        return record._replace(stream=self._device(rank, mirrored, record.stream))
+    def _own_numbers(self, rank: int, mirrored: int, record: Any) -> Any:
+        """The record with the mirrored rank's own communicators and devices."""
+        its = {}
+        for of, name in _NUMBERED[record.kind]:
+            if of == "comm_number":
+                its[name] = self._comm(rank, mirrored, getattr(record, name))[1].id
+            elif of == "device_number" or record.scope == ScopeKind.DEVICE:
+                its[name] = self._device(rank, mirrored, getattr(record, name))
+        return record._replace(**its) if its else record
 
     def _init(self, rank: int, mirrored: int, record: records.CommInit) -> records.CommInit:
         told = told_members(record)
@@ -194,10 +189,6 @@ class Mirror:
             members = self._folding.image(told.members, rank, mirrored)
             payload = pack(f"<{2 + len(members)}I", 1, len(members), *members)
         return record._replace(parent=parent.id, color=-1, payload=payload)
-
-    def _of_comm(self, rank: int, mirrored: int, record: records.CommDestroy) -> records.CommDestroy:
-        _, comm = self._comm(rank, mirrored, record.comm)
-        return record._replace(comm=comm.id)
 
     def _launch(self, rank: int, mirrored: int, record: records.NcclLaunch) -> records.NcclLaunch:
         payload = record.payload

@@ -22,21 +22,12 @@ from phantora_async.virtual_time.facts import DTYPE_NAMES, PAIRWISE, Comm, is_sl
 from phantora_async.wording import compact
 
 Form = tuple[Any, ...]
-_SAYS = {
-    records.EVENT_RECORD: "records an event",
-    records.STREAM_WAIT: "has a stream wait for an event",
-    records.HOST_WAIT: "waits for GPU work",
-    records.ELAPSED: "asks how long GPU work took",
-    records.CLOCK_READ: "reads the clock",
-    records.COMM_INIT: "makes a communicator",
-    records.COMM_SPLIT: "splits a communicator",
-    records.STREAM_DESTROY: "destroys a stream",
-    records.MARKER: "marks a place",
-    records.MEMORY: "tells its peaks of memory",
-    records.HOST_ADVANCE: "sleeps",
-    records.STEPS_DONE: "has done its steps",
-    records.BYE: "ends",
+_COMPARED = records.marked("ROLE") | records.marked("OWN")
+_FIELDS = {
+    kind: [(of, name) for of, name in entry.fields if name in entry.row and name not in ("qid", "drop")]
+    for kind, entry in records.ENTRY_OF.items()
 }
+"""The type and name of the fields that a record's row has, without what differs between ranks."""
 OWN_GPU = DeviceKind.APART - 1
 """The number in place of the number of the rank's own GPU."""
 
@@ -60,19 +51,20 @@ class StreamForm:
         """Streams, by device."""
         self._members: dict[int, Form] = {}
         """By communicator: the members of the one that `to` has in its place, and its number among theirs."""
+        self._numbers: dict[str, Callable[[Any, int], Any]] = {
+            "stream_number": lambda _, number: self.stream(number),
+            "scoped_number": self._scoped,
+            "recording_number": self._ago,
+        }
+        """The form of a field of this type, given the record and the field."""
         self._forms: dict[int, Callable[[Any], Form]] = {
+            **dict.fromkeys(_COMPARED & records.marked("ROW"), self._row),
             records.EVENT_RECORD: self._event_record,
-            records.STREAM_WAIT: lambda one: (self.stream(one.stream), self._ago(one.recording)),
-            records.HOST_WAIT: self._scope,
-            records.ELAPSED: lambda one: (self._ago(one.start_recording), self._ago(one.end_recording)),
-            records.CLOCK_READ: lambda one: (),
             records.NCCL_LAUNCH: self._launch,
             records.COMM_INIT: self._init,
             records.COMM_SPLIT: self._split,
-            records.STREAM_DESTROY: lambda one: self.stream(one.stream),
             records.MARKER: lambda one: (one.marker, one.payload),
             records.MEMORY: lambda one: (self._device(one.device),),
-            records.STEPS_DONE: lambda one: (),
             records.BYE: lambda one: (one.exit_code,),
         }
 
@@ -99,15 +91,19 @@ class StreamForm:
         """The form of the stream of that number."""
         return self._streams.get(number, (number,))
 
-    def _ago(self, recording: int) -> int:
-        return self._last_recording - recording
+    def _row(self, record: Any) -> Form:
+        """The form of a record of whose fields those matter that its row has."""
+        fields = [(of, getattr(record, name)) for of, name in _FIELDS[record.kind]]
+        return tuple(self._numbers[of](record, value) if of in self._numbers else value for of, value in fields)
 
-    def _scope(self, record: Any) -> Form:
-        if record.scope == ScopeKind.EVENT:
-            return record.scope, self._ago(record.recording)
-        return record.scope, self._device(record.stream) if record.scope == ScopeKind.DEVICE else self.stream(
-            record.stream
-        )
+    def _ago(self, record: Any, recording: int) -> int:
+        by_event = getattr(record, "scope", ScopeKind.EVENT) == ScopeKind.EVENT
+        return self._last_recording - recording if by_event else 0
+
+    def _scoped(self, record: Any, number: int) -> Any:
+        if record.scope == ScopeKind.STREAM:
+            return self.stream(number)
+        return self._device(number) if record.scope == ScopeKind.DEVICE else 0
 
     def _device(self, device: int) -> int:
         return device + OWN_GPU - self._gpu if device % DeviceKind.APART == self._gpu else device
@@ -153,7 +149,7 @@ def described(rank: int, record: Any, communicators: Communicators) -> str:
     if record.kind == records.NCCL_LAUNCH:
         ops = records.NcclOp.decode_all(record.payload, 0, record.nops)
         return "; ".join(_call(op, communicators.of(rank, op.comm)) for op in ops)
-    text = _SAYS[record.kind]
+    text = records.WORDS[record.kind][0]
     told = told_members(record) if record.kind in (records.COMM_INIT, records.COMM_SPLIT) else None
     return f"{text} of ranks {compact(told.members)}" if told is not None else text
 

@@ -38,17 +38,7 @@ OBJECTS_SHARE = 1 / 8
 """The share of what is copied between host and GPU by which the length of larger objects, such as plans of checkpoints,
 may differ: numbers in them have other numbers of digits.
 """
-_OWN_AFFAIRS = frozenset(
-    (
-        records.EVENT_RECORD,
-        records.STREAM_WAIT,
-        records.HOST_WAIT,
-        records.ELAPSED,
-        records.CLOCK_READ,
-        records.STREAM_DESTROY,
-        records.HOST_ADVANCE,
-    )
-)
+_OWN_AFFAIRS = records.marked("OWN")
 """Records of which no other rank is told. Ranks that are similar may differ in them: a rank that updates more pieces
 waits more often.
 """

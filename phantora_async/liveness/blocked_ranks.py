@@ -31,9 +31,7 @@ on.
 """
 RUNNING_SHARE = 0.5
 """The share of looks with a thread that could run above which a rank works, and does not only poll."""
-POLLS = frozenset(
-    (records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE, records.STALL_CLOCK)
-)
+POLLS = records.marked("POLL")
 """The records that a polling thread sends, such as a watchdog's."""
 
 

@@ -14,6 +14,7 @@ from phantora_async.virtual_time import Collective, NcclKernelFact, StepFigures,
 from phantora_async.virtual_time.results import LOGGED_RANK, WARM_UP
 
 Facts = list[Any]
+_NAMING = records.naming("recording_number")
 
 
 class NoStepError(Exception):
@@ -88,20 +89,12 @@ def _recorded_before(facts: Facts) -> list[int]:
     """The event recordings that the facts name and have not made."""
     named: dict[int, None] = {}
     made: set[int] = set()
-    uses: tuple[int, ...]
     for fact in facts:
-        match fact.kind:
-            case records.EVENT_RECORD:
-                made.add(fact.recording)
-                uses = (fact.drop,)
-            case records.RECORDING_DROP | records.STREAM_WAIT:
-                uses = (fact.recording,)
-            case records.HOST_WAIT | records.QUERY if fact.scope == ScopeKind.EVENT:
-                uses = (fact.recording,)
-            case records.ELAPSED:
-                uses = fact.start_recording, fact.end_recording
-            case _:
-                continue
+        if fact.kind not in _NAMING or getattr(fact, "scope", ScopeKind.EVENT) != ScopeKind.EVENT:
+            continue
+        if fact.kind == records.EVENT_RECORD:
+            made.add(fact.recording)
+        uses = [getattr(fact, name) for name in _NAMING[fact.kind]]
         named.update((number, None) for number in uses if number and number not in made)
     return list(named)
 

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from emu.contract import records
 
+ANSWERS = {"queries": records.QUERY, "elapsed": records.ELAPSED, "clocks": records.CLOCK_READ}
+"""The question to each part of ``RecordedAnswers``."""
+_DONE, _ELAPSED, _CLOCK = (records.REPLY_OF[question] for question in ANSWERS.values())
 _WORD = 16
 """The offset of the fields of an encoded answer."""
 
@@ -33,11 +36,11 @@ class GivenAnswers:
 
     def add(self, encoded: bytes) -> None:
         kind = int.from_bytes(encoded[:2], "little")
-        if kind == records.DONE:
+        if kind == _DONE:
             self.queries.append(encoded[_WORD])
-        elif kind == records.CLOCK:
+        elif kind == _CLOCK:
             self.clocks += encoded[_WORD : _WORD + 8]
-        elif kind == records.ELAPSED_NS:
+        elif kind == _ELAPSED:
             self.elapsed += encoded[_WORD : _WORD + 12] + bytes(4)
 
     def recorded(self) -> RecordedAnswers:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
@@ -34,16 +35,30 @@ COUNTERS = struct.Struct("<QdQQQQQ")
 WITH_ROW = records.marked("ROW") - records.marked("LIVE")
 """Records that always have a row. Others have one, a HOST_ADVANCE, if host time passed before them."""
 _WRITERS = {kind: row_of(kind, ("qid", "drop")) for kind in WITH_ROW if records.ENTRY_OF[kind].row}
-_NAMING = {
-    kind: numbers
-    for kind in _WRITERS
-    if any(numbers := tuple(records.ENTRY_OF[kind].having(of) for of in ("recording_number", "comm_number")))
-}
+_RECORDINGS = {kind: names for kind, names in records.naming("recording_number").items() if kind in WITH_ROW}
+_COMMS = {kind: names for kind, names in records.naming("comm_number").items() if kind in _WRITERS}
 """The fields of records in rows that are numbers of recordings and of communicators."""
 MASK = (1 << 64) - 1
 NO_COMM = MASK
 """The number of a communicator that the rank has not used."""
 assert ROW.itemsize == ROW_LAYOUT.size
+
+
+def made_recordings(rows: NDArray[np.void]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+    """Returns which rows make recordings of events, and for each row the number of the latest recording until then."""
+    made = rows["kind"] == records.EVENT_RECORD
+    return made, np.cumsum(np.where(made, rows["values"][:, 0], 0).astype(np.uint64))
+
+
+def named_recordings(rows: NDArray[np.void]) -> Iterator[tuple[NDArray[np.bool_], int]]:
+    """Yields the rows that name recordings which were made before, and the column in which they do so."""
+    for kind in sorted(_RECORDINGS.keys() - {records.EVENT_RECORD}):
+        _, *values = records.ENTRY_OF[kind].row
+        which = rows["kind"] == kind
+        if "scope" in values:
+            which &= rows["values"][:, values.index("scope")] == ScopeKind.EVENT
+        for name in _RECORDINGS[kind]:
+            yield which, values.index(name)
 
 
 class Call(NamedTuple):
@@ -105,7 +120,7 @@ class RankRows:
         self.facts += 1
         writer = self._writers.get(fact.kind)
         if writer is not None:
-            if fact.kind in _NAMING:
+            if fact.kind in _RECORDINGS or fact.kind in _COMMS:
                 fact = self._named(fact)
             self.rows += writer(fact)
         elif fact.host_ns:
@@ -132,11 +147,11 @@ class RankRows:
             further = (fact.recording - self._last_recording) & MASK
             self._last_recording = fact.recording
             return fact._replace(recording=further)
-        recordings, comms = _NAMING[fact.kind]
-        names = {name: (self._last_recording - getattr(fact, name)) & MASK for name in recordings}
-        if names and getattr(fact, "scope", ScopeKind.EVENT) != ScopeKind.EVENT:
-            names = dict.fromkeys(names, 0)
-        return fact._replace(**names, **{name: self.comms.get(getattr(fact, name), NO_COMM) for name in comms})
+        if fact.kind in _COMMS:
+            return fact._replace(**{name: self.comms.get(getattr(fact, name), NO_COMM) for name in _COMMS[fact.kind]})
+        by_event = getattr(fact, "scope", ScopeKind.EVENT) == ScopeKind.EVENT
+        named = {name: (self._last_recording - getattr(fact, name)) & MASK for name in _RECORDINGS[fact.kind]}
+        return fact._replace(**(named if by_event else dict.fromkeys(named, 0)))
 
     def _site_only(self, fact: Any) -> bytes:
         return _PACK(fact.kind, fact.site, 0, fact.host_ns, 0, 0, 0, 0, 0, 0)

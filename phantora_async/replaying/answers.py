@@ -13,16 +13,11 @@ from numpy.typing import NDArray
 from emu.contract import records
 from phantora_async.errors import PathChanged
 from phantora_async.recording import Recording
-from phantora_async.recording.given_answers import RecordedAnswers
+from phantora_async.recording.given_answers import ANSWERS, RecordedAnswers
 from phantora_async.replaying.differences import QUERIES, Allowed
 from phantora_async.replaying.loops import in_loops
 from phantora_async.replaying.site_lines import line_of
 
-ASKED = {
-    records.QUERY: "whether GPU work was complete",
-    records.ELAPSED: "how long GPU work took",
-    records.CLOCK_READ: "what time it was",
-}
 Flags = NDArray[np.bool_]
 
 
@@ -51,7 +46,7 @@ def compare(recording: Recording, given: Sequence[RecordedAnswers], allowed: All
     differ. Whether work is complete may not, unless an operator of PyTorch has asked: it looks which work is complete
     to let go of the memory that this held. Raises PathChanged.
     """
-    totals = {question: Compared(0, 0, 0) for question in ASKED}
+    totals = {question: Compared(0, 0, 0) for question in ANSWERS.values()}
     for rank, now in zip(recording.own, given, strict=True):
         then = recording.answers(rank)
         for question, found in _differences(recording.stream(rank).rows, then, now).items():
@@ -85,9 +80,9 @@ def _differences(rows: NDArray[np.void], then: RecordedAnswers, now: RecordedAns
     times = then.elapsed[:elapsed] != now.elapsed[:elapsed]
     read = then.clocks[:clocks] != now.clocks[:clocks]
     return {
-        records.QUERY: _Differences(states, states, now.queries[:queries].astype(np.int64)),
-        records.ELAPSED: _Differences(times.any(1), times[:, 1], ready),
-        records.CLOCK_READ: _Differences(read, np.zeros(clocks, bool), np.zeros(clocks, np.int64)),
+        ANSWERS["queries"]: _Differences(states, states, now.queries[:queries].astype(np.int64)),
+        ANSWERS["elapsed"]: _Differences(times.any(1), times[:, 1], ready),
+        ANSWERS["clocks"]: _Differences(read, np.zeros(clocks, bool), np.zeros(clocks, np.int64)),
     }
 
 
@@ -104,7 +99,7 @@ def _changed(recording: Recording, rank: int, question: int, number: int, comple
     where = line_of(recording, rank, int(rows["site"][place]))
     states = ("complete", "not complete") if complete else ("not complete", "complete")
     return PathChanged(
-        f"the replay leaves the recorded path: rank {rank} asked at {where} {ASKED[question]} "
+        f"the replay leaves the recorded path: rank {rank} asked at {where} {records.WORDS[question][2]} "
         f"({records.NAMES[question]}), its question {number + 1} of this kind; recorded: {states[1]}, now: {states[0]}",
         "what the script does after another answer is not recorded: run it; or replay with --allow queries, if "
         "the answer decides nothing but when memory is released",

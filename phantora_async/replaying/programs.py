@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.contract import records
-from emu.contract.records import NcclKind, ScopeKind
+from emu.contract.records import NcclKind
 from phantora_async.recording.recording import Recording, Stream
-from phantora_async.recording.rows import ROW
+from phantora_async.recording.rows import ROW, made_recordings, named_recordings
 from phantora_async.virtual_time.native.binding import OPENS, OUTSIDE, Program, Tables
 
 _NO_RECORDING = (1 << 62) - 1
 _DROPS = 4
 """The column in which a row names recordings that no later row names: the one for the first of its recordings."""
+_WITHOUT_ROOM = frozenset(kind for kind, entry in records.ENTRY_OF.items() if len(entry.row[1:]) > _DROPS)
+"""The kinds of rows that have another value in this column."""
 
 
 def tables_of(recording: Recording) -> Tables:
@@ -62,12 +64,9 @@ def _resolved(rows: NDArray[np.void]) -> NDArray[np.void]:
     """
     rows = rows.copy()
     kinds, values = rows["kind"], rows["values"]
-    made = kinds == records.EVENT_RECORD
-    numbers = np.cumsum(np.where(made, values[:, 0], 0).astype(np.uint64))
+    made, numbers = made_recordings(rows)
     ordinal = {int(number): place for place, number in enumerate(numbers[made], 1)}
-    by_event = np.isin(kinds, (records.HOST_WAIT, records.QUERY)) & (values[:, 0] == ScopeKind.EVENT)
-    named = [(made, 0, 0), (kinds == records.STREAM_WAIT, 0, 1), (by_event, 1, 1)]
-    named += [(kinds == records.ELAPSED, column, 1) for column in (0, 1)]
+    named = [(made, 0, 0), *((which, column, 1) for which, column in named_recordings(rows))]
     last = np.zeros(len(ordinal) + 1, np.int64)
     names = []
     for which, column, ago in named:
@@ -81,8 +80,7 @@ def _resolved(rows: NDArray[np.void]) -> NDArray[np.void]:
     dropped: set[int] = set()
     for at, resolved, column in names:
         for row, number in zip(at.tolist(), resolved.tolist(), strict=True):
-            # a QUERY has no room for what it drops
-            if last[number] == row and number not in dropped and kinds[row] != records.QUERY:
+            if last[number] == row and number not in dropped and int(kinds[row]) not in _WITHOUT_ROOM:
                 dropped.add(number)
                 rows["values"][row, column] = number
     counted = kinds == records.COUNTERS

@@ -20,27 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.contract import records
-from emu.contract.records import MarkerKind, ScopeKind
+from emu.contract.records import MarkerKind
 from phantora_async.errors import PathChanged, UsageError
 from phantora_async.recording import Recording
-from phantora_async.recording.given_answers import RecordedAnswers
+from phantora_async.recording.given_answers import ANSWERS, RecordedAnswers
 from phantora_async.recording.recording import OutsideSleep, Stream
+from phantora_async.recording.rows import MASK, made_recordings, named_recordings
 from phantora_async.replaying.answers import asked_inside
 from phantora_async.replaying.site_lines import line_of
 
 MOST_NBYTES = 2 << 30
 """The most bytes of the differing rows of all ranks."""
-MADE_ONCE = (
-    records.COMM_INIT,
-    records.COMM_SPLIT,
-    records.COMM_DESTROY,
-    records.STREAM_CREATE,
-    records.STREAM_DESTROY,
-)
-"""Records that cannot be repeated, because what they make has a number of its own."""
 COUNTED = (records.LAUNCH_COUNTS, records.MARKER)
 """The records beside the op stream that each step adds."""
-_MASK = np.uint64((1 << 64) - 1)
 
 
 class StepRows(NamedTuple):
@@ -81,16 +73,13 @@ class Repetition:
         """The rows recorded behind the step. A recording of an event from before the last two steps lies further back
         than it did; a recording from one of these steps is that of the last played steps.
         """
-        numbers = np.cumsum(np.where(rows["kind"] == records.EVENT_RECORD, rows["values"][:, 0], 0).astype(np.uint64))
+        _, numbers = made_recordings(rows)
         more = np.uint64(self.count) * (numbers[place.end - 1] - numbers[place.begin - 1])
         old = numbers[place.before - 1] if place.before else np.uint64(0)
         behind, at = rows[place.end :].copy(), numbers[place.end :]
-        kinds, values = behind["kind"], behind["values"]
-        by_event = np.isin(kinds, (records.HOST_WAIT, records.QUERY)) & (values[:, 0] == ScopeKind.EVENT)
-        named = [(kinds == records.STREAM_WAIT, 0), (by_event, 1)]
-        named += [(kinds == records.ELAPSED, column) for column in (0, 1)]
-        for which, column in named:
-            chosen = which & ((at - values[:, column]) & _MASK <= old)
+        values = behind["values"]
+        for which, column in named_recordings(behind):
+            chosen = which & ((at - values[:, column]) & np.uint64(MASK) <= old)
             values[chosen, column] += more
         return behind
 
@@ -123,7 +112,7 @@ class Repetition:
         kinds = recording.stream(rank).rows["kind"]
         _, begin, end = self.places[rank]
         parts = {}
-        for name, kind in (("queries", records.QUERY), ("elapsed", records.ELAPSED), ("clocks", records.CLOCK_READ)):
+        for name, kind in ANSWERS.items():
             answers = getattr(given, name)
             first, last = int((kinds[:begin] == kind).sum()), int((kinds[:end] == kind).sum())
             played = answers[last : last + (last - first) * self.count]
@@ -211,7 +200,7 @@ def _other(recording: Recording, rank: int, place: StepRows, step: int, looks: L
         row = now[int(other[0])] if len(other) else (now if len(now) > same else before)[same]
         where = line_of(recording, rank, int(row["site"]))
         return f"rank {rank} did not do the same in steps {step - 1} and {step}, first in {where}", False
-    if np.isin(now["kind"], MADE_ONCE).any():
+    if np.isin(now["kind"], [*records.marked("ONCE")]).any():
         return f"rank {rank} makes communicators or streams in step {step}", False
     for sleep in recording.sleeps:
         slept = sleep.rank == rank and place.before < sleep.row < place.end

@@ -30,6 +30,7 @@ typedef int32_t ph_peer_number;
 #define UP(NAME, number, payload, use, ...) RECORD(NAME, number, ##__VA_ARGS__)
 #define ASK(NAME, number, payload, use, REPLY, ...) RECORD(NAME, number, ##__VA_ARGS__)
 #define DOWN(NAME, number, payload, ...) RECORD(NAME, number, ##__VA_ARGS__)
+#define WORDS(NAME, ...)
 #define ENUM(NAME, VALUE, number) enum { PH_##NAME##_##VALUE = number };
 #include "../../contract/records.def"
 #undef F
@@ -39,6 +40,7 @@ typedef int32_t ph_peer_number;
 #undef UP
 #undef ASK
 #undef DOWN
+#undef WORDS
 #undef ENUM
 
 /* The header of both directions. To the coordinator `last` is host_ns; from it `last` is the question's qid and site 0.
@@ -60,6 +62,7 @@ static inline bool ph_record_fits(uint16_t kind, size_t nbytes) {
         return nbytes == sizeof(struct ph_##NAME) || (payload == PAYLOAD && nbytes > sizeof(struct ph_##NAME));
 #define ASK UP
 #define DOWN UP
+#define WORDS(NAME, ...)
 #define ENUM(NAME, VALUE, number)
 #include "../../contract/records.def"
 #undef RECORD_VERSION
@@ -67,6 +70,7 @@ static inline bool ph_record_fits(uint16_t kind, size_t nbytes) {
 #undef UP
 #undef ASK
 #undef DOWN
+#undef WORDS
 #undef ENUM
     }
     return false;
