@@ -38,14 +38,6 @@ def only_tells(body: Sequence[ast.stmt], position: Position, rates_are_read: Cal
     return False
 
 
-def only_checks(body: Sequence[ast.stmt], position: Position) -> bool:
-    """Tells whether it is `if EXPRESSION: raise ...`, a check of arguments."""
-    statement = _statement_at(body, position)
-    return (
-        isinstance(statement, ast.If) and not statement.orelse and all(isinstance(s, ast.Raise) for s in statement.body)
-    )
-
-
 def takes_as_infinite(handler: ast.ExceptHandler) -> bool:
     """Tells whether the handler only says, or sets a variable to, a constant or infinity, as for the perplexity of a
     large loss.

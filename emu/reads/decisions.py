@@ -14,19 +14,19 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..interpreter.code_owner import Owner, owner_of
 from ..interpreter.hook_library import Hook
 from . import arrays, compiled_calls, marked
-from .branches import only_checks, only_tells, reads_rates, takes_as_infinite
+from .branches import only_tells, reads_rates, takes_as_infinite
 from .carriers import Carriers
 from .deciding_names import CHECKING, EXTREMES, QUIET_LIBRARIES, QUIET_MODULES
 from .elements import Flags, flagged, flags_of
 from .expressions import asks_if_finite
 from .flow import Flow
-from .frames import Position, path_of, position_of, program_frames
+from .frames import MOST_PLACES, Position, path_of, position_of, program_frames
 from .host_memory import HostMemory
 from .marked import Mark
 from .source_text import body_around, expression_at, tree_of
@@ -40,7 +40,6 @@ _OVERFLOWING = frozenset(("exp", "exp2", "expm1", "pow", "cosh", "sinh"))
 _TRUTH = frozenset(("__bool__", "__nonzero__", "is_nonzero"))
 _WHOLE = frozenset(("__int__", "__long__"))
 _CHOOSING = frozenset(("isclose", "linear_sum_assignment"))
-MOST_PLACES = 10_000
 
 
 class Decision(NamedTuple):
@@ -53,13 +52,6 @@ class Decision(NamedTuple):
     """True for `min(losses)` or the like: the smallest number is followed as such a number, whichever it is."""
     quiet: bool
     """True if it asks whether the number is finite, or the program only tells what it finds."""
-
-
-class _Where(NamedTuple):
-    """The expression that a frame runs."""
-
-    code: CodeType
-    instruction: int
 
 
 class Decisions:
@@ -75,14 +67,9 @@ class Decisions:
         self._optimizers = os.path.join(self._torch, "optim") + os.sep
         self._schedulers = os.path.join(self._optimizers, "lr_scheduler.py")
         self._printing = os.path.join(self._torch, "_tensor_str.py")
-        self._places: dict[_Where, Decision] = {}
-        self._flows: dict[_Where, Decision | None] = {}
-        """The decisions by the result of a function in C that takes the plain number, by the place of its call."""
-        self._checked: dict[_Where, bool] = {}
-        """Whether a comparison of an optimizer's checks arguments, by the place of the comparison."""
-        self._handles: dict[_Where, bool] = {}
-        """Whether the program handles an overflow of a call, by more than a constant in its place; by the place of the
-        call.
+        self._known: dict[tuple[object, ...], Any] = {}
+        """Answers to the questions below, which look at source: by the question, the code and instruction that a frame
+        runs, and what else the question is given.
         """
         self._lines: dict[str, int] = {}
         self._checks = 0
@@ -231,13 +218,15 @@ class Decisions:
                 return result
             if name == "numpy":
                 self.note_read_of_host(mark)  # numpy's functions take an array without its class
-                if (frame := next(program_frames(), None)) is not None and frame.f_code.co_name == "__array__":
+                if (reading := next(program_frames(), None)) is not None and reading.f_code.co_name == "__array__":
                     self.leaves(mark, counts=False)
             if name in _TRUTH or name in _CHOOSING or failed:
                 self.decides(mark)
             elif name in _WHOLE:
                 self.leaves(mark, counts=True)
-            elif name in _OVERFLOWING and self._handles_overflow():
+            elif name in _OVERFLOWING and (
+                (frame := self._deciding_frame()) is not None and self._at(self._handles_overflow, frame[0])
+            ):
                 self.decides(mark)
             if name in EXTREMES:
                 result = marked.plain(result)  # another object: `losses.index(min(losses))` compares numbers
@@ -269,7 +258,7 @@ class Decisions:
         frame = self._deciding_frame()
         if frame is None:
             return
-        found = self._place(frame[0])
+        found: Decision = self._at(self._look, frame[0])
         if orders and found.extreme:
             self.note_read_of_host(mark)  # so that its result is marked
             return
@@ -285,14 +274,18 @@ class Decisions:
         frame = self._deciding_frame()
         if frame is None:
             return
-        where = _Where(frame[0].f_code, frame[0].f_lasti)
-        if where not in self._flows:
-            if len(self._flows) > MOST_PLACES:
-                self._flows.clear()
-            self._flows[where] = self._decided_later(frame[0], counts)
-        found = self._flows[where]
+        found: Decision | None = self._at(self._decided_later, frame[0], counts)
         if found is not None:
             self._tell(mark, found.place, f"{frame[1]}{found.text}")
+
+    def _at(self, question: Callable[..., Any], frame: FrameType, *more: bool) -> Any:
+        """Returns the answer for what the frame runs now, which is looked up in the source once."""
+        where = (question, frame.f_code, frame.f_lasti, *more)
+        if where not in self._known:
+            if len(self._known) > MOST_PLACES:
+                self._known.clear()
+            self._known[where] = question(frame, *more)
+        return self._known[where]
 
     def _decided_later(self, frame: FrameType, counts: bool) -> Decision | None:
         """Returns the decision that the calling function makes by what the function in C has made of the number; None
@@ -304,7 +297,7 @@ class Decisions:
         node = flow.decision()
         if node is not None:
             return Decision(f"{file}:{node.lineno}", _short(ast.unparse(node)), False, False)
-        return self._place(frame) if counts and flow.returned() else None
+        return self._at(self._look, frame) if counts and flow.returned() else None
 
     def _deciding_frame(self) -> tuple[FrameType, str] | None:
         """Returns the frame whose line is told, and what its text begins with; None if the decision is not worth
@@ -326,8 +319,8 @@ class Decisions:
                     of_optimizer or f"the learning rate follows, which {read_at} reads, by {code.co_qualname}: "
                 )
             if file.startswith(self._optimizers):
-                if not of_optimizer and self._checks_arguments(frame):
-                    return None
+                if not of_optimizer and code.co_name == "__init__":
+                    return None  # it only checks its arguments: `if not 0.0 <= lr: raise ...`
                 of_optimizer = of_optimizer or f"{code.co_qualname}: "
                 continue
             owner = owner_of(file)
@@ -356,24 +349,6 @@ class Decisions:
                     return f"{path}:{line}"
         return ""
 
-    def _checks_arguments(self, frame: FrameType) -> bool:
-        """Tells whether the frame's comparison, an optimizer's, only checks arguments: `if not 0.0 <= lr: raise
-        ...`."""
-        where = _Where(frame.f_code, frame.f_lasti)
-        if where not in self._checked:
-            code, position = frame.f_code, position_of(frame.f_code, frame.f_lasti)
-            self._checked[where] = only_checks(body_around(code.co_filename, code), position)
-        return self._checked[where]
-
-    def _place(self, frame: FrameType) -> Decision:
-        where = _Where(frame.f_code, frame.f_lasti)
-        found = self._places.get(where)
-        if found is None:
-            if len(self._places) > MOST_PLACES:
-                self._places.clear()
-            found = self._places[where] = self._look(frame)
-        return found
-
     def _look(self, frame: FrameType) -> Decision:
         position = position_of(frame.f_code, frame.f_lasti)
         file = path_of(frame.f_code.co_filename, self._folder)
@@ -387,17 +362,13 @@ class Decisions:
         quiet = quiet or only_tells(body_around(file, frame.f_code), position, self._rates_are_read)
         return Decision(f"{file}:{line}", _short(ast.unparse(node)), extreme, quiet)
 
-    def _handles_overflow(self) -> bool:
-        """Tells whether the program's function goes on if the number is too large for its call."""
-        frame = self._deciding_frame()
-        if frame is None:
-            return False
-        where = _Where(frame[0].f_code, frame[0].f_lasti)
-        if where not in self._handles:
-            code, position = frame[0].f_code, position_of(frame[0].f_code, frame[0].f_lasti)
-            body = body_around(path_of(code.co_filename, self._folder), code)
-            self._handles[where] = any(_catches(node, position) for one in body for node in ast.walk(one))
-        return self._handles[where]
+    def _handles_overflow(self, frame: FrameType) -> bool:
+        """Tells whether the program's function goes on, by more than a constant, if the number is too large for its
+        call.
+        """
+        code, position = frame.f_code, position_of(frame.f_code, frame.f_lasti)
+        body = body_around(path_of(code.co_filename, self._folder), code)
+        return any(_catches(node, position) for one in body for node in ast.walk(one))
 
     def _tell(self, mark: Mark, place: str, text: str) -> None:
         if place in mark.counted:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from .loop_exits import walk
+from .expressions import name_of, walk
 
-_ASSIGNMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)
+
+class _Change(NamedTuple):
+    """A place that sets variables or attributes, or changes what they hold."""
+
+    names: frozenset[str]
+    values: Sequence[ast.expr]
+    """What they are made of."""
+    tests: tuple[ast.expr, ...]
+    """The tests of the statements around it, if it assigns."""
+    assigns: bool
+    """False for a method that is called with the values: `losses.append(loss)` changes `losses`."""
 
 
 def followers(body: Sequence[ast.stmt], line: int, also: frozenset[str]) -> frozenset[str]:
@@ -15,9 +26,19 @@ def followers(body: Sequence[ast.stmt], line: int, also: frozenset[str]) -> froz
     this line of the body, or from the names in `also`. A name that is assigned from such a name, or under a condition
     that has one, follows, too.
     """
+    changes = list(_changes(body, ()))
     found = also
     while True:
-        more = found | frozenset(_assigned(body, line, found, under=False))
+        more = found.union(
+            *(
+                change.names
+                for change in changes
+                if any(
+                    mentions(one, found) or (change.assigns and _covers(one, line))
+                    for one in (*change.values, *change.tests)
+                )
+            )
+        )
         if more == found:
             return found
         found = more
@@ -25,7 +46,7 @@ def followers(body: Sequence[ast.stmt], line: int, also: frozenset[str]) -> froz
 
 def mentions(node: ast.AST, names: frozenset[str]) -> bool:
     """Tells whether the expression uses one of these names."""
-    return any(_key(part) in names for part in ast.walk(node))
+    return any(name_of(part) in names for part in ast.walk(node))
 
 
 def sources(body: Sequence[ast.stmt], expression: ast.expr, known: Callable[[ast.expr], bool]) -> Iterator[ast.expr]:
@@ -33,103 +54,65 @@ def sources(body: Sequence[ast.stmt], expression: ast.expr, known: Callable[[ast
     and so on from these. `known`: tells whether the value of an expression is known; such an expression is not looked
     into.
     """
-    assignments = list(_assignments(body, ()))
+    changes = [change for change in _changes(body, ()) if change.assigns]
     seen: set[str] = set()
     todo = [expression]
     while todo:
         for name in _names(todo.pop(), known) - seen:
             seen.add(name)
-            for assigned, values in assignments:
-                if name in assigned:
-                    yield from values
-                    todo += values
+            for change in changes:
+                if name in change.names:
+                    yield from (*change.values, *change.tests)
+                    todo += (*change.values, *change.tests)
 
 
-def _assignments(
-    body: Sequence[ast.AST], tests: tuple[ast.expr, ...]
-) -> Iterator[tuple[frozenset[str], tuple[ast.expr, ...]]]:
-    """Yields the names that each assignment sets; its value, and the tests under which it is made."""
+def of_callee(names: frozenset[str], module: Sequence[ast.stmt]) -> frozenset[str]:
+    """Returns the names that a function's caller sees, too: attributes, and variables that a function of the file
+    declares global.
+    """
+    nodes = (node for statement in module for node in ast.walk(statement))
+    declared = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    return frozenset(name for name in names if name.startswith(".") or name in declared)
+
+
+def _changes(body: Sequence[ast.AST], tests: tuple[ast.expr, ...]) -> Iterator[_Change]:
     for statement in body:
-        test = getattr(statement, "test", None)
-        under = tests if test is None else (*tests, test)
+        test, iterable = getattr(statement, "test", None), getattr(statement, "iter", None)
         inner = [
             part
             for name in ("body", "orelse", "finalbody", "handlers", "cases")
             for part in getattr(statement, name, ())
         ]
-        yield from _assignments(inner, under)
-        if isinstance(statement, _ASSIGNMENTS) and statement.value is not None:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            names = frozenset(name for target in targets for name in _targets(target))
-            yield names, (statement.value, *tests)
+        yield from _changes(inner, tests if test is None else (*tests, test))
+        for node in walk([part for part in (test, iterable) if part is not None] if inner else [statement]):
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    yield _Change(_targets(targets), [value], tests, True)
+                case ast.AugAssign() | ast.AnnAssign() | ast.NamedExpr() if node.value is not None:
+                    yield _Change(_targets([node.target]), [node.value], tests, True)
+                case ast.Call(func=ast.Attribute(value=owner), args=values):
+                    yield _Change(_targets([owner]), values, (), False)
 
 
 def _names(node: ast.AST, known: Callable[[ast.expr], bool]) -> set[str]:
     if isinstance(node, ast.expr) and known(node):
         return set()
-    found = {key} if (key := _key(node)) else set()
+    found = {name} if (name := name_of(node)) else set()
     return found.union(*(_names(child, known) for child in ast.iter_child_nodes(node)))
 
 
-def of_callee(names: frozenset[str], module: Sequence[ast.stmt]) -> frozenset[str]:
-    """Returns the names that a function's caller sees, too: attributes, and variables that the function declares
-    global.
-    """
-    declared = {name for node in walk(module) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
-    return frozenset(name for name in names if name.startswith(".") or name in declared)
+def _targets(targets: Sequence[ast.expr]) -> frozenset[str]:
+    found: set[str] = set()
+    for target in targets:
+        match target:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                found |= _targets(parts)
+            case ast.Starred(value=inner) | ast.Subscript(value=inner):
+                found |= _targets([inner])
+            case _ if name := name_of(target):
+                found.add(name)
+    return frozenset(found)
 
 
-def _key(node: ast.AST) -> str:
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(attr=name):
-            return f".{name}"
-    return ""
-
-
-def _assigned(body: Sequence[ast.stmt], line: int, names: frozenset[str], *, under: bool) -> Iterator[str]:
-    for statement in body:
-        test = getattr(statement, "test", None)
-        controlled = under or (test is not None and (mentions(test, names) or _covers(test, line)))
-        inner = [getattr(statement, part, ()) for part in ("body", "orelse", "finalbody")]
-        inner += [handler.body for handler in getattr(statement, "handlers", ())]
-        for part in inner:
-            if isinstance(part, list):
-                yield from _assigned(part, line, names, under=controlled)
-        yield from _of_statement(statement, line, names, controlled)
-
-
-def _of_statement(statement: ast.stmt, line: int, names: frozenset[str], controlled: bool) -> Iterator[str]:
-    compound = any(getattr(statement, part, None) for part in ("body", "handlers"))
-    here = not compound and _covers(statement, line)
-    parts = [statement] if not compound else [getattr(statement, "test", None), getattr(statement, "iter", None)]
-    for node in walk([part for part in parts if part is not None]):
-        if isinstance(node, _ASSIGNMENTS):
-            value = node.value
-            if here or controlled or (value is not None and (mentions(value, names) or _covers(value, line))):
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    yield from _targets(target)
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and any(mentions(argument, names) for argument in node.args)
-        ):
-            yield from _targets(node.func.value)  # `losses.append(loss)` changes `losses`
-
-
-def _targets(target: ast.expr) -> Iterator[str]:
-    match target:
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            for part in parts:
-                yield from _targets(part)
-        case ast.Starred(value=inner) | ast.Subscript(value=inner):
-            yield from _targets(inner)
-        case _:
-            if key := _key(target):
-                yield key
-
-
-def _covers(node: ast.AST, line: int) -> bool:
-    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
-    return first <= line <= (last or first)
+def _covers(node: ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import os
 import sys
@@ -15,6 +16,8 @@ from ..interpreter.code_owner import Owner, owner_of
 _FAST_LOCALS = 1
 """CO_OPTIMIZED: the variables of such code are no dictionary."""
 MOST_FRAMES = 200
+MOST_PLACES = 10_000
+"""The most places that are remembered: a program may compile code all the time."""
 _owners: dict[str, bool] = {}
 
 
@@ -44,15 +47,6 @@ def program_frames() -> Iterator[FrameType]:
         if not ours:
             yield frame
         frame = frame.f_back
-
-
-def lines_of(code: CodeType, instruction: int) -> tuple[int, int]:
-    """Returns the first and the last line of the expression that the instruction belongs to; (0, 0) if they are not
-    known.
-    """
-    positions = next(itertools.islice(code.co_positions(), instruction // 2, None), None)
-    first, last = positions[:2] if positions is not None else (None, None)
-    return first or 0, last or first or 0
 
 
 def path_of(filename: str, folder: str) -> str:
@@ -86,7 +80,8 @@ class Variables:
         return default
 
 
+@functools.lru_cache(MOST_PLACES)
 def position_of(code: CodeType, instruction: int) -> Position:
-    """Returns the position of the expression that the instruction belongs to."""
+    """Returns the position of the expression that the instruction belongs to; zeros if it is not known."""
     place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
     return Position(*(number or 0 for number in place))

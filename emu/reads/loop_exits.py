@@ -11,11 +11,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import NamedTuple
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
+from .expressions import name_called, walk
+
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _ENDING_CALLS = frozenset(("exit", "_exit", "quit", "abort"))
 
@@ -49,53 +48,9 @@ class Loop:
         return self.node.iter if isinstance(self.node, ast.For) else None
 
 
-class SourceFile:
-    """A file of the program. Raises OSError, SyntaxError or ValueError if it cannot be read."""
-
-    def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            self._tree = ast.parse(file.read())
-        self._functions = {
-            (node.name, min([node.lineno, *(one.lineno for one in node.decorator_list)])): node
-            for node in ast.walk(self._tree)
-            if isinstance(node, _FUNCTIONS)
-        }
-        self._loops: dict[CodeType, tuple[Loop, ...]] = {}
-
-    @property
-    def module(self) -> Statements:
-        return self._tree.body
-
-    def functions(self) -> Iterator[Statements]:
-        """Yields the bodies of all functions."""
-        for function in self._functions.values():
-            yield function.body
-
-    def around(self, code: CodeType) -> Statements:
-        """Returns the body of the outermost function that the code lies in, or of the module."""
-        last = max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
-        for function in ast.walk(self._tree):
-            if isinstance(function, _FUNCTIONS) and function.lineno <= code.co_firstlineno:
-                first = min([function.lineno, *(one.lineno for one in function.decorator_list)])
-                if (first, function.name) != (code.co_firstlineno, code.co_name) and last <= (function.end_lineno or 0):
-                    return function.body
-        return self._tree.body
-
-    def body(self, code: CodeType) -> Statements:
-        """Returns the body of the function, or of the module; empty for other code (a lambda function, a
-        comprehension).
-        """
-        if code.co_name == "<module>":
-            return self._tree.body
-        function = self._functions.get((code.co_name, code.co_firstlineno))
-        return function.body if function is not None else ()
-
-    def loops_at(self, code: CodeType, line: int) -> list[Loop]:
-        """Returns the loops that the line of this code is in, from the innermost outwards."""
-        loops = self._loops.get(code)
-        if loops is None:
-            loops = self._loops[code] = tuple(_loops(self.body(code)))
-        return [loop for loop in reversed(loops) if loop.first <= line <= loop.last]
+def loops_at(body: Statements, line: int) -> list[Loop]:
+    """Returns the loops of a function's body that the line is in, from the innermost outwards."""
+    return [loop for loop in reversed([*_loops(body)]) if loop.first <= line <= loop.last]
 
 
 def conjuncts(expression: ast.expr, holds: bool) -> Iterator[Condition]:
@@ -108,14 +63,6 @@ def conjuncts(expression: ast.expr, holds: bool) -> Iterator[Condition]:
                 yield from conjuncts(value, holds)
         case _:
             yield Condition(expression, holds)
-
-
-def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yields these nodes and all below them, but not the bodies of functions and classes."""
-    for node in nodes:
-        yield node
-        if not isinstance(node, _SCOPES):
-            yield from walk(list(ast.iter_child_nodes(node)))
 
 
 def _loops(body: Statements) -> Iterator[Loop]:
@@ -189,7 +136,7 @@ def _leaving(body: Statements, under: Exit, *, own: bool) -> Iterator[Exit]:
                 for case in statement.cases:
                     if any(True for _ in _leaving(case.body, under, own=own)):
                         yield ()
-            case ast.Expr(value=ast.Call(func=called)) if _name(called) in _ENDING_CALLS:
+            case ast.Expr(value=ast.Call(func=called)) if name_called(called) in _ENDING_CALLS:
                 yield under
 
 
@@ -198,11 +145,3 @@ def _never_falls_through(body: Statements) -> bool:
     if isinstance(last, ast.If):
         return bool(last.orelse) and _never_falls_through(last.body) and _never_falls_through(last.orelse)
     return isinstance(last, _LEAVES)
-
-
-def _name(called: ast.expr) -> str:
-    """Returns the last part of a dotted name."""
-    match called:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""

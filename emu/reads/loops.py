@@ -26,8 +26,10 @@ from ..interpreter.hook_library import Hook
 from ..interpreter.real_time import monotonic
 from .conditions import Evaluation, Unknown
 from .dependence import followers, mentions, of_callee, sources
-from .frames import Position, Variables, path_of, position_of, program_frames
-from .loop_exits import Condition, Loop, SourceFile, walk
+from .expressions import walk
+from .frames import MOST_PLACES, Position, Variables, path_of, position_of, program_frames
+from .loop_exits import Condition, Loop, loops_at
+from .source_text import body_of, tree_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,8 +38,6 @@ MANY_READS = 64
 """The number of reads at one place that are worth a closer look, and then twice as many, and so on."""
 SLOW_READS, SLOW_S = 3, 20.0
 """The number of reads at one place, in so many seconds of real time, that are worth a closer look, too."""
-MOST_PLACES = 10_000
-"""The most places that are remembered: a program may compile code all the time."""
 FEW_TURNS = 3
 """The number of turns after which a loop is known to wait."""
 TELL_S = 1.0
@@ -145,9 +145,6 @@ class WaitingLoops:
         self._most_turns = most_turns
         self._folder = folder
         self._places: dict[ReadAt, _Reading] = {}
-        self._positions: dict[tuple[CodeType, int], Position] = {}
-        """The positions of expressions, by code and instruction."""
-        self._sources: dict[str, SourceFile | None] = {}
         self._watch: _Watch | None = None
         self._refused: set[tuple[CodeType, int]] = set()
         """Loops, by their code and line, that were found not to wait since the last look."""
@@ -158,7 +155,7 @@ class WaitingLoops:
         frame = next(program_frames(), None)
         if frame is None:
             return
-        at = self._place(frame)
+        at = frame.f_code, position_of(frame.f_code, frame.f_lasti)
         if self._watch is not None:
             self._go_on(self._watch, at, frame, value, stated)
             return
@@ -172,15 +169,6 @@ class WaitingLoops:
             place.reads >= SLOW_READS and place.look_at == MANY_READS and monotonic() - place.since_s > SLOW_S
         ):
             self._begin(at, place, tensor, value)
-
-    def _place(self, frame: FrameType) -> ReadAt:
-        code, instruction = frame.f_code, frame.f_lasti
-        position = self._positions.get((code, instruction))
-        if position is None:
-            if len(self._positions) > MOST_PLACES:
-                self._positions.clear()
-            position = self._positions[code, instruction] = position_of(code, instruction)
-        return code, position
 
     # ---- finding a loop --------------------------------------------------------------------------------------------
 
@@ -209,28 +197,21 @@ class WaitingLoops:
         read_at = ""
         for frame in program_frames():
             code, line = frame.f_code, frame.f_lineno
-            source = self._source(path_of(code.co_filename, self._folder))
-            if source is None:
+            path = path_of(code.co_filename, self._folder)
+            module = tree_of(path).body
+            if not module:
                 continue
             if not read_at:
-                read_at = f"{path_of(code.co_filename, self._folder)}:{line}\n{code.co_name}"
-            body = source.body(code)
+                read_at = f"{path}:{line}\n{code.co_name}"
+            body = body_of(path, code)
             with Variables(frame) as variables:
-                for loop in source.loops_at(code, line):
+                for loop in loops_at(body, line):
                     following = followers(loop.node.body, line, names)
                     found = _Candidate(self._hook, frame, loop, following, line)
                     if (code, loop.first) not in self._refused and found.possible(variables):
                         return frame, found, read_at
-            names = of_callee(followers(body, line, names), source.module) if code.co_name != "<module>" else names
+            names = of_callee(followers(body, line, names), module) if code.co_name != "<module>" else names
         return None
-
-    def _source(self, path: str) -> SourceFile | None:
-        if path not in self._sources:
-            try:
-                self._sources[path] = SourceFile(path)
-            except (OSError, SyntaxError, ValueError, RecursionError):
-                self._sources[path] = None
-        return self._sources[path]
 
     # ---- watching it -----------------------------------------------------------------------------------------------
 

@@ -39,12 +39,27 @@ def body_around(path: str, code: CodeType) -> Sequence[ast.stmt]:
     tree = tree_of(path)
     first = code.co_firstlineno
     around: Sequence[ast.stmt] = tree.body
-    for node in ast.walk(tree):  # outer ones come first
-        if isinstance(node, _FUNCTIONS):
-            begins = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            if begins <= first <= (node.end_lineno or 0) and code.co_name != "<module>":
-                around = node.body
+    for node in ast.walk(tree) if code.co_name != "<module>" else ():  # outer ones come first
+        if isinstance(node, _FUNCTIONS) and _begin(node) <= first <= (node.end_lineno or 0):
+            around = node.body
     return around
+
+
+def body_of(path: str, code: CodeType) -> Sequence[ast.stmt]:
+    """Returns the statements of the function, or of the file; none for other code: a lambda function, a
+    comprehension.
+    """
+    if code.co_name == "<module>":
+        return tree_of(path).body
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, _FUNCTIONS) and (node.name, _begin(node)) == (code.co_name, code.co_firstlineno):
+            return node.body
+    return ()
+
+
+def _begin(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Returns the first line of a function's code, its decorators' included."""
+    return min([function.lineno, *(one.lineno for one in function.decorator_list)])
 
 
 @functools.lru_cache(maxsize=16)

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..contract.stated_values import Number, StatedValue, ValueProblem, check_number, fits
 from ..interpreter.hook_library import Hook
-from .frames import lines_of, path_of, program_frames
+from .frames import MOST_PLACES, path_of, position_of, program_frames
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _NONE = -1
-MOST_PLACES = 10_000
-"""The most places that are remembered: a program may compile code all the time."""
 
 
 class StatedValueError(RuntimeError):
@@ -67,10 +65,11 @@ class StatedValues:
         return None
 
     def _find(self, code: CodeType, instruction: int) -> int:
-        first, last = lines_of(code, instruction)
+        position = position_of(code, instruction)
         path = path_of(code.co_filename, self._folder)
         for number, value in enumerate(self._values):
-            if first <= value.line <= last and any(fits(value.file, p) for p in {path, os.path.realpath(path)}):
+            here = position.line <= value.line <= position.last_line
+            if here and any(fits(value.file, p) for p in {path, os.path.realpath(path)}):
                 return number
         return _NONE
 

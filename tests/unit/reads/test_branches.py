@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from emu.reads.branches import only_checks, only_tells, reads_rates, takes_as_infinite
+from emu.reads.branches import only_tells, reads_rates, takes_as_infinite
 from emu.reads.frames import Position
 
 
@@ -89,12 +89,6 @@ def test_a_rate_that_is_read_is_a_decision() -> None:
 )
 def test_where_a_program_reads_learning_rates(text: str, line: int) -> None:
     assert reads_rates(ast.parse(text).body) == line
-
-
-def test_checks_of_arguments() -> None:
-    assert only_checks(*parse("if not 0.0 <= lr:\n  raise ValueError(lr)"))
-    assert not only_checks(*parse("if lr < 0:\n  raise ValueError(lr)\nelse:\n  step()"))
-    assert not only_checks(*parse("if weight_decay != 0:\n  grad = grad.add(param)"))
 
 
 @pytest.mark.parametrize(
