@@ -22,8 +22,8 @@ instead.
 
 Answers are a pure function of the flows and their keys: the order of calls does not change them.
 
-``routed_network(topo)`` has ``send``, which routes a flow by ECMP (``RoutedNetwork``) or along the least loaded route
-(``AdaptiveNetwork``), and around links that are down. docs/netsim.md has the rest.
+``RoutedNetwork(topo)`` has ``send``, which routes a flow by ECMP, and around links that are down. docs/netsim.md has
+the rest.
 
 The packages, in the order in which they may import each other:
 
@@ -46,14 +46,12 @@ from __future__ import annotations
 from netsim import collectives
 from netsim.collectives import NcclSettings
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
-from netsim.simulation.adaptive import AdaptiveNetwork, routed_network
 from netsim.simulation.groups import Changes, Group, Moved
 from netsim.simulation.network import Choice, FlowId, Network
 from netsim.simulation.routed import RoutedNetwork
 from netsim.topology import Link, ServerFacts, Topology, build, find_links, load
 
 __all__ = [
-    "AdaptiveNetwork",
     "Changes",
     "Choice",
     "CommittedError",
@@ -74,5 +72,4 @@ __all__ = [
     "collectives",
     "find_links",
     "load",
-    "routed_network",
 ]

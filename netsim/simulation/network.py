@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.errors import CommittedError, FlowError, SpecError, TopologyError
+from netsim.errors import CommittedError, FlowError, TopologyError
 from netsim.native import core
 from netsim.simulation.arguments import check_nbytes, column
 from netsim.simulation.changing import ChangingValue
@@ -36,16 +36,12 @@ _ENCODED_MOST, _ENCODED_LINKS = 4096, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The one of ``routes`` equally good routes that a flow took at an instant: its number and its links' names.
-
-    ``loads``: each route's load at that instant, None for a route that is down; empty unless routing is adaptive.
-    """
+    """The one of ``routes`` equally good routes that a flow took at an instant: its number and its links' names."""
 
     at_ns: int
     route: int
     routes: int
     links: tuple[str, ...]
-    loads: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +57,7 @@ class FlowSegment:
 class Network:
     """Flows over a topology, as a timeline that is a pure function of the flows added."""
 
-    routing = "ecmp"
-    """The routing that this kind of network follows."""
-
     def __init__(self, topology: Topology) -> None:
-        if topology.routing == "adaptive" != self.routing:
-            # A network that ignored the description would give wrong answers silently.
-            raise SpecError(
-                'network.routing: "adaptive" is for flows sent through netsim.routed_network (phantora-async net); '
-                f'a {type(self).__name__} and collectives have "ecmp" only'
-            )
         self.topology = topology
         self._core = core.Core(topology.rates)
         self._keys: dict[FlowId, Any] = {}
@@ -182,7 +169,7 @@ class Network:
 
     def next_completion(self) -> tuple[int, FlowId] | None:
         """The earliest completion after the present, if nothing else is added."""
-        ties = self._earliest()
+        ties = self._core.next()
         if not ties:
             return None
         at, flow = min(ties, key=self._order)
@@ -193,19 +180,11 @@ class Network:
         to_ns = whole(to_ns, "to_ns")
         if not self._now <= to_ns <= MAX_NS:
             raise CommittedError(f"the present is {self._now} ns; it cannot become {to_ns} ns")
-        done = self._complete_until(to_ns)
+        done = self._core.advance(ticks_from_ns(to_ns))
         self._now = to_ns
         if len(done) > 1:
             done.sort(key=self._order)
         return [(ns_from_ticks(at), flow) for at, flow in done]
-
-    def _earliest(self) -> list[tuple[int, FlowId]]:
-        """The (tick, flow) of the earliest completions after the present."""
-        return self._core.next()
-
-    def _complete_until(self, to_ns: int) -> list[tuple[int, FlowId]]:
-        """The (tick, flow) of the completions after the present and up to ``to_ns``, in any order."""
-        return self._core.advance(ticks_from_ns(to_ns))
 
     def commit(self, horizon_ns: int) -> None:
         """Promises that nothing before ``horizon_ns`` (at most the present) will be asked or changed; drops history."""
@@ -350,11 +329,8 @@ class Network:
         if self._starts[flow] < self._horizon:
             raise CommittedError(f"flow {flow} started before the committed horizon {self._horizon} ns")
 
-    def _moved(self) -> list[tuple[FlowId, int | None, int | None]]:
-        return self._core.moved()
-
     def _changes(self, flow: FlowId) -> Changes:
-        moved = self._moved()
+        moved = self._core.moved()
         if not moved:
             return Changes(flow, ())
         moved.sort(key=lambda m: self._keys[m[0]])

@@ -63,17 +63,13 @@ class RoutedNetwork(Network):
         taken = self.paths_of(src, dst, start_ns)
         self._check_start(taken.first_byte_ns, start_ns)
         self._check_key(key)
-        return self._add_sent(SentFlow(src, dst, nbytes, start_ns, key, taken))
-
-    def _add_sent(self, sent: SentFlow) -> Changes:
-        first_byte_ns, paths = sent.taken.first_byte_ns, sent.taken.paths
-        hops, path_from = encode_paths(paths)
+        hops, path_from = encode_paths(taken.paths)
         # A flow without bytes is done as it starts: it never takes its later paths, so the core is not told of them.
-        path_from = path_from if sent.nbytes and len(path_from) > 1 else []
-        flow = self._core.add(ticks_from_ns(first_byte_ns), sent.nbytes, None, hops, path_from)
-        self._register(flow, sent.key, first_byte_ns, *links_of(paths))
+        path_from = path_from if nbytes and len(path_from) > 1 else []
+        flow = self._core.add(ticks_from_ns(taken.first_byte_ns), nbytes, None, hops, path_from)
+        self._register(flow, key, taken.first_byte_ns, *links_of(taken.paths))
         changes = self._changes(flow)
-        self._sent[flow] = sent
+        self._sent[flow] = SentFlow(src, dst, nbytes, start_ns, key, taken)
         return changes
 
     def paths_of(self, src: int, dst: int, start_ns: int) -> FlowPaths:
@@ -124,22 +120,18 @@ class RoutedNetwork(Network):
         if sent is None:
             return super().choices(flow)
         routes = self.topology.routes(sent.src, sent.dst)
-        done_ns, loads = self.completion_ns(flow), self._loads_of(flow)
+        done_ns = self.completion_ns(flow)
         return tuple(
             Choice(
                 path.at_ns,
                 routes.index(path.links),
                 len(routes),
                 tuple(self.topology.links[link].name for link in path.links),
-                loads.get(path.at_ns, ()),
             )
             for path in sent.taken.paths
             if path.at_ns == sent.start_ns or done_ns is None or path.at_ns < done_ns
             if path.at_ns <= self.now_ns
         )
-
-    def _loads_of(self, flow: FlowId) -> dict[int, tuple[float | None, ...]]:
-        return {}
 
     def _reroute_users(self, link: int, at_ns: int, changes: list[Changes]) -> Changes:
         """A fact about the link from ``at_ns`` on has changed: the flows that may use it are routed anew."""

@@ -63,7 +63,6 @@ class Statistics:
     to_ns: float
     links: tuple[LinkStatistics, ...]
     flows: tuple[FlowStatistics, ...]
-    routing: str = "ecmp"
 
     def json(self) -> dict[str, Any]:
         """The statistics as plain lists and dictionaries."""
@@ -93,7 +92,6 @@ def take(net: Network, from_ns: float = 0.0, to_ns: float | None = None, bins: i
         to_ns=end_ns,
         links=_links(net, segments, links, begin, end, bins),
         flows=tuple(_flow(net, flow, segments[flow], limits) for flow in flows),
-        routing=net.routing,
     )
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from netsim.collectives import NcclSettings, Params, plan
 from netsim.errors import NetsimError, SpecError
-from netsim.simulation.adaptive import routed_network
 from netsim.simulation.routed import RoutedNetwork
 from netsim.topology import Topology
 
@@ -79,7 +78,7 @@ def run(
     """Runs the trace. Returns the network after it, and each entry's completion in ns (None: it stalls for ever).
     `progress` is called with the number of flows that are done, and of all.
     """
-    net = routed_network(topology)
+    net = RoutedNetwork(topology)
     for fault in trace.faults:
         with _located(trace, fault.entry):
             if fault.gbps is not None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from netsim.topology.description import EVERYTHING, build, load
 from netsim.topology.ends import find_links
 from netsim.topology.links import Link, LinkPath, LinkTable
-from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, TrafficRules, ecmp
+from netsim.topology.topology import ServerFacts, Topology, TrafficRules, ecmp
 
 __all__ = [
     "EVERYTHING",
-    "ROUTINGS",
     "Link",
     "LinkPath",
     "LinkTable",

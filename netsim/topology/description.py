@@ -15,7 +15,7 @@ from netsim.topology import fabrics, graph, servers
 from netsim.topology.fabrics import Fabric
 from netsim.topology.links import LinkPath, LinkTable, read_latency_ns
 from netsim.topology.servers import Server
-from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, TrafficRules
+from netsim.topology.topology import ServerFacts, Topology, TrafficRules
 from netsim.units import whole
 
 EVERYTHING = TrafficRules()
@@ -76,10 +76,9 @@ class ClusterRouter:
 
 def _from_table(table: SpecTable, count: int, rules: TrafficRules) -> Topology:
     """The topology of ``count`` servers; SpecError (FieldError) for anything that does not fit."""
-    routing = table.text("routing", "ecmp", choices=ROUTINGS)
+    table.text("routing", "ecmp", choices=("ecmp",))
     if "graph" in table:
         topology = graph.from_table(table.table("graph"))
-        topology.routing = routing
         table.end()
         return topology
     design = servers.read(table.table("server"), rules)
@@ -98,7 +97,7 @@ def _from_table(table: SpecTable, count: int, rules: TrafficRules) -> Topology:
     elif count > 1:
         raise FieldError("network.fabric", f"missing: {count} servers need a fabric between them")
     table.end()
-    return Topology(links.links, servers.gpu_names(names, design.facts.gpus), router, design.facts, kind, routing)
+    return Topology(links.links, servers.gpu_names(names, design.facts.gpus), router, design.facts, kind)
 
 
 def _joined(

@@ -8,14 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from netsim.errors import SpecError, TopologyError
+from netsim.errors import TopologyError
 from netsim.topology.links import Link, LinkPath
 from netsim.units import rate_from_gbps, whole
-
-ROUTINGS = ("ecmp", "adaptive")
-"""The ways in which a flow picks one of several equally good routes: by a hash of its endpoints, or the least loaded at
-its start.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +73,16 @@ class Topology:
         router: Router,
         server: ServerFacts | None = None,
         kind: str = "graph",
-        routing: str = "ecmp",
     ) -> None:
         self.links: tuple[Link, ...] = tuple(links)
         self.endpoints: tuple[str, ...] = tuple(endpoints)
         self.server = server or ServerFacts()
         self.kind = kind
-        self.routing = routing
         self._router = router
         self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
         """Capacities in rate units."""
         self._ids = {link.name: i for i, link in enumerate(self.links)}
         self._routes: dict[tuple[int, int], tuple[LinkPath, ...]] = {}
-
-    @property
-    def routing(self) -> str:
-        """One of ``ROUTINGS``; raises SpecError when set to anything else."""
-        return self._routing
-
-    @routing.setter
-    def routing(self, routing: str) -> None:
-        if routing not in ROUTINGS:
-            raise SpecError(f"routing: {routing!r} is not one of {', '.join(ROUTINGS)}")
-        self._routing = routing
 
     @property
     def servers(self) -> int:
@@ -150,7 +132,6 @@ class Topology:
         """A description for reports, ready for JSON: kind, endpoints and links with capacity and latency."""
         return {
             "kind": self.kind,
-            "routing": self.routing,
             "servers": self.servers,
             "gpus_per_server": self.server.gpus,
             "endpoints": list(self.endpoints),

@@ -15,11 +15,11 @@ from formats.toml import read_toml
 from netsim import NetsimError, SpecError, Topology, build, load
 from netsim.collectives import load_params, settings
 from netsim.tools import picture, stats, trace, trace_files
-from netsim.topology import EVERYTHING, ROUTINGS, TrafficRules, astra_sim
+from netsim.topology import EVERYTHING, TrafficRules, astra_sim
 from phantora_async.errors import NotWritten, UsageError
 from profiles import ProfileError, load_network
 
-USAGE = "phantora-async net --network FILE --flows FILE [--servers N] [--routing ecmp|adaptive] [--json] [--plot FILE]"
+USAGE = "phantora-async net --network FILE --flows FILE [--servers N] [--json] [--plot FILE]"
 MOST_LINES = 20
 TELL_S = 5.0
 MOST_BINS = 10_000
@@ -43,11 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="flow trace in CSV or JSON; docs/data/network-traces.md describes it",
     )
     parser.add_argument("--servers", type=int, default=1, metavar="N", help="number of servers (default: 1)")
-    parser.add_argument(
-        "--routing",
-        choices=ROUTINGS,
-        help="how a flow chooses among equally short routes (default: as the description says, else ecmp)",
-    )
     parser.add_argument(
         "--gpu",
         default="hopper",
@@ -105,8 +100,6 @@ def _run(given: argparse.Namespace) -> int:
         topology = _topology(given)
         nccl = settings.read(os.environ, topology.server.nics)
         topology = _topology(given, nccl.settings.traffic_rules(topology.server.nics))
-        if given.routing:
-            topology.routing = given.routing
         flows = trace_files.read(given.flows, topology)
         net, done = trace.run(flows, topology, load_params(given.gpu), nccl.settings, Progress())
         statistics = stats.take(net, bins=given.bins)
@@ -149,10 +142,7 @@ def _document(topology: Topology, done: dict[str, int | None], statistics: stats
 
 def _show(done: dict[str, int | None], statistics: stats.Statistics) -> None:
     ended = [at_ns for at_ns in done.values() if at_ns is not None]
-    print(
-        f"{len(done)} entries, {len(done) - len(ended)} of them stall; all done at {max(ended, default=0)} ns; "
-        f"{statistics.routing} routing"
-    )
+    print(f"{len(done)} entries, {len(done) - len(ended)} of them stall; all done at {max(ended, default=0)} ns")
     for key, at_ns in list(done.items())[:MOST_LINES]:
         print(f"  {key:24} {'stalls' if at_ns is None else f'{at_ns} ns'}")
     if len(done) > MOST_LINES:

@@ -36,7 +36,7 @@ oversubscription = 2.0
 """
 GRAPH = """\
 [network]
-routing = "adaptive"
+routing = "ecmp"
 [network.graph]
 hosts = ["a", "b"]
 switches = ["s"]

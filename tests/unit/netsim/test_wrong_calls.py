@@ -20,7 +20,7 @@ SERVER = {"server": {"kind": "nvswitch", "gpus": 8, "gpu_gbps": 3200}}
 
 def network() -> Any:
     """Returns a network with one flow, which has begun."""
-    net = netsim.routed_network(netsim.build(SERVER))
+    net = netsim.RoutedNetwork(netsim.build(SERVER))
     net.send(0, 1, 1000, 0, ("a", 0))
     return net
 
@@ -42,7 +42,7 @@ def table(*columns: Any) -> Callable[[], object]:
 
 
 def play(submit_ns: Any) -> None:
-    net = netsim.routed_network(netsim.build(SERVER))
+    net = netsim.RoutedNetwork(netsim.build(SERVER))
     net.play(net.table([[0]], [5], [0]), submit_ns=submit_ns)
 
 
