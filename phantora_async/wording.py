@@ -125,6 +125,11 @@ def seconds(for_ns: int) -> str:
     return f"{for_ns / 1e3:.1f} µs"
 
 
+def launches_text(each: float) -> str:
+    """Launches of a step and GPU, a mean: ``24``, ``1,000,000``, ``0.5``."""
+    return f"{each:,.0f}" if each == round(each) or each >= 100 else f"{each:,.1f}"
+
+
 def gib(nbytes: float) -> str:
     return f"{nbytes / 2**30:.2f} GiB"
 

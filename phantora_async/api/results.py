@@ -26,6 +26,7 @@ from phantora_async.figures import (
     TOKENS,
 )
 from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
+from phantora_async.report.gpu_work import Work, family_rows, kernel_rows
 from phantora_async.report.steps import has_step_time
 from phantora_async.wording import gib, seconds
 
@@ -81,22 +82,40 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """GPU work with one cost signature, of all ranks together."""
+    """GPU work that differs in nothing that is shown. Its figures are those of a step and GPU: the mean over all GPUs
+    and the steps that count, or those of a GPU in the whole run if no steps were found.
+    """
 
     title: str
+    family: str
+    """The model that prices it, or the kind of copy."""
     signature: str
-    launches: int
+    """Its cost signature; where several read the same, the one that takes most time."""
+    launches: float
     time: float
+    """Seconds."""
     mean_time: float
+    """Seconds of one launch."""
     share: float
     """This kernel's share of the GPU time of all kernels in the same steps."""
     source: str
     """The source of the cost: measured, interpolated, roofline or unrecognised."""
-    model: str
     bound: str
     """The resource that bounds the kernel: compute, memory, PCIe or latency."""
     flops: float
-    """The arithmetic of one launch, in floating-point operations."""
+    """The arithmetic of one launch, in floating-point operations: that of the signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All GPU work that one model prices, of a step and GPU; its kernels' times add up to its time."""
+
+    family: str
+    launches: float
+    time: float
+    """Seconds."""
+    mean_time: float
+    share: float
 
 
 class Run:
@@ -268,8 +287,16 @@ class Run:
 
     @cached_property
     def kernels(self) -> list[Kernel]:
-        """The kernels by time, the longest first."""
-        return [_kernel(one) for one in self._simulated["kernels"]["signatures"]]
+        """The kernels by time, the longest first: the rows that the report shows."""
+        return [_kernel(one) for one in kernel_rows(self._simulated)]
+
+    @cached_property
+    def families(self) -> list[Family]:
+        """The GPU work by family, the longest first."""
+        return [
+            Family(one.family, one.launches, one.ns / 1e9, one.mean_ns / 1e9, one.share)
+            for one in family_rows(self._simulated)
+        ]
 
     def to_pandas(self, table: Table = "steps") -> pandas.DataFrame:
         """A DataFrame, a column for each field: "figures" is one row for the run, "memory" what each rank holds at its
@@ -362,18 +389,19 @@ def _rank(one: Mapping[str, Any]) -> Rank:
     )
 
 
-def _kernel(one: Mapping[str, Any]) -> Kernel:
+def _kernel(row: Work) -> Kernel:
+    first = row.signatures[0]
     return Kernel(
-        title=one["title"],
-        signature=one.get("signature", one["title"]),
-        launches=one["launches"],
-        time=one.get("total_ns", one["mean_ns"] * one["launches"]) / 1e9,
-        mean_time=one["mean_ns"] / 1e9,
-        share=one.get("share", 0.0),
-        source=one["source"],
-        model=one.get("model", ""),
-        bound=one.get("bound", ""),
-        flops=one.get("flops", 0.0),
+        title=row.title,
+        family=row.family,
+        signature=first.get("signature", row.title),
+        launches=row.launches,
+        time=row.ns / 1e9,
+        mean_time=row.mean_ns / 1e9,
+        share=row.share,
+        source=row.source,
+        bound=row.bound,
+        flops=first.get("flops", 0.0),
     )
 
 

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from phantora_async.errors import EnvironmentUnusable, UsageError
 from phantora_async.figures import ALLOCATED, MFU, RESERVED, STEP_TIME, TIME_ACCOUNTS
-from phantora_async.wording import gib, markdown, markdown_code, seconds
+from phantora_async.report.gpu_work import work_window
+from phantora_async.wording import gib, launches_text, markdown, markdown_code, seconds
 
 if TYPE_CHECKING:
     import pandas
 
-    from phantora_async.api.results import Run
+    from phantora_async.api.results import Family, Kernel, Run
 
-Table = Literal["figures", "steps", "ranks", "kernels", "memory", "collectives", "reasons"]
+Table = Literal["figures", "steps", "ranks", "families", "kernels", "memory", "collectives", "reasons"]
+MOST_FAMILIES = 8
 MOST_KERNELS = 10
-"""The most kernels in a report in Markdown."""
+"""The most rows of GPU work in a report in Markdown."""
+WORK_TITLES = ("share", "time", "launches", "mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +83,13 @@ class Reason:
 
 def rows_of(run: Run, table: Table) -> tuple[type[Any], Sequence[Any]]:
     """The table's dataclass and its rows. Raises UsageError for an unknown table."""
-    from phantora_async.api.results import Kernel, Rank, Step
+    from phantora_async.api.results import Family, Kernel, Rank, Step
 
     kinds: dict[str, tuple[type[Any], Callable[[], Sequence[Any]]]] = {
         "figures": (Figures, lambda: [_figures(run)]),
         "steps": (Step, lambda: run.steps),
         "ranks": (Rank, lambda: run.ranks),
+        "families": (Family, lambda: run.families),
         "kernels": (Kernel, lambda: run.kernels),
         "memory": (MemoryPart, lambda: _memory(run)),
         "collectives": (Collective, lambda: _collectives(run)),
@@ -136,12 +140,16 @@ def as_markdown(run: Run) -> str:
             parts.append(
                 _markdown(["fullest GPU holds", "size"], [(name, gib(nbytes)) for name, nbytes in held.items()])
             )
-        kernels = [
-            (f"{one.share:.1%}", _seconds(one.time), f"{one.launches:,}", one.source, one.bound, Code(one.title))
-            for one in run.kernels[:MOST_KERNELS]
-        ]
-        parts.append(_markdown(["share", "time", "launches", "source", "bound by", "GPU work"], kernels))
+        where = f"GPU work of {work_window(run.report['simulated'])}"
+        families = [(*_work_cells(one), one.family) for one in run.families[:MOST_FAMILIES]]
+        parts.append(_markdown([*WORK_TITLES, f"{where}, by family"], families))
+        kernels = [(*_work_cells(one), one.source, one.bound, Code(one.title)) for one in run.kernels[:MOST_KERNELS]]
+        parts.append(_markdown([*WORK_TITLES, "source", "bound by", "the kernels that take most of it"], kernels))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _work_cells(one: Kernel | Family) -> tuple[str, ...]:
+    return f"{one.share:.1%}", _seconds(one.time), launches_text(one.launches), _seconds(one.mean_time)
 
 
 def summary(run: Run) -> list[tuple[str, str]]:

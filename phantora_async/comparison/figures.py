@@ -22,6 +22,7 @@ from phantora_async.figures import (
     RunFigure,
     logged_rate,
 )
+from phantora_async.report.gpu_work import family_of
 from phantora_async.report.steps import has_step_time
 
 Report = Mapping[str, Any]
@@ -166,7 +167,7 @@ def families(reports: Sequence[Report]) -> list[Part]:
     for report in reports:
         by_family: dict[str, float] = defaultdict(float)
         for _, one, steps in _signatures(report):
-            by_family[one.get("model") or "not known"] += _total_ns(one) / 1e6 / steps
+            by_family[family_of(one)] += _total_ns(one) / 1e6 / steps
         sums.append(by_family)
     names = dict.fromkeys(name for one in sums for name in one)
     rows = [Part(name, tuple(one.get(name, 0.0) for one in sums)) for name in names]

@@ -34,6 +34,10 @@ HOST = "the host"
 """The cause that binds a step whose GPUs wait for their hosts."""
 
 
+IDLE = "nothing on the GPU"
+"""The cause of a step whose GPUs and hosts both wait for something else."""
+
+
 class Doing(Enum):
     """The activities of a GPU that differ in the power that it draws."""
 
@@ -106,7 +110,7 @@ TIME_ACCOUNTS = (
         "idle",
         "idle",
         "The GPU is empty while its host waits for something else.",
-        "nothing on the GPU",
+        IDLE,
         Doing.WAITING,
         "#c9d0d8",
         "#4a5461",

@@ -62,7 +62,7 @@ const READS = new Map([
   [activity, ({report: {simulated: s}}) => [s.activity, s.step.from_ns]],
   [reasons, view => view.report.simulated.reasons],
   [memory, ({report: {simulated: s}}) => [s.ranks, s.memory, s.activity]],
-  [links, view => view.report.simulated.links], [kernels, ({report: {simulated: s}}) => [s.kernels, s.cost_sources, s.step]],
+  [links, view => view.report.simulated.links], [kernels, ({work, report: {simulated: s}}) => [work, s.cost_sources, s.step]],
   [configuration, ({report}) => [report.simulated.collectives, report.simulator, report.run]], [notes, view => view.notes],
 ]);
 

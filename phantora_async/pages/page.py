@@ -24,6 +24,7 @@ SCRIPTS = (
     "picture.js",
     "columns.js",
     "heat.js",
+    "rows.js",
     "sections.js",
     "tables.js",
     "reasons.js",

@@ -33,25 +33,28 @@ function links(view) {
 
 const SHOWN_KERNELS = 20;
 
+// The GPU work of a step and GPU: by family, then the single kernels, which can be searched and sorted.
 function kernels(view) {
-  const {kernels, cost_sources, step} = view.report.simulated;
-  if (!kernels?.gpu_ns) return null;
-  const total = one => one.total_ns ?? one.launches * one.mean_ns;
-  const all = kernels.signatures.reduce((sum, one) => sum + total(one), 0) || 1;
-  const sorted = [...kernels.signatures].sort((a, b) => total(b) - total(a));
-  const widest = total(sorted[0]) / all;
-  const columns = [
-    ['share', one => el('span', {}, el('i', {class: 'bar', style: {width: `${Math.max(1, 80 * total(one) / all / widest)}px`}}), percent(total(one) / all)), 'share'],
-    ['total', one => seconds(total(one))], ['launches', one => count(one.launches)], ['mean', one => seconds(one.mean_ns)],
-    ['source', one => one.source, 'text'], ['bound by', one => one.bound ?? '', 'text'], ['GPU work', one => one.title, 'text long'],
-  ];
+  const {work} = view, {cost_sources, step} = view.report.simulated;
+  if (!work?.kernels?.length) return null;
+  const widest = Math.max(work.families[0].share, work.kernels[0].share);
+  const shared = one => el('span', {}, el('i', {class: 'bar', style: {width: `${Math.max(1, 80 * one.share / widest)}px`}}), percent(one.share));
+  const mean = one => one.launches ? one.ns / one.launches : 0, launched = number => count(+number.toFixed(number < 100 ? 1 : 0));
+  const figures = [['share', shared, 'share', one => one.share], ['time', one => seconds(one.ns), '', one => one.ns],
+    ['launches', one => launched(one.launches), '', one => one.launches], ['mean', one => seconds(mean(one)), '', mean]];
   const sources = ['measured', 'interpolated', 'roofline', 'unrecognised'].filter(name => name in cost_sources)
     .map(name => `${percent(cost_sources[name])} ${name}`).join(', ');
-  const since = window => window === 'steps' ? countedSteps(step) : 'the whole run';
-  return section('kernels', 'GPU work that takes most time',
-    el('p', {}, `${seconds(all)} of all ranks in ${since(kernels.window)}, each alone. Where kernel times in ${since(cost_sources.window)} come from: ${sources}.`),
-    table(columns, sorted.slice(0, SHOWN_KERNELS)),
-    sorted.length > SHOWN_KERNELS ? folded(`${count(sorted.length - SHOWN_KERNELS)} more`, () => table(columns, sorted.slice(SHOWN_KERNELS))) : null);
+  const since = cost_sources.window === 'steps' ? countedSteps(step) : 'the whole run';
+  const all_ns = work.families.reduce((sum, one) => sum + one.ns, 0);
+  return section('kernels', 'GPU work',
+    el('p', {}, `Of ${work.where}: ${seconds(all_ns)}, each kernel as if it were alone. Where kernel times in ${since} come from: ${sources}.`),
+    work.beside.length ? el('p', {class: 'faint'}, `Also booked as compute: ${work.beside.map(([name, ns]) => `${seconds(ns)} ${name}`).join(', ')}.`) : null,
+    el('h3', {}, 'By family'),
+    new Rows('families', [['family', one => one.title, 'text long', one => one.title], ...figures], work.families, SHOWN_KERNELS).element,
+    el('h3', {}, 'Single kernels'),
+    new Rows('work', [['kernel', one => one.title, 'text long', one => one.title], ...figures,
+      ['family', one => one.family, 'text', one => one.family], ['source', one => one.source, 'text', one => one.source],
+      ['bound by', one => one.bound, 'text', one => one.bound]], work.kernels, SHOWN_KERNELS, 'Search kernels, operations, families').element);
 }
 
 function configuration(view) {

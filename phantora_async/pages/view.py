@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phantora_async.report import notes, unused_notes, used_no_gpu
+from phantora_async.report.gpu_work import Work, beside_kernels, family_rows, kernel_rows, work_window
 
 Document = Mapping[str, Any]
 DIVIDED = ("live", "report", "report.simulated")
 """The parts of the view whose own parts are sent one by one."""
+UNSHOWN = ("signatures", "ranks")
+"""The parts of the report on kernels that the page does not have."""
 
 
 def view(document: Document, live: Document | None = None) -> dict[str, Any]:
@@ -17,6 +20,7 @@ def view(document: Document, live: Document | None = None) -> dict[str, Any]:
     return {
         "title": _title(document),
         "report": _shown(document),
+        "work": _work(document["simulated"]),
         "notes": notes(document),
         "unused": _unused(document, live),
         "live": live,
@@ -32,10 +36,26 @@ def _unused(document: Document, live: Document | None) -> list[str]:
 
 
 def _shown(document: Document) -> Document:
-    """The document without the texts of cost signatures, which may be long; their titles describe them."""
-    kernels = document["simulated"]["kernels"]
-    short = [{name: value for name, value in one.items() if name != "signature"} for one in kernels["signatures"]]
-    return {**document, "simulated": {**document["simulated"], "kernels": {**kernels, "signatures": short}}}
+    """The document without single cost signatures, which may be many; ``work`` has the rows that are shown of them."""
+    kernels = {name: value for name, value in document["simulated"]["kernels"].items() if name not in UNSHOWN}
+    return {**document, "simulated": {**document["simulated"], "kernels": kernels}}
+
+
+def _work(simulated: Document) -> dict[str, Any]:
+    """The rows of GPU work, as the terminal's report has them."""
+    if not simulated["kernels"]["gpu_ns"]:
+        return {}
+    plain = ("title", "family", "source", "bound", "ns", "launches", "share")
+
+    def listed(rows: Sequence[Work]) -> list[dict[str, Any]]:
+        return [{name: getattr(row, name) for name in plain} for row in rows]
+
+    return {
+        "where": work_window(simulated),
+        "families": listed(family_rows(simulated)),
+        "kernels": listed(kernel_rows(simulated)),
+        "beside": beside_kernels(simulated),
+    }
 
 
 def parts(shown: Mapping[str, Any], place: str = "") -> dict[str, Any]:

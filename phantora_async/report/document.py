@@ -168,7 +168,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
     launched = [info.launches for info in fact_builder.rank_info]
     window = window_counts(snapshot.ranks, launched)
     counted = [rank.counts for rank in window.ranks]
-    kernels = kernels_document(window, costs)
+    kernels = kernels_document(window, costs) | {"launch_gap_ns": spec.gpu.achieved.launch_gap_ns}
     calls = window_counts(snapshot.ranks, [info.calls for info in fact_builder.rank_info])
     step = step_document(snapshot)
     return {

@@ -157,7 +157,7 @@ _SIMULATED = Fields(
                 "signatures": Each(_SIGNATURE),
                 "ranks": Each(Fields({"ranks": Each(WHOLE), "launches": Each(WHOLE)})),
             },
-            {"slowed_ns": WHOLE},
+            _fields(WHOLE, "slowed_ns", "launch_gap_ns"),
         ),
         "cost_sources": _SOURCES,
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),

@@ -235,10 +235,10 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     notes += _unrecognised(sources.get("unrecognised_signatures", []), since)
     if simulated["unmodelled_reads"]:
         stated = any(one["reads"] for one in simulated.get("stated_values", []))
-        what = "0 was read, or what --value states" if stated else "0 was read"
-        notes.append(
-            f"{simulated['unmodelled_reads']} reads in the whole run of values that were not computed ({what})"
-        )
+        got = "0, or what --value states" if stated else "0"
+        reads = simulated["unmodelled_reads"]
+        values = f"{reads:,} value{'s' * (reads != 1)}"
+        notes.append(f"in the whole run the script read {values} that no GPU computed; it got {got}")
     notes += decided_notes(simulated.get("decided", []))
     if simulated.get("overflow_checks"):
         checks = simulated["overflow_checks"]

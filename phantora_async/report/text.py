@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
@@ -12,15 +11,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phantora_async.figures import IN_SENTENCES, TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
-from phantora_async.figures.time_accounts import HOST
+from phantora_async.figures import HOST_WORK, IN_SENTENCES, TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
+from phantora_async.figures.time_accounts import HOST, IDLE
+from phantora_async.report.gpu_work import Work, beside_kernels, family_rows, kernel_rows, work_window
 from phantora_async.report.loading import binding_note, loading_binds
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reasons import reasons_notes
-from phantora_async.report.steps import counted_steps, steps_named, why_untimed, window
+from phantora_async.report.steps import counted_steps, steps_named, why_untimed
 from phantora_async.spending.text import spending_notes
-from phantora_async.wording import printable, seconds, size
+from phantora_async.wording import launches_text, printable, seconds, size
 
 LEAST_SAVED = 0.02
 """The share of a step that a faster resource must save to count as binding."""
@@ -36,7 +36,14 @@ FIGURES = 64
 """The width of the columns before it."""
 KERNELS = 20
 FEW_KERNELS = 5
-"""The rows of GPU work in a verbose report and in a short one. The JSON report has all."""
+"""The rows of single kernels in a verbose report and in a short one. The JSON report has all."""
+FAMILIES = 12
+FEW_FAMILIES = 5
+"""The rows of families of GPU work in a verbose report and in a short one."""
+ALIKE = 0.75
+"""The share of the GPU's time from which a host's work is as long, within what is known of hosts: neither a faster GPU
+nor a faster host alone makes the step much shorter then.
+"""
 SOURCES = (
     ("measured", "measured"),
     ("interpolated", "interpolated"),
@@ -99,7 +106,8 @@ def terminal_report(
         say(*_host_bound(simulated["step"]), _ranks_caption(simulated))
         console.print(_ranks(simulated["ranks"], ALL_RANKS if verbose else FEW_RANKS))
     if simulated["kernels"]["gpu_ns"]:
-        console.print(_kernels(simulated, rank, console.width, KERNELS if verbose else FEW_KERNELS))
+        for table in _gpu_work(simulated, rank, console.width, verbose):
+            console.print(table)
     say(*(reasons_notes(simulated["reasons"]) if "reasons" in simulated else []))
     say(*notes(document, verbose))
     if verbose and (memory := memory_notes(simulated.get("memory", {}))):
@@ -234,7 +242,7 @@ def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
         text = f"bound by {_what_helps(reasons)}"
         shown = shown and f"GPUs' time: {shown}"
     else:
-        text = f"bound by {_what_binds(shares, simulated['step']['interval'], by_loading)}"
+        text = f"bound by {_what_binds(shares, simulated, by_loading)}"
     text += f" ({shown})" if shown else ""
     sources = simulated["cost_sources"]
     if sources["gpu_ns"]:
@@ -243,17 +251,33 @@ def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
     return text
 
 
-def _what_binds(shares: Sequence[tuple[TimeAccount, float]], found: Mapping[str, Any] | None, by_loading: bool) -> str:
+def _what_binds(shares: Sequence[tuple[TimeAccount, float]], simulated: Mapping[str, Any], by_loading: bool) -> str:
+    """Names what would make the step shorter, for a run without reasons: the GPU's time against the host's own work. A
+    step is never shorter than the longer one of them, however busy the other is.
+    """
     if by_loading:
         return "data loading"
-    if found is not None and found["bound"] == "host":
-        return HOST
+    found = simulated["step"]["interval"]
     causes = dict.fromkeys((account.cause for account, _ in shares), 0.0)
     for account, part in shares:
         causes[account.cause] += part
     most = max(causes, key=lambda name: causes[name])
-    close = most != HOST and found is not None and found["bound"] == "both"
-    return f"{most}, nearly by the host" if close else most
+    host_s = HOST_WORK.value(simulated)
+    step_s = simulated["step"]["median_ns"] / 1e9
+    if found is None or not host_s or not step_s or most == IDLE:
+        return HOST if found is not None and found["bound"] == "host" else most
+    gpu_s = step_s * (1 - causes[HOST])
+    works = f"its work takes {_of_step(host_s, step_s)}"
+    if most == HOST or found["bound"] == "host" or host_s >= gpu_s:
+        return f"{HOST}: {works}, the GPU's {_of_step(gpu_s, step_s)}"
+    if host_s >= ALIKE * gpu_s:
+        text = f"{HOST} and {most} alike: the host's work takes {_of_step(host_s, step_s)}"
+        return f"{text}, so faster GPUs or links save {1 - host_s / step_s:.0%} at most"
+    return most
+
+
+def _of_step(part_s: float, step_s: float) -> str:
+    return f"{min(part_s / step_s, 1.0):.0%} of the step"
 
 
 def _what_helps(reasons: Mapping[str, Any]) -> str:
@@ -302,12 +326,12 @@ def _host_bound(step: Mapping[str, Any]) -> list[str]:
     found = step["interval"]
     if found is None or found["bound"] == "gpu":
         return []
-    bound = "host-bound"
+    low, high = seconds(round(found["host_low_ns"])), seconds(round(found["host_high_ns"]))
+    text = f"the host's work takes {low} to {high} of a step, by how fast your host is"
     if found["bound"] == "both":
         nearly = "nearly " if found["host_high_ns"] < step["median_ns"] else ""
-        bound = f"{nearly}host-bound on a slow host"
-    low, high = seconds(round(found["host_low_ns"])), seconds(round(found["host_high_ns"]))
-    return [f"{bound}: {low} to {high} of host work; calibrate your host with `phantora-async profile --host`"]
+        text += f"; a slow one {nearly}decides the step time"
+    return [f"{text}: `phantora-async profile --host` measures yours"]
 
 
 def _ranks_caption(simulated: Mapping[str, Any]) -> str:
@@ -321,7 +345,7 @@ def _ranks_caption(simulated: Mapping[str, Any]) -> str:
         since = steps_named(*windows.pop()) if len(windows) == 1 else counted_steps(step)
         since += " (a rank without two optimizer steps: the whole run)" if whole else ""
         since += " (of each rank its own)" if windows else ""
-    return f"GPU time in {since}; peaks of memory in the whole run"
+    return f"GPU time in {since}; peaks of memory that PyTorch allocated and reserved, in the whole run"
 
 
 def _ranks(ranks: Sequence[Rank], most: int) -> Table:
@@ -338,44 +362,52 @@ def _ranks(ranks: Sequence[Rank], most: int) -> Table:
         return table
     for title, pick in (("min", 0.0), ("median", 0.5), ("max", 1.0)):
         table.add_row(title, *_quantiles(ranks, pick))
-    for rank in sorted(ranks, key=_busy, reverse=True)[:BUSIEST]:
+    # Where all ranks did the same, the busiest ones are no others.
+    busiest = sorted(ranks, key=_busy, reverse=True)[:BUSIEST]
+    for rank in busiest if share(busiest[0], "compute_ns") > min(map(_busy, ranks)) else ():
         table.add_row(f"{rank['rank']} (busiest)", *_cells(rank))
     return table
 
 
-def _kernels(simulated: Mapping[str, Any], rank: int | None, width: int, most: int) -> Table:
-    """The table of the work that takes most GPU time, without what NCCL kernels beside it cost. Signatures that differ
-    in nothing that is shown share a row.
+def _gpu_work(simulated: Mapping[str, Any], rank: int | None, width: int, verbose: bool) -> list[Table]:
+    """The tables of the work that takes most GPU time, without what NCCL kernels beside it cost: first by family, which
+    adds up to most of it, then the kernels alone.
     """
-    kernels = simulated["kernels"]
-    signatures = kernels["signatures"]
-    launches = [one["launches"] for one in signatures]
-    if rank is not None:
-        launches = next((group["launches"] for group in kernels["ranks"] if rank in group["ranks"]), [])
-    total_ns: Counter[tuple[str, str, str]] = Counter()
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for count, one in zip(launches, signatures, strict=True):
-        shown = (one["source"], one.get("bound", ""), one["title"])
-        total_ns[shown] += count * one["mean_ns"]
-        counts[shown] += count
-    times = [(for_ns, counts[shown], shown) for shown, for_ns in total_ns.most_common() if counts[shown]]
-    gpu_ns = sum(for_ns for for_ns, _, _ in times)
-    whose = "all ranks" if rank is None else f"rank {rank}"
-    since = window(simulated, kernels["window"])
-    room = max(LEAST_TITLE, width - FIGURES)
+    where = work_window(simulated, rank)
+    families, kernels = family_rows(simulated, rank), kernel_rows(simulated, rank)
+    by_family = _work_table(f"GPU work of {where}, by family", width)
+    _fill(by_family, families, FAMILIES if verbose else FEW_FAMILIES, "families")
+    for name, ns in beside_kernels(simulated, rank):
+        by_family.add_row("", seconds(round(ns)), "", "", f"and {name}")
+    alone = _work_table("the kernels that take most of it", width, alone=True)
+    _fill(alone, kernels, KERNELS if verbose else FEW_KERNELS, "others")
+    return [by_family, alone]
+
+
+def _work_table(title: str, width: int, *, alone: bool = False) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("share", "total", "launches", "mean"):
+    for column in ("share", "time", "launches", "mean"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("source", no_wrap=True)
-    table.add_column("bound by", no_wrap=True)
-    table.add_column(f"GPU work of {whose} in {since}", no_wrap=True, overflow="ellipsis", max_width=room)
-    for for_ns, count, shown in times[:most]:
-        figures = (f"{for_ns / gpu_ns:.1%}", seconds(for_ns), f"{count:,}", seconds(round(for_ns / count)))
-        table.add_row(*figures, *map(Text, shown))
-    if len(times) > most:
-        rest_ns = sum(for_ns for for_ns, _, _ in times[most:])
-        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", "", f"{len(times) - most} others")
+    if alone:
+        table.add_column("source", no_wrap=True)
+        table.add_column("bound by", no_wrap=True)
+    room = max(LEAST_TITLE, width - FIGURES)
+    table.add_column(title, no_wrap=True, overflow="ellipsis", max_width=room if alone else None)
     return table
+
+
+def _fill(table: Table, rows: Sequence[Work], most: int, others: str) -> None:
+    """Adds the first rows, and one for the rest."""
+    blank = [""] * (len(table.columns) - 5)
+    # A table that would end with "1 others" shows that one instead.
+    shown = rows if len(rows) == most + 1 else rows[:most]
+    for row in shown:
+        figures = (f"{row.share:.1%}", seconds(round(row.ns)), launches_text(row.launches), seconds(round(row.mean_ns)))
+        names = (row.source, row.bound, row.title) if blank else (row.title,)
+        table.add_row(*figures, *map(Text, names))
+    if rest := rows[len(shown) :]:
+        share_of_rest, rest_ns = sum(row.share for row in rest), sum(row.ns for row in rest)
+        table.add_row(f"{share_of_rest:.1%}", seconds(round(rest_ns)), "", "", *blank, f"{len(rest)} {others}")
 
 
 def _busy(rank: Rank) -> float:

@@ -8,6 +8,8 @@ from typing import Any
 from phantora_async.spending.asked import of_step
 
 KWH_J = 3.6e6
+STEPS = 1000
+"""The number of steps whose cost is told."""
 UNITS = ((1e6 * KWH_J, "GWh"), (1e3 * KWH_J, "MWh"), (KWH_J, "kWh"), (1e3, "kJ"), (1.0, "J"))
 """The units of energy, in joules."""
 
@@ -21,7 +23,7 @@ def lines(told: Mapping[str, Any]) -> list[str]:
     if price is not None:
         per_hour = range_text([price["low"], price["high"]], price["currency"])
         found.append(f"price: {per_hour} an hour for one {told['gpu']} ({price['source']}, {price['date']})")
-    found.append(f"a step costs {amount_text(told['step'], price)}")
+    found.append(_steps_text(told["step"], price))
     if told["million_tokens"] is not None:
         found.append(
             f"a million tokens cost {amount_text(told['million_tokens'], price)}; "
@@ -45,14 +47,25 @@ def spending_notes(report: Mapping[str, Any]) -> list[str]:
         return []
     energy = report["simulated"].get("energy")
     drawn = f", {energy['gpu_w']:.0f} W a GPU" if energy is not None else ""
-    return [f"a step costs {amount_text(told['step'], told['price'])}{drawn} (report --tokens N: the whole job)"]
+    return [f"{_steps_text(told['step'], told['price'])}{drawn} (report --tokens N: the whole job)"]
 
 
-def amount_text(amount: Mapping[str, Any], price: Mapping[str, Any] | None) -> str:
-    """The amount as text: ``$0.0024 to 0.0038 and 2.09 kJ``."""
+def _steps_text(step: Mapping[str, Any], price: Mapping[str, Any] | None) -> str:
+    """The cost of 1,000 steps: that of one is too small a number to read."""
+    money, kwh = step["money"], step["kwh"]
+    thousand = {
+        "money": None if money is None else [STEPS * one for one in money],
+        "kwh": None if kwh is None else STEPS * kwh,
+    }
+    between = " (lowest to highest price)" if money is not None and money[0] != money[1] else ""
+    return f"{STEPS:,} steps cost {amount_text(thousand, price, between)}"
+
+
+def amount_text(amount: Mapping[str, Any], price: Mapping[str, Any] | None, between: str = "") -> str:
+    """The amount as text: ``$0.0024 to 0.0038 and 2.09 kJ``. `between`: says what the range of money is, behind it."""
     parts = []
     if amount["money"] is not None and price is not None:
-        parts.append(range_text(amount["money"], price["currency"]))
+        parts.append(range_text(amount["money"], price["currency"]) + between)
     if amount["kwh"] is not None:
         parts.append(energy_text(amount["kwh"]))
     return " and ".join(parts) or "nothing that is known"

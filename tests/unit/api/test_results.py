@@ -74,12 +74,13 @@ def test_ranks_have_shares_that_fill_their_time(tmp_path: Path) -> None:
 
 def test_kernels(tmp_path: Path) -> None:
     content = report()
+    content["simulated"]["kernels"]["window"] = "steps"
     content["simulated"]["kernels"]["signatures"] = [
         {
             "title": "gemm",
             "signature": "gemm;x",
-            "launches": 4,
-            "total_ns": 4000,
+            "launches": 6,
+            "total_ns": 6000,
             "mean_ns": 1000,
             "share": 0.8,
             "source": "measured",
@@ -87,12 +88,13 @@ def test_kernels(tmp_path: Path) -> None:
             "bound": "compute",
             "flops": 1e9,
         },
-        {"title": "copy", "launches": 1, "mean_ns": 1000, "source": "roofline"},
+        {"title": "copy", "launches": 6, "mean_ns": 250, "source": "roofline"},
     ]
     content["simulated"]["kernels"]["ranks"] = []
     new, old = run_of(content, tmp_path).kernels
-    assert (new.time, new.mean_time, new.model, new.share) == (4e-6, 1e-6, "gemm bf16", 0.8)
-    assert (old.time, old.signature, old.bound) == (1e-6, "copy", "")
+    # Two GPUs have three steps each that count.
+    assert (new.time, new.launches, new.mean_time, new.family, new.share) == (1e-6, 1, 1e-6, "gemm bf16", 0.8)
+    assert (old.time, old.launches, old.signature, old.family, old.bound) == (0.25e-6, 1, "copy", "copies", "")
 
 
 def test_a_failed_run_says_so(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_tables(table: Any, rows: int, tmp_path: Path) -> None:
     found = run.to_pandas(table)
     assert len(found) == rows
     assert {"steps": "time", "ranks": "compute", "kernels": "title"}[table] in found.columns
-    with pytest.raises(UsageError, match="expected one of figures, steps, ranks, kernels"):
+    with pytest.raises(UsageError, match="expected one of figures, steps, ranks, families, kernels"):
         run.to_pandas("all")  # type: ignore[arg-type]
 
 

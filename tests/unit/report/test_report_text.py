@@ -63,7 +63,7 @@ def test_what_binds_is_what_would_help() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     simulated = report["simulated"]
     simulated["step"]["interval"]["bound"] = "both"
-    assert "bound by GPU computation, nearly by the host (compute" in terminal_report(report)
+    assert "bound by GPU computation (compute" in terminal_report(report)
     simulated["reasons"] = {
         "missing": "",
         "step": 4,
@@ -80,7 +80,25 @@ def test_what_binds_is_what_would_help() -> None:
     simulated["reasons"]["what_if"][1]["ns"] = 990
     assert "bound by no resource alone: twice as fast, none saves more than 1.0% of" in terminal_report(report)
     simulated["reasons"]["missing"] = "too many kernels"
-    assert "bound by GPU computation, nearly by the host (compute" in terminal_report(report)
+    assert "bound by GPU computation (compute" in terminal_report(report)
+
+
+def test_without_reasons_the_host_s_work_against_the_step_decides() -> None:
+    """A GPU that computes for 80 % of the step cannot shorten it below what its host needs."""
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    times = {"compute_ns": 80, "transfer_ns": 0, "peers_ns": 0, "host_bound_ns": 20, "idle_ns": 0, "window_ns": 100}
+    for host_work_ns, words in (
+        (10, "bound by GPU computation (compute 80.0%"),
+        (
+            70,
+            "bound by the host and GPU computation alike: the host's work takes 70% of the step, so faster GPUs or "
+            "links save 30% at most (compute 80.0%",
+        ),
+        (95, "bound by the host: its work takes 95% of the step, the GPU's 80% of the step (compute 80.0%"),
+    ):
+        for rank in report["simulated"]["ranks"]:
+            rank |= times | {"host_work_ns": host_work_ns}
+        assert words in terminal_report(report)
 
 
 def test_assumed_work_is_named_beside_the_step_time() -> None:
@@ -158,6 +176,7 @@ def test_rows_of_gpu_work_that_would_read_the_same_are_one() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     kernel = {"title": "gemm 4096^3", "source": "measured", "bound": "compute"}
     report["simulated"]["kernels"] |= {
+        "window": "steps",
         "gpu_ns": 9000,
         "signatures": [
             kernel | {"launches": 3, "mean_ns": 2000},
@@ -167,9 +186,10 @@ def test_rows_of_gpu_work_that_would_read_the_same_are_one() -> None:
         "ranks": [],
     }
     rows = [line.split()[:6] for line in terminal_report(report).splitlines() if "gemm" in line]
+    # Of three steps of two GPUs.
     assert rows == [
-        ["75.0%", "12.0", "µs", "4", "3.0", "µs"],
-        ["25.0%", "4.0", "µs", "4", "1.0", "µs"],
+        ["75.0%", "2.0", "µs", "0.7", "3.0", "µs"],
+        ["25.0%", "0.7", "µs", "0.7", "1.0", "µs"],
     ]
 
 

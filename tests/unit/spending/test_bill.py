@@ -115,7 +115,7 @@ def test_a_run_without_steps_has_no_price() -> None:
 
 def test_report_answers_for_a_whole_job(run_report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["report", str(run_report)]) == 0
-    assert "a step costs $" in capsys.readouterr().out
+    assert "1,000 steps cost $" in capsys.readouterr().out
     mine = tmp_path / "mine.toml"
     mine.write_text('currency = "EUR "\n[h200]\nlow = 2\nhigh = 2\nsource = "our contract"\ndate = "2026-11"\n')
     asked = ["--tokens", "1B", "--tokens-per-step", "1M", "--goodput", "50%", "--prices", str(mine)]
