@@ -14,6 +14,21 @@ PURPOSES = (
         wrong="how often such threads read the clock changes the rank's host time",
     ),
     Purpose(
+        "tasks of threads",
+        "telling how much GPU work there was when a task was handed to a thread pool",
+        "a task that waits for the GPU while the script goes on may be waited for",
+        ("emu/interpreter/thread_names.py",),
+        (
+            Name(
+                "concurrent.futures.thread",
+                "_WorkItem.__init__",
+                takes=("self future fn args kwargs", "self future task"),
+            ),
+            Name("concurrent.futures.thread", "_WorkItem.run", takes=("self", "self ctx")),
+        ),
+        wrong="times of scripts with such tasks may differ from run to run",
+    ),
+    Purpose(
         "daemon threads",
         "telling the program's own threads from those that only watch",
         "daemon threads ask for the time, and what they ask depends on this machine",

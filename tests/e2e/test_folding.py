@@ -152,7 +152,9 @@ def test_groups_of_gloo_s(run: Run) -> None:
 
 
 def test_sharded_checkpoints(run: Run, tmp_path: Path) -> None:
-    """DCP checks that the chunks of all ranks are the tensor: each rank's plan has to be its own."""
+    """DCP checks that the chunks of all ranks are the tensor: each rank's plan has to be its own. A witness does what
+    its representative does, though a thread of each writes while the script trains on.
+    """
     folded = run("sharded_checkpoint.py", str(tmp_path), n=8, options=("--nproc-per-node", "4", "--fold", "fsdp=8"))
     assert folded.exit_code == 0, folded.output
     assert folded.report["folding"]["mesh"] == "fsdp*=8:1+3"

@@ -8,6 +8,7 @@
 
 ph_run_state ph_run;
 ph_counters ph_counts;
+atomic_uint_fast64_t ph_work_given;
 
 void ph_die(const char *format, ...) {
     char text[1024];

@@ -35,6 +35,8 @@ typedef struct ph_counters {
     double flops;
 } ph_counters;
 extern ph_counters ph_counts;
+/* How often streams of this process were given work. */
+extern atomic_uint_fast64_t ph_work_given;
 
 /* The number of elements that the calling thread is to read where nobody computed one; negative: there is none. */
 int64_t ph_count_read(void);

@@ -205,6 +205,19 @@ void ph_stream_touch(ph_stream *stream) {
     ph_record_unlock();
 }
 
+bool ph_device_was_used(int device) {
+    bool used = false;
+    ph_record_lock();
+    for (const ph_stream *stream = streams.all; stream && !used; stream = stream->next)
+        used = stream->device == device && !stream->apart && stream->work > 0;
+    ph_record_unlock();
+    return used;
+}
+
+bool ph_stream_was_used(const ph_stream *stream) {
+    return stream->work > 0 || (stream->legacy && ph_blocking_streams > 0 && ph_device_was_used(stream->device));
+}
+
 uint32_t ph_stream_encompassed(const ph_stream *stream, uint32_t before) {
     if (LIKELY(!stream->legacy || ph_blocking_streams == 0) || !ph_run.started) return 0;
     uint32_t found = 0;

@@ -10,6 +10,7 @@
 #include "core/base.h"
 #include "costs/cost.h"
 #include "op_stream/segment.h"
+#include "core/run.h"
 
 enum { PH_STREAM_MAGIC = 0x5354524d, PH_GREATEST_PRIORITY = -5, PH_LEAST_PRIORITY = 0 };
 
@@ -57,6 +58,10 @@ void ph_stream_touch(ph_stream *stream);
  * not ordered by that. Of those that were made before stream number `before` and have work that the legacy stream does
  * not wait for, the number of the last one; 0: none. */
 uint32_t ph_stream_encompassed(const ph_stream *stream, uint32_t before);
+/* Has the stream, or one that its wait includes, ever been given work? Has one of the device's? */
+bool ph_stream_was_used(const ph_stream *stream);
+bool ph_device_was_used(int device);
+
 /* Blocking streams that are not legacy default streams. Under the record lock. */
 extern int ph_blocking_streams;
 void ph_order_with_blocking(ph_stream *stream);
@@ -64,6 +69,7 @@ void ph_order_with_blocking(ph_stream *stream);
  * does. */
 static inline void ph_order_default(ph_stream *stream) {
     stream->work++;
+    atomic_fetch_add_explicit(&ph_work_given, 1, memory_order_relaxed);
     if (UNLIKELY(ph_blocking_streams > 0)) ph_order_with_blocking(stream);
 }
 

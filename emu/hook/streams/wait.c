@@ -22,8 +22,9 @@
 #include "threads/onlooker.h"
 
 #include <stdlib.h>
+#include <time.h>
 
-enum { SEEN_AFTER_NS = 100000000 };
+enum { SEEN_AFTER_NS = 100000000, BETWEEN_WAITS_NS = 5000000 };
 
 static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     if (ph_run.started && !ph_thread_is_watcher() && !ph_uncounted()) {
@@ -36,12 +37,50 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     ph_host_functions_wait();
 }
 
+/* Whoever waits for this work may go on. */
+static int found_done(void) {
+    ph_data_wait_host();
+    ph_host_functions_wait();
+    return CUDA_OK;
+}
+
 /* Traces what the call waits for, before the call's record. */
 static void trace(uint32_t what, uint32_t number, uint64_t recording, uint64_t recorded) {
     if (LIKELY(!ph_tracing) || !ph_run.started || ph_thread_is_watcher()) return;
     ph_record_lock();
     ph_trace_sync(what, number, recording, recorded);
     ph_record_unlock();
+}
+
+/*
+ * A thread that looks on waits for work that was given before that instant. True: the wait is over, and it was no wait
+ * of the program's. False: the program waits for the thread, so the calling thread's wait is the program's.
+ */
+static bool waited_aside(uint64_t given_ns) {
+    while (ph_looks_on_waiting()) {
+        if (ph_run.finished || (int64_t)(ph_clock_estimate() - given_ns) >= SEEN_AFTER_NS) return true;
+        nanosleep(&(struct timespec){.tv_nsec = BETWEEN_WAITS_NS}, NULL);
+    }
+    return false;
+}
+
+static void count_wait(void) { ph_host_programs_work(PH_CALL_SYNC, 1); } /* was left out: who looks on takes no time */
+
+/*
+ * The same of all work of a stream or a device. `used`: there was any.
+ *
+ * A task that was handed to the thread goes on while the program does. If the program has given the GPU more work
+ * before it waits for the task, the task has waited for the earlier work: how much of the later work its wait would
+ * include depends on this machine alone.
+ */
+static bool waited_for_all_aside(bool used) {
+    const ph_thread *thread = ph_self();
+    if (LIKELY(!thread->looks_on) || !ph_run.started || ph_thread_is_watcher()) return false;
+    if (!used) return true;
+    if (waited_aside(ph_clock_estimate())) return true;
+    if (thread->handed_over && thread->handed_over - 1 != atomic_load(&ph_work_given)) return true;
+    count_wait();
+    return false;
 }
 
 /* May the host query the stream, or wait for it? */
@@ -69,6 +108,7 @@ void ph_stream_wait(ph_stream *stream) {
 int ph_stream_synchronize(ph_stream *stream) {
     int status = observable(stream);
     if (status != CUDA_OK) return status;
+    if (UNLIKELY(waited_for_all_aside(ph_stream_was_used(stream)))) return found_done();
     trace(PH_TRACE_STREAM_SYNC, stream->id, 0, 0);
     ph_stream_wait(stream);
     return CUDA_OK;
@@ -83,12 +123,19 @@ int ph_device_synchronize(int device) {
     int status = ph_device_usable();
     if (status == CUDA_OK && UNLIKELY(ph_captured_streams)) status = ph_capture_encompassed(device);
     if (status != CUDA_OK) return status;
+    if (UNLIKELY(waited_for_all_aside(ph_device_was_used(device)))) return found_done();
     trace(PH_TRACE_DEVICE_SYNC, (uint32_t)device, 0, 0);
     ph_device_wait(device);
     return CUDA_OK;
 }
 
 void ph_recording_synchronize(const ph_event *event) {
+    bool aside = UNLIKELY(ph_self()->looks_on) && ph_run.started && !ph_thread_is_watcher();
+    if (aside && waited_aside(event->clock_ns)) {
+        found_done();
+        return;
+    }
+    if (aside) count_wait();
     trace(PH_TRACE_EVENT_SYNC, event->stream_id, event->recording, event->traced);
     wait_for(PH_SCOPE_EVENT, 0, event->recording);
 }
@@ -181,13 +228,6 @@ static bool is_done(uint32_t scope, uint32_t stream, uint64_t recording) {
     loop->known = turns - 1;
     ph_host_remember(&loop->mark);
     return false;
-}
-
-/* Whoever waits for this work may go on. */
-static int found_done(void) {
-    ph_data_wait_host();
-    ph_host_functions_wait();
-    return CUDA_OK;
 }
 
 int ph_query(uint32_t scope, uint32_t stream, uint64_t recording) {

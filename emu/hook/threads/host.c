@@ -137,7 +137,8 @@ static inline void spend(ph_thread *thread, uint64_t ns) {
 void ph_host_call_of(ph_call_kind kind, const char *caller) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     ph_thread *thread = ph_self();
-    if (UNLIKELY(thread->looks_on) && kind == PH_CALL_QUERY) return; /* how often it asks depends on this machine */
+    /* How often it asks depends on this machine, and who waits with it, too. */
+    if (UNLIKELY(thread->looks_on) && (kind == PH_CALL_QUERY || kind == PH_CALL_SYNC)) return;
     thread->looks_on = false;
     atomic_fetch_add_explicit(&ph_counts.api_calls, 1, memory_order_relaxed);
     if (UNLIKELY(thread->uncounted)) return;

@@ -1,11 +1,11 @@
 /*
- * Threads of the program that look on: they have given the GPU no work, and only ask whether work is done, or for the
- * time. How often they ask depends on the speed of this machine. So their questions move no clock, and are answered by
- * what is known.
+ * Threads of the program that look on: they have given the GPU no work, and only ask whether work is done, wait for it,
+ * or ask for the time. How often they ask, and where the program is meanwhile, depends on the speed of this machine. So
+ * they move no clock, and are answered by what is known.
  *
  * The program may wait for such a thread: then nothing else moves time. When no other thread of the program has done
- * anything for half a second, the thread's questions are put to virtual time, until the program goes on. No program
- * waits for a daemon thread.
+ * anything for half a second, what the thread asks and waits for is put to virtual time, until the program goes on. No
+ * program waits for what a daemon thread asks; it may wait for one that waits for the GPU.
  */
 #define _GNU_SOURCE
 #include "threads/onlooker.h"
@@ -53,10 +53,28 @@ static bool is_waited_for(void) {
     return seen.waited_for = false;
 }
 
-bool ph_looks_on(void) {
-    ph_thread *thread = ph_self();
-    if (LIKELY(!thread->looks_on) || (!thread->daemon && is_waited_for())) return false;
+static bool looks_on(ph_thread *thread, bool may_be_waited_for) {
+    if (may_be_waited_for && is_waited_for()) return false;
     thread->clock_ns = 0; /* what it has done depends on how often it asked */
     return true;
 }
+
+bool ph_looks_on(void) {
+    ph_thread *thread = ph_self();
+    return UNLIKELY(thread->looks_on) && looks_on(thread, !thread->daemon);
+}
+
+bool ph_looks_on_waiting(void) {
+    ph_thread *thread = ph_self();
+    return UNLIKELY(thread->looks_on) && looks_on(thread, true);
+}
+/* How much work the GPU had been given when what the calling thread does was handed over; 1 is added. A thread that
+ * gives work hands over now. */
+PH_EXPORT uint64_t phantora_hands_over(void) {
+    const ph_thread *thread = ph_self();
+    return thread->looks_on && thread->handed_over ? thread->handed_over : 1 + atomic_load(&ph_work_given);
+}
+/* The calling thread begins a task that was handed over then; 0: the task has ended. */
+PH_EXPORT void phantora_takes_over(uint64_t handed_over) { ph_self()->handed_over = handed_over; }
+
 PH_EXPORT int phantora_looks_on(void) { return ph_looks_on(); }

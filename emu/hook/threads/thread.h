@@ -63,6 +63,7 @@ typedef struct ph_thread {
     int capture_mode;
     enum ph_thread_kind kind;
     bool looks_on, daemon; /* it has given the GPU no work yet; Python calls it a daemon: see threads/onlooker.c */
+    uint64_t handed_over;  /* 1 + the work that the GPU had been given when its task was handed over; 0: not known */
     uint16_t site;         /* see ph_site_inherit; 0: its own frames tell its place */
     uint32_t name_checks;  /* how often its name has been looked at while its kind was unknown */
     uint64_t clock_ns;     /* host time of this thread */

@@ -47,6 +47,12 @@ class HostTimeCalls(Library):
         """
         self.thread_looks_on: Callable[[int], None] = self._function("thread_looks_on", None, c_int)
         """Says that a new thread of the program looks on. 1: Python calls it a daemon."""
+        self.hands_over: Callable[[], int] = self._function("hands_over", c_uint64)
+        """Returns a number that says how much work the GPU has been given until now, when a task is handed to another
+        thread.
+        """
+        self.takes_over: Callable[[int], None] = self._function("takes_over", None, c_uint64)
+        """Says that the calling thread begins a task that was handed over with that number; 0: the task has ended."""
         self.python_work: Callable[[int, int], None] = self._function("python_work", None, c_uint64, c_uint64)
         """Takes the host time of this number of Python functions of this many code units, run a moment before."""
         self.own_work: Callable[[int, int, int], None] = self._function("own_work", None, c_uint32, c_uint32, c_uint32)

@@ -1,5 +1,5 @@
-"""FSDP2 saves a sharded checkpoint over gloo, over NCCL and in a thread, and loads it. Rank 0 counts the chunks of each
-tensor.
+"""FSDP2 saves a sharded checkpoint over gloo, over NCCL and in a thread while it trains on, and loads it. Rank 0 counts
+the chunks of each tensor.
 """
 
 import os
@@ -23,7 +23,13 @@ folder = Path(sys.argv[1])
 state = {"model": model.state_dict()}
 dcp.save(state, checkpoint_id=folder / "saved")
 dcp.save(state, checkpoint_id=folder / "over NCCL", process_group=dist.new_group(backend="nccl"))
-dcp.async_save(state, checkpoint_id=folder / "later").result()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(4):
+    pending = dcp.async_save(state, checkpoint_id=folder / "later")
+    for _ in range(step):
+        model(torch.ones(8, 64, device=device)).sum().backward()
+        optimizer.step()
+    pending.result()
 dcp.load(state, checkpoint_id=folder / "saved")
 for saved in ("saved", "over NCCL") if dist.get_rank() == 0 else ():
     metadata = dcp.FileSystemReader(folder / saved).read_metadata()
