@@ -61,7 +61,7 @@ class Session:
     def __init__(self, config: Config, beside: Beside | None = None) -> None:
         self._config = config
         self._beside = beside
-        self._terminal = Terminal(status=config.progress)
+        self._terminal = Terminal(status=config.options.progress)
         self._memory_kills = MemoryKills()
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
@@ -169,7 +169,7 @@ class Session:
         """With `--measure`: starts the process that uses the GPU. Without a GPU the user is told and the run goes
         on.
         """
-        if not self._config.measure:
+        if not self._config.options.measure:
             yield
             return
         with gpu_bench(self._config.python) as bench:
@@ -195,42 +195,14 @@ class Session:
     def _spec(self, runtime: Runtime) -> RunSpec:
         config = self._config
         compiled = config.compile_cache or runtime.ranks / "compiled"
-        return RunSpec(
+        return config.view(
+            RunSpec,
             socket=runtime.socket,
             cost_table=runtime.cost_table,
-            servers=config.servers,
-            folding=config.folding,
-            share_timelines=config.share_timelines,
-            each_if_they_differ=config.each_if_they_differ,
-            gpu=config.gpu,
-            cluster=config.cluster,
-            assumed_links=config.assumed_links,
-            host=config.host,
-            host_mode=config.host_mode,
-            loading=config.loading,
+            run_dir=config.run_dir,
             kernel_times=self._kernel_times(),
             measure=self._on_demand.measure if self._on_demand is not None else None,
-            nccl=config.nccl,
-            faults=config.faults,
-            steps=config.steps,
-            until_ns=config.until_ns,
-            # A recording is for other machines and other limits as well: it is not cut short.
-            most_allocated_nbytes=0 if config.record else int(config.budget.by_figure.get("allocated", 0)),
-            most_reserved_nbytes=0 if config.record else int(config.budget.by_figure.get("memory", 0)),
-            most_step_ns=0 if config.record else round(1e9 * config.budget.by_figure.get("step", 0)),
-            speculation=config.speculation,
             progress=self._terminal.live,
-            run_dir=config.run_dir,
-            routing=config.routing.text,
-            data_shapes=config.data_shapes.text,
-            values=config.values,
-            stall_timeout_s=config.stall_timeout_s,
-            launcher=config.launcher,
-            restart_delay_ns=config.restart_delay_ns,
-            loop_turns=config.loop_turns,
-            trace=config.trace,
-            reasons=config.reasons,
-            record=config.record,
             compile_locks=compile_cache.locks(compiled, config.gpu),
             kernel_locks=compile_cache.kernel_locks(compiled),
         )
@@ -239,8 +211,7 @@ class Session:
         config = self._config
         shown, kind = sorted(config.shown_ranks), "rank"
         if config.launcher:  # the ranks of a server have one log
-            servers = [server for server, gpus in enumerate(config.servers) for _ in range(gpus)]
-            shown, kind = sorted({servers[rank] for rank in shown}), "server"
+            shown, kind = sorted({config.server_of[rank] for rank in shown}), "server"
         width = len(str(shown[-1])) if shown else 0
         prefixes = [f"[{kind} {number:>{width}}] " if len(shown) > 1 else "" for number in shown]
         logs = [config.run_dir / f"{kind}{number}.log" for number in shown]

@@ -1,4 +1,9 @@
-"""The description of a job: a file that the launcher writes, and names in the first message on the control socket."""
+"""What the parts of a run are told of its options, and the description of a job: a file that the launcher writes, and
+names in the first message on the control socket.
+
+Each option that a part needs is a field of one view, as it was resolved. The views of the coordinator are in
+``phantora_async.run_spec``; ``phantora_async.config.Config`` has the fields of all views.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,88 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from . import stated_values
 from .folding import Folding
+from .policies.loading_policy import FREE
+from .policies.routing_policy import BALANCED
+from .policies.shape_policy import MOST
+from .stated_values import StatedValue
+
+# Views have no slots: a class with slots could not have two of them as its bases.
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+@dataclass(frozen=True, kw_only=True)
+class SharedView:
+    """The options that every part of a run needs, and a replay of it."""
+
+    servers: tuple[int, ...]
+    """The number of GPUs in use on each server; the first server has the first ranks."""
+    folding: Folding | None = None
+    """Says which ranks have processes; None: all of them do."""
+    steps: int = 0
+    """The steps of every rank after which the run ends; 0: the run ends with the script."""
+    routing: str = BALANCED
+    """The policy of `--moe`, see routing_policy."""
+    data_shapes: str = MOST
+    """The policy of `--data-shapes`, see shape_policy."""
+    values: tuple[StatedValue, ...] = ()
+    """The values that `--value` states: what the script reads at lines where no value is computed."""
+
+    @property
+    def world_size(self) -> int:
+        return sum(self.servers)
+
+    @property
+    def server_of(self) -> list[int]:
+        """The server of each rank, by rank."""
+        return [server for server, gpus in enumerate(self.servers) for _ in range(gpus)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveView(SharedView):
+    """The options that every part of a run needs while ranks have processes."""
+
+    launcher: bool = False
+    """True if the user's launcher starts the ranks of a server, and may start them again when one fails."""
+    loaders: str = FREE
+    """The policy of `--loaders`, see loading_policy: the time that loading data takes."""
+    loop_turns: int = 0
+    """The number of turns after which a loop that waits for a value that nobody computed ends the run; 0: no number
+    does.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankView(LiveView):
+    """The options that a rank needs, and the forker, which prepares an interpreter for all ranks."""
+
+    script: str
+    """A path, or a module's name if `module` is true. With `launcher`, `script` and `arguments` are a command."""
+    module: bool
+    arguments: tuple[str, ...]
+    preload: tuple[str, ...]
+    auto_preload: bool
+    """True if the installed packages that the script will import are imported once for all ranks."""
+    share_weights: bool
+    """True if ranks that initialise equal CPU tensors share their memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerView(LiveView):
+    """The options that an emulated server needs."""
+
+    isolation: str
+    """The isolation that the user asks for: one of `isolation.LEVELS`. The forker replaces `auto` by what is
+    possible.
+    """
+    network: str
+    """One of `isolation.NETWORKS`."""
+    writable: tuple[str, ...]
+    """Paths that isolated servers may write although they are below a folder that they only read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(RankView, ServerView):
     """One run, as its processes need to know it. Paths are absolute."""
 
     run_id: str
@@ -25,18 +107,12 @@ class Job:
     socket: str
     """The socket where the coordinator listens."""
     cost_table: str
-    servers: tuple[int, ...]
-    """The number of GPUs of each server, in order."""
-    folding: Mapping[str, Any] | None
-    """The ranks that have processes, see ``Folding.to_json``; None: all ranks."""
     simulated: tuple[int, ...] | None
     """The ranks that a folded run simulates, if others share their timelines. Process groups without any of them are
     not made. None: all ranks.
     """
     cpus: int
     """The number of logical CPUs of each described server."""
-    loaders: str
-    """The policy of `--loaders`, see loading_policy."""
     slow_loaders: tuple[tuple[int, int, int], ...]
     """For each fault of a data loader, see loading_policy: the rank, the delay in nanoseconds and how many batches
     apart it comes.
@@ -53,51 +129,16 @@ class Job:
     """CPU time of the described host for what takes one second here."""
     hosted: tuple[int, ...]
     """Numbers of the servers that this forker starts; others are on other machines."""
-    script: str
-    """A path, or a module's name if `module` is true."""
-    module: bool
-    arguments: tuple[str, ...]
-    launcher: bool
-    """`script` and `arguments` are a command that starts the ranks of a server."""
-    preload: tuple[str, ...]
-    auto_preload: bool
-    """True if the installed packages that the script will import are imported once for all ranks."""
     preload_cache: str
     """Folder for what earlier runs have shown about these packages; "": there is none."""
     master_addr: str
     master_port: int
     epoch_s: int
     """The value of `time.time()` at virtual time 0."""
-    share_weights: bool
-    """True if ranks that initialise equal CPU tensors share their memory."""
-    isolation: str
-    """The isolation that the user asks for: one of `isolation.LEVELS`. The forker replaces `auto` by what is
-    possible.
-    """
-    network: str
-    """One of `isolation.NETWORKS`."""
-    writable: tuple[str, ...]
-    """Paths that isolated servers may write although they are below a folder that they only read."""
     float_limit_count: int
     """The most elements of a floating-point tensor that is computed."""
-    routing: str
-    """The policy of `--moe`, see routing_policy."""
-    data_shapes: str
-    """The policy of `--data-shapes`, see shape_policy."""
-    steps: int
-    """The number of steps after which a rank's script is held; 0: no limit."""
-    values: tuple[str, ...]
-    """The values that `--value` states, see stated_values. Each names a file."""
-    loop_turns: int
-    """The number of turns after which a loop that waits for a value that nobody computed ends the run; 0: no number
-    does.
-    """
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
-
-    @property
-    def world_size(self) -> int:
-        return sum(self.servers)
 
     def ranks_of(self, server: int) -> list[int]:
         """Returns the server's ranks that have processes."""
@@ -105,7 +146,7 @@ class Job:
         ranks = range(first, first + self.servers[server])
         if self.folding is None:
             return list(ranks)
-        return [rank for rank in Folding.from_json(self.folding).live if rank in ranks]
+        return [rank for rank in self.folding.live if rank in ranks]
 
     def first_rank(self, server: int) -> int:
         return sum(self.servers[:server])
@@ -123,7 +164,17 @@ class Job:
         if expected != given:
             raise ValueError(f"the launcher and the forker disagree on {sorted(expected ^ given)}")
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in message.items()}
+        values["values"] = tuple(map(stated_values.parse, message["values"]))
+        if message["folding"] is not None:
+            values["folding"] = Folding.from_json(message["folding"])
         return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as a message has them, see ``parse``."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
+            "values": [value.resolved for value in self.values],
+            "folding": self.folding.to_json() if self.folding is not None else None,
+        }
 
 
 @dataclass(frozen=True, slots=True)

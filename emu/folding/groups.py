@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..contract.folding import Folding
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .dispatched import Dispatched
 
 
-def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Hook) -> FoldedRanks:
-    """Changes the making of process groups. Called once, in the forker. `told`: the job's folding. `simulated`: ranks
-    whose groups are made; None: all are.
+def install(folding: Folding, simulated: Collection[int] | None, hook: Hook) -> FoldedRanks:
+    """Changes the making of process groups. Called once, in the forker. `simulated`: the ranks whose groups are made;
+    None: all are.
     """
     import torch.distributed as dist
 
@@ -32,7 +32,7 @@ def install(told: Mapping[str, Any], simulated: Collection[int] | None, hook: Ho
     from .gloo import StandIn
 
     dispatched = Dispatched()
-    ranks = FoldedRanks(Folding.from_json(told), simulated)
+    ranks = FoldedRanks(folding, simulated)
     # One id for each communicator, however large: its members are known by that id.
     os.environ[RANKS_PER_ROOT] = ONE_ROOT
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":  # its wrapper makes gloo groups of its own

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 
-from ..contract.job import Job
+from ..contract.job import RankView
 
 _MOST_FILES = 500
 """The most files of the user's that are read."""
@@ -22,7 +22,7 @@ the user.
 """
 
 
-def scripts(job: Job) -> list[str]:
+def scripts(job: RankView) -> list[str]:
     """Returns the Python files that the command names: the script, or what a launcher is to start. Modules are looked
     up.
     """
@@ -36,7 +36,7 @@ def scripts(job: Job) -> list[str]:
     return found + [file for file in (_file_of(name, [os.getcwd(), *sys.path]) for name in named) if file]
 
 
-def folders(job: Job) -> list[str]:
+def folders(job: RankView) -> list[str]:
     """Returns the folders where a script's own modules are: a rank looks there first."""
     own = [os.path.dirname(os.path.realpath(file)) for file in scripts(job)]
     return list(dict.fromkeys([*own, *([os.getcwd()] if job.module or job.launcher else [])]))
@@ -50,7 +50,7 @@ def is_installed(file: str | None) -> bool:
     return real.startswith(_INSTALLED) or any(f"{os.sep}{name}{os.sep}" in real for name in _PACKAGES_FOLDERS)
 
 
-def read(job: Job) -> tuple[list[str], set[str]]:
+def read(job: RankView) -> tuple[list[str], set[str]]:
     """Returns the names that the script imports from installed packages, wherever in its text: `package.module`, or
     `package:name` for `from package import name`; the standard library is left out. And returns the user's files that
     were read.

@@ -35,7 +35,7 @@ from ..compiler import (
     split_graphs,
     triton_cache,
 )
-from ..contract import isolation, stated_values
+from ..contract import isolation
 from ..contract.job import Job
 from ..contract.policies import loading_policy, routing_policy, shape_policy
 from ..control import dispatcher
@@ -194,8 +194,7 @@ def prepare(job: Job) -> Prepared:
     loading = DataLoading(hook, clock, loading_policy.parse(job.loaders), job.host_scale)
     loading.install()
     policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
-    values = tuple(map(stated_values.parse, job.values))
-    reads = UncomputedReads(hook, values, job.loop_turns, checkpoints, numbers)
+    reads = UncomputedReads(hook, job.values, job.loop_turns, checkpoints, numbers)
     computed = dispatcher.install(
         hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, reads, libraries
     )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from ..contract.job import Job
+from ..contract.job import RankView
 
 
 class ProgramKind(enum.Enum):
@@ -46,7 +46,7 @@ _PYTHON_SHEBANG = 200
 """The number of bytes at a file's beginning in which `python` must be named."""
 
 
-def of(job: Job) -> Program:
+def of(job: RankView) -> Program:
     """Returns the program that each rank runs."""
     return Program(ProgramKind.MODULE if job.module else ProgramKind.FILE, job.script, job.arguments)
 

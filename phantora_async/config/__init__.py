@@ -6,7 +6,7 @@ writes (`outputs`), what it shows (`display`).
 Comes in: ``RunOptions``; NCCL's and torchrun's environment variables.
 Goes out: a ``Config``, whose run directory and port are taken; or a UsageError.
 May import: emu.contract, netsim, profiles, compile_cache, errors, faults, kernel_times, options, remote.wire, run_dir,
-trace_request, virtual_time.policy, wording.
+run_spec, trace_request, virtual_time.policy, wording.
 """
 
 from phantora_async.config.config import FLOAT_LIMIT_COUNT, Config

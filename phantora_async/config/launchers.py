@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from phantora_async.errors import UsageError
@@ -25,6 +27,9 @@ LAUNCHER_MODULES = (
 )
 OF_CLUSTERS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "jsrun", "flux")
 """Programs that start processes on several machines."""
+MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
+MONITOR_INTERVAL_S = 0.1
+"""The default of torchrun."""
 MOST_HEAD = 256
 """The bytes that are read of a script's first line."""
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?$")
@@ -82,6 +87,19 @@ def _command(given: RunOptions, words: Sequence[str]) -> str:
     sizes = {"-n": given.world_size, "--nnodes": given.nnodes, "--nproc-per-node": given.nproc_per_node}
     told = [word for flag, size in sizes.items() if size is not None for word in (flag, str(size))]
     return shlex.join(["phantora-async", "run", *told, *words])
+
+
+def restart_delay_ns(arguments: Sequence[str]) -> int:
+    """The nanoseconds that a launcher takes to start ranks again after one has failed: torchrun's agent looks at its
+    ranks once in every monitor interval. Other work on a cluster (ending the other ranks, starting Python) takes no
+    virtual time, as at the run's start.
+    """
+    words = [part for word in arguments for part in word.split("=", 1)]
+    given = [value for name, value in pairwise(words) if name in MONITOR_INTERVAL]
+    for text in (*given, os.environ.get("PET_MONITOR_INTERVAL", "")):
+        with contextlib.suppress(ValueError):
+            return round(float(text) * 1e9)
+    return round(MONITOR_INTERVAL_S * 1e9)
 
 
 def check_environment(words: Sequence[str], python: Path) -> None:

@@ -66,12 +66,13 @@ def resolve(options: RunOptions) -> Config:
     if folding is not None:
         shown &= frozenset(folding.live)
     trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
-    routing, loading = routing_of(given.moe), loading_of(given.loaders)
     values = tuple(stated_value_of(text, "" if given.module or given.launcher else script) for text in given.value)
     python = find_python(_text(given.python))
     if given.launcher:
         launchers.check_environment([script, *given.arguments], python)
     budget = _budget_of(given)
+    # A recording is for other machines and other limits as well: it is not cut short.
+    limits = {} if given.record is not None else budget.by_figure
     (steps, all_steps), until_ns = steps_of(given.steps, given.real_steps), until_ns_of(given.until)
     cache, cache_remarks = compile_cache_of(_text(given.compile_cache))
     ui = ui_of(given.ui)
@@ -91,26 +92,29 @@ def resolve(options: RunOptions) -> Config:
         module=given.module,
         arguments=tuple(given.arguments),
         launcher=given.launcher,
+        restart_delay_ns=launchers.restart_delay_ns(given.arguments),
         servers=servers,
         gpu=gpu,
         cluster=cluster,
         assumed_links=machine.assumed_links,
         host=host,
         host_mode=given.host,
-        loading=loading,
+        loaders=loading_of(given.loaders).text,
         kernel_times=kernel_times.find(given.kernel_times, gpu),
-        measure=given.measure,
         faults=faults,
         steps=steps,
         all_steps=all_steps,
         until_ns=until_ns,
+        most_allocated_nbytes=int(limits.get("allocated", 0)),
+        most_reserved_nbytes=int(limits.get("memory", 0)),
+        most_step_ns=round(1e9 * limits.get("step", 0)),
         nccl=nccl,
         remarks=remarks + folding_remarks + cache_remarks,
         speculation=given.speculation,
         share_weights=given.shared_weights,
         isolation=level,
-        routing=routing,
-        data_shapes=shapes_of(given.data_shapes),
+        routing=routing_of(given.moe).text,
+        data_shapes=shapes_of(given.data_shapes).text,
         values=values,
         network=given.network or ("host" if level == "none" else "private"),
         writable=writable_of(given.write),
@@ -121,7 +125,6 @@ def resolve(options: RunOptions) -> Config:
         claimed=claimed,
         report=report_of(_text(given.report), claimed.path),
         shown_ranks=shown,
-        progress=given.progress,
         stall_timeout_s=given.stall_timeout,
         listen=listen_of(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,

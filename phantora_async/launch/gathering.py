@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from phantora_async.config import Config
@@ -57,7 +56,7 @@ class Gathering:
         """
         variables = plan.variables if self._config.compile_cache is not None else {}
         await self.machines.start(
-            asdict(plan.job), device=plan.device_file_lines, variables=variables, folder=os.getcwd()
+            plan.job.to_json(), device=plan.device_file_lines, variables=variables, folder=os.getcwd()
         )
 
     async def watch(self, end: Callable[[PhantoraError], None]) -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,9 @@ class LaunchPlan:
 
 def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
     """The plan for a run with all of its servers on this machine."""
-    job = Job(
+    cache = config.compile_cache
+    job = config.view(
+        Job,
         run_id=uuid.uuid4().hex[:12],
         run_dir=str(config.run_dir),
         runtime_dir=str(runtime.folder),
@@ -111,39 +113,22 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         device_file=str(config.run_dir / "device.txt"),
         socket=str(runtime.socket),
         cost_table=str(runtime.cost_table),
-        servers=config.servers,
-        folding=config.folding.to_json() if config.folding is not None else None,
         simulated=simulated(config),
         cpus=config.cluster.cpus_per_server,
-        loaders=config.loading.text,
         slow_loaders=slow_loaders(config.faults),
         dead_gpus=dead_gpus(config.faults),
         mortal=any(isinstance(fault, Death) for fault in config.faults),
         host_scale=config.host.scale,
         hosted=hosted(config),
-        script=config.script,
-        module=config.module,
-        arguments=config.arguments,
-        launcher=config.launcher,
-        preload=config.preload,
-        auto_preload=config.auto_preload,
-        preload_cache=str(config.compile_cache / "imports") if config.compile_cache else "",
+        preload_cache=str(cache / "imports") if cache else "",
         master_addr=isolation.LOOPBACK,
         master_port=free_port(),
         epoch_s=runtime.epoch_s,
-        share_weights=config.share_weights,
-        isolation=config.isolation,
-        network=config.network,
-        writable=(*config.writable, *([str(config.compile_cache)] if config.compile_cache else [])),
+        writable=(*config.writable, *([str(cache)] if cache else [])),
         float_limit_count=FLOAT_LIMIT_COUNT,
-        routing=config.routing.text,
-        data_shapes=config.data_shapes.text,
-        steps=config.steps,
-        values=tuple(value.resolved for value in config.values),
-        loop_turns=config.loop_turns,
         grace_s=GRACE_S,
     )
-    variables = compile_cache.environment(config.compile_cache or runtime.ranks / "compiled", config.gpu)
+    variables = compile_cache.environment(cache or runtime.ranks / "compiled", config.gpu)
     return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables)
 
 
@@ -151,8 +136,7 @@ def hosted(config: Config) -> tuple[int, ...]:
     """The servers that have ranks with processes."""
     if config.folding is None:
         return tuple(range(len(config.servers)))
-    server_of = [server for server, gpus in enumerate(config.servers) for _ in range(gpus)]
-    return tuple(sorted({server_of[rank] for rank in config.folding.live}))
+    return tuple(sorted({config.server_of[rank] for rank in config.folding.live}))
 
 
 def simulated(config: Config) -> tuple[int, ...] | None:
@@ -219,7 +203,7 @@ class Launcher:
                 start_new_session=True,  # Ctrl-C reaches only this process, which then ends the others
             )
         self._control = ControlSocket(ours)
-        self._runtime.job.write_text(json.dumps(asdict(job)))
+        self._runtime.job.write_text(json.dumps(job.to_json()))
         with contextlib.suppress(BrokenPipeError):  # then events() reports it
             self._control.send("job", file=str(self._runtime.job))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from phantora_async.recording.given_answers import GivenAnswers
 from phantora_async.recording.plain import to_plain
 from phantora_async.recording.rows import ROW, Irregular, RankRows, Tables
 from phantora_async.recording.store import Writer
-from phantora_async.run_spec import RunSpec
+from phantora_async.run_spec import MachineView, RunSpec
 from phantora_async.virtual_time import OutsideWait, Timelines
 
 FILE = "recording"
@@ -172,20 +173,5 @@ def _encoded(record: Any) -> bytes:
 
 
 def _description(spec: RunSpec) -> dict[str, Any]:
-    names = (
-        "servers",
-        "gpu",
-        "cluster",
-        "assumed_links",
-        "host",
-        "host_mode",
-        "nccl",
-        "steps",
-        "until_ns",
-        "routing",
-        "data_shapes",
-        "values",
-        "folding",
-        "share_timelines",
-    )
+    names = [one.name for one in fields(MachineView)]
     return {name: to_plain(getattr(spec, name)) for name in names} | {"faults": list(map(str, spec.faults))}

@@ -14,12 +14,8 @@ import orjson
 from numpy.typing import NDArray
 
 from emu.contract import records
-from emu.contract.folding import Folding
-from emu.contract.policies.shape_policy import MOST
 from emu.contract.records import RecordError
-from emu.contract.stated_values import StatedValue
 from formats.files import MOST_DATA_NBYTES, read_bytes
-from netsim import NcclSettings
 from phantora_async.ingest.costs import Priced
 from phantora_async.recording.checks import MOST_NS, check_call, check_comm, check_folding, check_members, check_rows
 from phantora_async.recording.given_answers import RecordedAnswers, recorded_answers
@@ -28,8 +24,9 @@ from phantora_async.recording.plain import PlainError, from_plain
 from phantora_async.recording.recorder import FILE
 from phantora_async.recording.rows import COUNTERS, ROW, Call
 from phantora_async.recording.store import Damaged, Reader
+from phantora_async.run_spec import MachineView
 from phantora_async.virtual_time import Comm, Timelines
-from profiles import Cluster, Cost, Gpu, HostModel
+from profiles import Cost
 
 MOST_RANKS = 1 << 17
 MOST_ENTRIES = 1 << 24
@@ -82,25 +79,12 @@ class OutsideSleep(NamedTuple):
     """The number of rows that this rank had executed then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """The settings of the recorded run."""
+@dataclass(frozen=True, kw_only=True)
+class Setup(MachineView):
+    """The settings of the recorded run. If ranks shared timelines, the recording has only those with timelines of
+    their own (``virtual_time.Timelines``).
+    """
 
-    servers: tuple[int, ...]
-    gpu: Gpu
-    cluster: Cluster
-    host: HostModel
-    host_mode: str
-    nccl: NcclSettings
-    steps: int
-    until_ns: int
-    routing: str
-    values: tuple[StatedValue, ...]
-    assumed_links: str = ""
-    data_shapes: str = MOST
-    folding: Folding | None = None
-    share_timelines: bool = False
-    """True if the recording has only the ranks with timelines of their own (``virtual_time.Timelines``)."""
     slowed: tuple[int, ...] = ()
     """The ranks that a fault of the run made different."""
     faults: tuple[str, ...] = ()

@@ -15,19 +15,16 @@ from phantora_async.errors import UsageError
 from phantora_async.faults import Death, Fault, FlappingLink, SlowLink, SlowLoader, given_faults, paces_of, parse
 from phantora_async.kernel_times import find
 from phantora_async.recording import Recording
-from phantora_async.recording.recording import Setup
 from phantora_async.replaying.differences import Allowed
 from phantora_async.replaying.rank_mapping import map_ranks
 from phantora_async.replaying.width import check_width, widened
-from phantora_async.run_spec import RunSpec
+from phantora_async.run_spec import MachineView, RunSpec
 from phantora_async.virtual_time import Timelines
 from profiles import ProfileError, load_gpu, load_host, load_machine
 
 NCCL = "NCCL_"
 NONE = "none"
 EACH, SHARED = "each", "shared"
-KEPT = {one.name for one in dataclasses.fields(Setup)} & {one.name for one in dataclasses.fields(RunSpec)} - {"faults"}
-"""The settings that keep the run's values, unless they are changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
         socket=Path(os.devnull),
         cost_table=Path(os.devnull),
         run_dir=run_dir,
-        **{one.name: getattr(setup, one.name) for one in dataclasses.fields(setup) if one.name in KEPT},
+        **{one.name: getattr(setup, one.name) for one in dataclasses.fields(MachineView)},
     )
     try:
         spec = _described(spec, changes)

@@ -40,7 +40,7 @@ def loading_document(
     listed = step["each_ns"][max(0, step["first_counted"] - step["first_listed"]) :]
     share = spec.cluster.cpus_per_server / max(spec.servers)
     found: Document = {
-        "policy": spec.loading.text,
+        "policy": spec.loaders,
         "dataset": dataset,
         "loaders": len(kinds),
         "workers": workers,

@@ -15,7 +15,14 @@ from phantora_async.virtual_time import HostState, Stop
 from profiles import load_cluster, load_gpu, load_host
 
 SPEC = RunSpec(
-    Path("s"), Path("c"), Path("r"), (8,), load_gpu("h200"), load_cluster("dgx-h200"), load_host("xeon-h200"), "none"
+    socket=Path("s"),
+    cost_table=Path("c"),
+    run_dir=Path("r"),
+    servers=(8,),
+    gpu=load_gpu("h200"),
+    cluster=load_cluster("dgx-h200"),
+    host=load_host("xeon-h200"),
+    host_mode="none",
 )
 NEVER = 1 << 62
 

@@ -24,8 +24,16 @@ NO_REPORT: dict[str, Any] = {"failure": None, "simulated": {"kernel_times": [], 
 def spec_of(world_size: int) -> RunSpec:
     cluster = load_cluster("dgx-h200")
     nothing = Path("/dev/null")
-    gpu, host = load_gpu(cluster.gpu), load_host(cluster.host)
-    return RunSpec(nothing, nothing, nothing, (world_size,), gpu, cluster, host, "modelled")
+    return RunSpec(
+        socket=nothing,
+        cost_table=nothing,
+        run_dir=nothing,
+        servers=(world_size,),
+        gpu=load_gpu(cluster.gpu),
+        cluster=cluster,
+        host=load_host(cluster.host),
+        host_mode="modelled",
+    )
 
 
 def record(

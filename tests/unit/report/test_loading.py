@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from emu.contract import records
-from emu.contract.policies import loading_policy
 from phantora_async.report.loading import binding_note, loading_binds, loading_document, loading_notes
 
 from .test_report import spec
@@ -43,7 +42,7 @@ def loader(
 
 def told(one: Any, *, step_ms: float, steps: int = 100, ranks: int = 8, policy: str = "free") -> dict[str, Any]:
     step = {"median_ns": round(step_ms * MS), "each_ns": [round(step_ms * MS)], "first_counted": 1, "first_listed": 1}
-    run = replace(spec(ranks), loading=loading_policy.parse(policy))
+    run = replace(spec(ranks), loaders=policy)
     found = loading_document(run, [{0: one}] * ranks, [steps] * ranks, step)
     assert found is not None
     return found

@@ -37,7 +37,14 @@ def seen(timeline: Timeline) -> Seen:
 def spec(world_size: int) -> RunSpec:
     cluster = load_cluster("dgx-h200")
     return RunSpec(
-        Path("s"), Path("c"), Path("r"), (world_size,), load_gpu("h200"), cluster, load_host(cluster.host), "modelled"
+        socket=Path("s"),
+        cost_table=Path("c"),
+        run_dir=Path("r"),
+        servers=(world_size,),
+        gpu=load_gpu("h200"),
+        cluster=cluster,
+        host=load_host(cluster.host),
+        host_mode="modelled",
     )
 
 
