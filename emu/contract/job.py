@@ -44,6 +44,11 @@ class SharedView:
         return sum(self.servers)
 
     @property
+    def processes(self) -> int:
+        """The number of ranks that have processes."""
+        return self.world_size if self.folding is None else len(self.folding.live)
+
+    @property
     def server_of(self) -> list[int]:
         """The server of each rank, by rank."""
         return [server for server, gpus in enumerate(self.servers) for _ in range(gpus)]

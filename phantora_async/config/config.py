@@ -85,11 +85,6 @@ class Config(CoordinatorView, RankView, ServerView):
         return kind(**{one.name: getattr(self, one.name) for one in fields(kind) if one.name in known} | more)
 
     @property
-    def processes(self) -> int:
-        """The number of ranks that have processes."""
-        return sum(self.servers) if self.folding is None else len(self.folding.live)
-
-    @property
     def witnessed(self) -> bool:
         """True if the content of segments is compared between ranks."""
         return self.folding is not None and bool(self.folding.apart - {0})

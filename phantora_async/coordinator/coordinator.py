@@ -18,23 +18,17 @@ from emu.contract import isolation
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.failures import Failures
 from phantora_async.coordinator.live_state import LiveState
-from phantora_async.coordinator.network_model import network_of
 from phantora_async.coordinator.rank_processes import RankProcesses
 from phantora_async.coordinator.ranks.arrivals import Arrivals
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.reactions import Reactions
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
+from phantora_async.coordinator.simulation import simulation_of
 from phantora_async.coordinator.status import Status, StatusView
-from phantora_async.coordinator.tracing import trace_of
 from phantora_async.coordinator.turns import Turns
 from phantora_async.errors import InternalError, Interrupted
-from phantora_async.faults import paces_of
-from phantora_async.folding.mirrored_ranks import MirroredRanks
-from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.channel import Channel
-from phantora_async.ingest.costs import Costs, CostTable
-from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.bystanders import Bystanders
 from phantora_async.liveness.compiling import compiling_ranks
@@ -43,12 +37,8 @@ from phantora_async.liveness.proc_fs import ProcFs
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes
 from phantora_async.liveness.stall_watch import StallWatch
-from phantora_async.reasons import LastSteps
-from phantora_async.recording import Recorder
 from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time import SpeculationPolicy, Timeline, Timelines
-from profiles import CostModel
 
 STOP_S = 3.0
 """The seconds that ranks that are told to stop may take until the next one has ended."""
@@ -71,98 +61,65 @@ class Coordinator:
 
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: looks up the threads of ranks; in /proc unless a test says otherwise."""
-        network = network_of(spec, spec.cluster)
-        network.replicated.must_be_alike = spec.each_if_they_differ
-        paces = paces_of(spec.faults, spec.servers)
-        folding = spec.folding
-        timelines = Timelines(spec.world_size, folding if spec.share_timelines else None, spec.servers, paces.ranks)
-        timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces, timelines=timelines)
-        policy = SpeculationPolicy(timeline, spec.speculation)
-        model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times), measure=spec.measure)
-        fact_builder = FactBuilder(
-            spec.world_size,
-            Costs(model, CostTable(spec.cost_table)),
-            timeline.results.steps_done,
-            frozenset(range(spec.world_size)).difference(folding.live) if folding is not None else (),
-            timelines,
-        )
-        mirrored_ranks, witnesses = None, None
-        if folding is not None:
-            mirrored_ranks = MirroredRanks(folding, timelines, spec.servers, fact_builder.communicators)
-            witnesses = Witnesses(folding, timelines, fact_builder.communicators, fact_builder.costs)
-        trace = trace_of(spec, timeline, fact_builder, network)
-        last_steps = None
-        if spec.reasons:
-            last_steps = LastSteps(spec.world_size, timeline.results.steps_done)
-        self._recorder = Recorder(spec, spec.record, timelines) if spec.record is not None else None
-        connections = Connections(
-            timeline, fact_builder, spec.world_size, last_steps, self._recorder, mirrored_ranks, witnesses
-        )
-        stacks, pids = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent)))), connections.pids
-        blocked_ranks = BlockedRanks(
-            timeline,
-            fact_builder,
-            pids,
-            processes or ProcFs(),
-            *((mirrored_ranks.played_by,) if mirrored_ranks is not None else ()),
-        )
+        simulation = simulation_of(spec)
+        timeline, fact_builder = simulation.timeline, simulation.fact_builder
+        connections = Connections(simulation)
+        pids = connections.pids
+        stacks = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent))))
+        played_by = {} if simulation.mirrored_ranks is None else {"played_by": simulation.mirrored_ranks.played_by}
+        blocked_ranks = BlockedRanks(timeline, fact_builder, pids, processes or ProcFs(), **played_by)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
-        run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses, mirrored_ranks)
-        restarts = Restarts(
-            timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns, spec.stall_timeout_s
-        )
-        bystanders = Bystanders(pids, blocked_ranks.threads)
+        # What can end the run, or start its ranks again, is made before what decides between these.
+        run_end = RunEnd(simulation, stacks)
+        restarts = Restarts(simulation, connections, run_end.exits)
         early_end = EarlyEnd(spec, timeline)
         reactions = Reactions(timeline, connections, spec.faults, spec.stall_timeout_s)
-        failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, reactions, early_end, run_end)
+        failures = Failures(
+            simulation,
+            connections=connections,
+            blocked_ranks=blocked_ranks,
+            restarts=restarts,
+            reactions=reactions,
+            early_end=early_end,
+            run_end=run_end,
+        )
         turns = Turns(
-            timeline,
-            policy,
-            fact_builder,
-            connections,
-            trace,
-            blocked_ranks,
-            restarts,
-            early_end,
-            run_end,
-            failures,
-            spec.launcher,
-            len(folding.live) if folding is not None else spec.world_size,
-            bystanders,
-            spec.stall_timeout_s,
-            mirrored_ranks,
+            simulation,
+            connections=connections,
+            blocked_ranks=blocked_ranks,
+            bystanders=Bystanders(pids, blocked_ranks.threads),
+            restarts=restarts,
+            early_end=early_end,
+            run_end=run_end,
+            failures=failures,
         )
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks, turns.computes_for_s)
         usage = Usage()
         self._rank_processes = RankProcesses(
-            spec,
-            timeline,
-            fact_builder,
-            connections,
-            trace,
-            blocked_ranks,
-            stall_watch,
-            restarts,
-            reactions,
-            run_end,
-            failures,
-            turns,
-            usage,
+            simulation,
+            connections=connections,
+            blocked_ranks=blocked_ranks,
+            stall_watch=stall_watch,
+            restarts=restarts,
+            reactions=reactions,
+            run_end=run_end,
+            failures=failures,
+            turns=turns,
+            usage=usage,
         )
         self._live_state = LiveState(spec, timeline, fact_builder)
         self._status_view = StatusView(
-            timeline,
-            fact_builder,
-            stall_watch,
-            loop_watch,
-            spec.stall_timeout_s,
-            self._live_state,
-            partial(compiling_ranks, spec.compile_locks, spec.kernel_locks, pids),
+            simulation,
+            stall_watch=stall_watch,
+            loop_watch=loop_watch,
+            live_state=self._live_state,
+            compiling=partial(compiling_ranks, spec.compile_locks, spec.kernel_locks, pids),
         )
         self._spec = spec
         self._timeline = timeline
         self._fact_builder = fact_builder
-        self._trace = trace
+        self._trace = simulation.trace
+        self._recorder = simulation.recorder
         self._connections = connections
         self._stall_watch = stall_watch
         self._run_end = run_end

@@ -13,18 +13,18 @@ from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.reactions import Reactions
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
+from phantora_async.coordinator.simulation import Simulation
 from phantora_async.diagnosis.rank_states import RankState, states
 from phantora_async.errors import Deadlock, InternalError, Mismatch, RunFailure
-from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
-from phantora_async.virtual_time import Snapshot, Timeline
+from phantora_async.virtual_time import Snapshot
 
 
 class Failures:
     def __init__(
         self,
-        timeline: Timeline,
-        fact_builder: FactBuilder,
+        simulation: Simulation,
+        *,
         connections: Connections,
         blocked_ranks: BlockedRanks,
         restarts: Restarts,
@@ -32,8 +32,8 @@ class Failures:
         early_end: EarlyEnd,
         run_end: RunEnd,
     ) -> None:
-        self._timeline = timeline
-        self._fact_builder = fact_builder
+        self._timeline = simulation.timeline
+        self._fact_builder = simulation.fact_builder
         self._connections = connections
         self._blocked_ranks = blocked_ranks
         self._restarts = restarts

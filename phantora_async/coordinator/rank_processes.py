@@ -12,17 +12,14 @@ from phantora_async.coordinator.ranks.server_check import ServerCheck
 from phantora_async.coordinator.reactions import Reactions
 from phantora_async.coordinator.restarts import Held, Restarts
 from phantora_async.coordinator.run_end import Exit, RunEnd
+from phantora_async.coordinator.simulation import Simulation
 from phantora_async.coordinator.tracing import trace_profiled
 from phantora_async.coordinator.turns import LOOK_AGAIN_S, Turns
 from phantora_async.errors import RunFailure
 from phantora_async.ingest.channel import Channel
-from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news, reads_clock
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.report import Usage
-from phantora_async.run_spec import RunSpec
-from phantora_async.trace.run_trace import RunTrace
-from phantora_async.virtual_time import Timeline
 
 EXIT_S = 2.0
 """A process that has ended is reported within this time after its connection has closed."""
@@ -33,11 +30,9 @@ class RankProcesses:
 
     def __init__(
         self,
-        spec: RunSpec,
-        timeline: Timeline,
-        fact_builder: FactBuilder,
+        simulation: Simulation,
+        *,
         connections: Connections,
-        trace: RunTrace,
         blocked_ranks: BlockedRanks,
         stall_watch: StallWatch,
         restarts: Restarts,
@@ -47,11 +42,11 @@ class RankProcesses:
         turns: Turns,
         usage: Usage,
     ) -> None:
-        self._spec = spec
-        self._timeline = timeline
-        self._fact_builder = fact_builder
+        self._spec = simulation.spec
+        self._timeline = simulation.timeline
+        self._fact_builder = simulation.fact_builder
+        self._trace = simulation.trace
         self._connections = connections
-        self._trace = trace
         self._blocked_ranks = blocked_ranks
         self._stall_watch = stall_watch
         self._restarts = restarts
@@ -60,7 +55,7 @@ class RankProcesses:
         self._failures = failures
         self._turns = turns
         self._usage = usage
-        self._server_check = ServerCheck(spec.servers)
+        self._server_check = ServerCheck(simulation.spec.servers)
         self._dismissed: set[int] = set()
         """The ranks whose process was ended by the process that started it, until its connection closes."""
 

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from emu.contract import records
 from phantora_async.coordinator.ranks.connections import Connections
+from phantora_async.coordinator.simulation import Simulation
 from phantora_async.ingest.channel import Channel
-from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.patience import limit_s
-from phantora_async.virtual_time import Timeline, UnseenFact
+from phantora_async.virtual_time import UnseenFact
 
 PATIENCE_S = 60.0
 """The real seconds for which a launcher may do nothing after a rank has failed. torchrun waits 30 s for ranks that
@@ -57,24 +57,14 @@ class Held:
 
 
 class Restarts:
-    def __init__(
-        self,
-        timeline: Timeline,
-        fact_builder: FactBuilder,
-        connections: Connections,
-        exits: dict[int, Any],
-        delay_ns: int,
-        stall_timeout_s: float | None = None,
-    ) -> None:
-        """`exits`: how processes of ranks have ended; `delay_ns`: how long after an end the launcher notices it;
-        `stall_timeout_s`: see ``limit_s``.
-        """
-        self._patience_s = limit_s(stall_timeout_s, PATIENCE_S)
-        self._timeline = timeline
-        self._fact_builder = fact_builder
+    def __init__(self, simulation: Simulation, connections: Connections, exits: dict[int, Any]) -> None:
+        """`exits`: how processes of ranks have ended."""
+        self._patience_s = limit_s(simulation.spec.stall_timeout_s, PATIENCE_S)
+        self._delay_ns = simulation.spec.restart_delay_ns
+        self._timeline = simulation.timeline
+        self._fact_builder = simulation.fact_builder
         self._connections = connections
         self._exits = exits
-        self._delay_ns = delay_ns
         self.failed: dict[int, None] = {}
         """The ranks whose process has failed, or was ended by the launcher, since the ranks were started last."""
         self.told = False

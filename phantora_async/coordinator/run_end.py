@@ -9,22 +9,18 @@ from functools import partial
 from typing import NamedTuple
 
 from emu.contract.folding import CannotBePlayed, NeedsParts
-from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
+from phantora_async.coordinator.network_model import network_of
 from phantora_async.coordinator.restarts import Restart
+from phantora_async.coordinator.simulation import Simulation
 from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, NotFoldable, RankDied, RunFailure
 from phantora_async.faults import Death, begin_ns
-from phantora_async.folding.mirrored_ranks import MirroredRanks
-from phantora_async.folding.witnesses import Witnesses
-from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.memory_kills import MemoryKills
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
-from phantora_async.reasons import LastSteps, reasons_document
+from phantora_async.reasons import reasons_document
 from phantora_async.report import Document, Usage
-from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time import Timeline
 from phantora_async.wording import short, size
 
 SETTLE_S = 0.5
@@ -63,29 +59,16 @@ class Exit(NamedTuple):
 class RunEnd:
     """Collects exits and failures; ``settle``, then ``outcome``."""
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        timeline: Timeline,
-        fact_builder: FactBuilder,
-        stacks: Stacks,
-        network: NetsimNetworkModel,
-        last_steps: LastSteps | None = None,
-        witnesses: Witnesses | None = None,
-        mirrored_ranks: MirroredRanks | None = None,
-    ) -> None:
-        """`last_steps`: the steps from which the report explains reasons; None: it explains none. `witnesses`,
-        `mirrored_ranks`: those of a folded run.
-        """
-        self._witnesses = witnesses
-        self._mirrored_ranks = mirrored_ranks
-        self._last_steps = last_steps
-        self._spec = spec
-        self._timeline = timeline
-        self._fact_builder = fact_builder
+    def __init__(self, simulation: Simulation, stacks: Stacks) -> None:
+        self._witnesses = simulation.witnesses
+        self._mirrored_ranks = simulation.mirrored_ranks
+        self._last_steps = simulation.last_steps
+        self._spec = simulation.spec
+        self._timeline = simulation.timeline
+        self._fact_builder = simulation.fact_builder
+        self._network = simulation.network
         self._stacks = stacks
         self._memory_kills = MemoryKills()
-        self._network = network
         self._states: Sequence[RankState] = ()
         """The activity of each rank when the first failure was found."""
         self.failure: RunFailure | None = None

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from phantora_async.coordinator.live_state import LiveState
+from phantora_async.coordinator.simulation import Simulation
 from phantora_async.diagnosis.progress import Progress, clock, examples, line, phase
 from phantora_async.errors import Stalled, WaitsForValue
-from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.patience import STALL_S, limit_s
 from phantora_async.liveness.stall_watch import StallWatch
-from phantora_async.virtual_time import Timeline
 
 
 class Status(NamedTuple):
@@ -27,20 +26,19 @@ class Status(NamedTuple):
 class StatusView:
     def __init__(
         self,
-        timeline: Timeline,
-        fact_builder: FactBuilder,
+        simulation: Simulation,
+        *,
         stall_watch: StallWatch,
         loop_watch: LoopWatch,
-        stall_timeout_s: float | None,
         live_state: LiveState,
         compiling: Callable[[], Sequence[int]],
     ) -> None:
         """`compiling`: returns the ranks that compile now."""
-        self._timeline = timeline
-        self._fact_builder = fact_builder
+        self._timeline = simulation.timeline
+        self._fact_builder = simulation.fact_builder
         self._stall_watch = stall_watch
         self._loop_watch = loop_watch
-        self._limit_s = limit_s(stall_timeout_s, STALL_S)
+        self._limit_s = limit_s(simulation.spec.stall_timeout_s, STALL_S)
         self._live_state = live_state
         self._compiling = compiling
 

@@ -11,15 +11,13 @@ from phantora_async.coordinator.failures import Failures
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
+from phantora_async.coordinator.simulation import Simulation
 from phantora_async.coordinator.standstill import Standstill
 from phantora_async.errors import Deadlock
-from phantora_async.folding.mirrored_ranks import MirroredRanks
-from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.bystanders import Bystanders
 from phantora_async.liveness.patience import limit_s
-from phantora_async.trace.run_trace import RunTrace
-from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
+from phantora_async.virtual_time import SpeculationPolicy, Stop
 
 TURN = 2_000
 """The events that virtual time executes before the loop looks at sockets again: about 10 ms."""
@@ -34,40 +32,33 @@ LOOK_AGAIN_S = 0.05
 class Turns:
     def __init__(
         self,
-        timeline: Timeline,
-        policy: SpeculationPolicy,
-        fact_builder: FactBuilder,
+        simulation: Simulation,
+        *,
         connections: Connections,
-        trace: RunTrace,
         blocked_ranks: BlockedRanks,
+        bystanders: Bystanders,
         restarts: Restarts,
         early_end: EarlyEnd,
         run_end: RunEnd,
         failures: Failures,
-        launcher: bool,
-        processes: int,
-        bystanders: Bystanders,
-        stall_timeout_s: float | None,
-        mirrored_ranks: MirroredRanks | None = None,
     ) -> None:
-        """`launcher`: true if a launcher of the user's starts the ranks' processes. `processes`: the number of ranks
-        that have processes. `stall_timeout_s`: see ``limit_s``.
-        """
-        self._processes = processes
-        self._timeline = timeline
-        self._policy = policy
-        self._fact_builder = fact_builder
+        spec = simulation.spec
+        self._spec = spec
+        self._timeline = simulation.timeline
+        self._policy = SpeculationPolicy(simulation.timeline, spec.speculation)
+        self._fact_builder = simulation.fact_builder
+        self._trace = simulation.trace
         self._connections = connections
-        self._trace = trace
         self._blocked_ranks = blocked_ranks
-        self._standstill = Standstill(timeline, connections, blocked_ranks, bystanders, stall_timeout_s, mirrored_ranks)
-        self._patience_s = limit_s(stall_timeout_s, standstill.PATIENCE_S)
+        self._standstill = Standstill(
+            simulation.timeline, connections, blocked_ranks, bystanders, spec.stall_timeout_s, simulation.mirrored_ranks
+        )
+        self._patience_s = limit_s(spec.stall_timeout_s, standstill.PATIENCE_S)
         self._bystanders = bystanders
         self._restarts = restarts
         self._early_end = early_end
         self._run_end = run_end
         self._failures = failures
-        self._launcher = launcher
         self._due = False
         self._stop = Stop.STARVED
         """The reason for which the last turn ended."""
@@ -120,7 +111,7 @@ class Turns:
                 self._look_later(self._standstill.first_look_s())
             elif self._timeline.all_finished():
                 self.check_over()
-            elif self._launcher:
+            elif self._spec.launcher:
                 self._look_later(LOOK_AGAIN_S)  # another process of a rank that has ended may come
             else:
                 raise Deadlock("deadlock: no rank can ever continue")
@@ -133,7 +124,7 @@ class Turns:
     def check_over(self) -> None:
         """All processes have ended, and virtual time has executed everything that they sent."""
         exits = len(self._run_end.exits)
-        if exits == self._processes and self._timeline.all_finished() and self._stop is Stop.DRAINED:
+        if exits == self._spec.processes and self._timeline.all_finished() and self._stop is Stop.DRAINED:
             self._run_end.over.set()
 
     def close(self) -> None:
@@ -161,7 +152,7 @@ class Turns:
             return
         with self._failures.caught():
             starved = self._timeline.starved
-            if starved is not None and self._launcher and self._nobody_starts(starved):
+            if starved is not None and self._spec.launcher and self._nobody_starts(starved):
                 self._do_without(starved)
                 return
             again_s = self._standstill.look()
