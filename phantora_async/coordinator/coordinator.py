@@ -63,7 +63,15 @@ class Coordinator:
         """`processes`: looks up the threads of ranks; in /proc unless a test says otherwise."""
         simulation = simulation_of(spec)
         timeline, fact_builder = simulation.timeline, simulation.fact_builder
-        connections = Connections(simulation)
+        connections = Connections(
+            timeline,
+            fact_builder,
+            spec.world_size,
+            last_steps=simulation.last_steps,
+            recorder=simulation.recorder,
+            mirrored_ranks=simulation.mirrored_ranks,
+            witnesses=simulation.witnesses,
+        )
         pids = connections.pids
         stacks = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent))))
         played_by = {} if simulation.mirrored_ranks is None else {"played_by": simulation.mirrored_ranks.played_by}

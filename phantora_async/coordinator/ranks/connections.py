@@ -7,11 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from emu.contract import records
-from phantora_async.coordinator.simulation import Simulation
 from phantora_async.errors import ProtocolError, RunFailure
+from phantora_async.folding.mirrored_ranks import MirroredRanks
+from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.backpressure import Backpressure
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.communicators import Answers
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.reasons import LastSteps
+from phantora_async.recording import Recorder
+from phantora_async.virtual_time import Timeline
 
 ANY = -1
 """The process number of an answer that goes to the rank's latest process, since no process asked for it."""
@@ -20,15 +25,29 @@ ANY = -1
 class Connections:
     """Feeds the timeline what ranks send, sends the ranks their answers, and pauses those that are far ahead."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._witnesses = simulation.witnesses
-        self._mirrored_ranks = simulation.mirrored_ranks
-        self._last_steps = simulation.last_steps
-        self._recorder = simulation.recorder
-        self._timeline = simulation.timeline
-        self._fact_builder = simulation.fact_builder
-        self._world_size = simulation.spec.world_size
-        self._backpressure = Backpressure(self._timeline, self._world_size)
+    def __init__(
+        self,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        world_size: int,
+        *,
+        last_steps: LastSteps | None = None,
+        recorder: Recorder | None = None,
+        mirrored_ranks: MirroredRanks | None = None,
+        witnesses: Witnesses | None = None,
+    ) -> None:
+        """`last_steps` and `recorder` keep facts, the recorder all of them and the answers; None: they are not kept.
+        `mirrored_ranks`: the ranks that have no processes; None: all have. `witnesses`: of a folded run; None: it has
+        none.
+        """
+        self._witnesses = witnesses
+        self._mirrored_ranks = mirrored_ranks
+        self._last_steps = last_steps
+        self._recorder = recorder
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._world_size = world_size
+        self._backpressure = Backpressure(timeline, world_size)
         self._channels: dict[int, Channel] = {}
         """The channel of each rank's latest connected process, or of its last one if all have gone."""
         self._processes: dict[int, list[Channel]] = {}
