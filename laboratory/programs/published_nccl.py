@@ -22,7 +22,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -61,7 +61,15 @@ class Point:
 
 
 @cache
-def network(cluster: str, gpus: int, nics: int, nic_gbps: float, domains: int, env: tuple[tuple[str, str], ...]):
+def network(
+    cluster: str,
+    gpus: int,
+    nics: int,
+    nic_gbps: float,
+    domains: int,
+    env: tuple[tuple[str, str], ...],
+    version: tuple[int, int] | None = None,
+):
     """The described cluster with a run's NICs, ``domains`` of what NVLink joins, and the settings of an environment."""
     described = load_cluster(cluster)
     spec = copy.deepcopy(described.network)
@@ -70,7 +78,9 @@ def network(cluster: str, gpus: int, nics: int, nic_gbps: float, domains: int, e
     # A server's description has at most one card for each of its GPUs: several cards of one GPU count as one.
     cards = min(nics, in_server)
     spec["server"] |= {"nics": cards * trays, "nic_gbps": nic_gbps * nics / cards}
-    given = settings.read(dict(env), cards * trays).settings
+    given = settings.read(described.environment_of(domains) | dict(env), cards * trays).settings
+    if version:
+        given = replace(given, version=version)
     topology = netsim.build(spec, servers=domains, rules=given.traffic_rules(cards * trays))
     return topology, load_params(described.nccl), given
 
@@ -86,12 +96,18 @@ def members(run: dict[str, Any], gpus_of_domain: int) -> tuple[int, ...]:
     return tuple(d * gpus_of_domain + i * stride for d in range(domains) for i in range(used))
 
 
+def version(run: dict[str, Any]) -> tuple[int, int] | None:
+    """Returns the run's version of NCCL, as far as the publisher tells it."""
+    parts = [int(part) for part in run.get("nccl", "").split(".") if part]
+    return (parts[0], parts[1]) if len(parts) > 1 else None
+
+
 def predict(run: dict[str, Any], nbytes: int) -> tuple[float, str]:
     """Returns time in us and the way NCCL takes, of one call of a run."""
     env = tuple(sorted(run.get("env", {}).items()))
     domains = run.get("nvlink_domains", run["servers"])
     topology, params, given = network(
-        run["cluster"], run["gpus_per_server"], run["nics_per_server"], run["nic_gbps"], domains, env
+        run["cluster"], run["gpus_per_server"], run["nics_per_server"], run["nic_gbps"], domains, env, version(run)
     )
     ranks = members(run, topology.server.gpus)
     op, ends, exchange = run["op"], ranks, False

@@ -2,9 +2,9 @@
 
 Comes in: operation, bytes, members, a ``Topology``, one GPU generation's constants (``generations/*.toml``), and the
 user's ``NcclSettings``. Goes out: a ``Plan``: groups of flows that start after a latency. The way through the modules:
-``planner`` asks ``tuner`` for NCCL's choice of algorithm and protocol, ``channels`` for the division of the bytes,
-``timing`` for what the kernel takes, and ``hops`` for the links. ``transfers`` does so for send and receive. May
-import: ``netsim.topology``, ``netsim.simulation`` (for ``Group``), ``netsim.errors``,
+``planner`` asks ``tuner`` for NCCL's choice of algorithm and protocol (``provider_tuners`` may make it), ``channels``
+for the division of the bytes, ``timing`` for what the kernel takes, and ``hops`` for the links. ``transfers`` does so
+for send and receive. May import: ``netsim.topology``, ``netsim.simulation`` (for ``Group``), ``netsim.errors``,
 ``netsim.fields``, ``netsim.units``.
 """
 

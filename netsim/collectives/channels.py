@@ -56,20 +56,26 @@ def divide(op: str, nbytes: int, ranks: int, protocol: str, limit: int) -> Divis
     return Division(used, min(each * cell, count), threads)
 
 
-MULTICAST_CHUNK = 128 << 10
 MOST_HEADS = 32
 """The most members of a server among which NVLS divides the bytes."""
 NVLS_CHUNKS = ((64, 64 << 10), (8, 32 << 10), (2, 16 << 10))
-NVLS_TREE_CHUNKS = ((4, 64 << 10), (1, 32 << 10))
+NVLS_TREE_CHUNKS = ((32, 256 << 10), (16, 128 << 10), (4, 64 << 10), (1, 32 << 10))
 """The steps and chunk sizes of NVLS and of NVLSTree: with fewer steps than the first number, the chunk is no larger
 than the second.
 """
 
 
-def multicast_step(nbytes: int, channels: int, members: int, over_nodes: bool) -> int:
-    """The bytes that all channels of NVLS or NVLSTree move in one step of an all-reduce."""
-    parts, chunk = channels * min(members, MOST_HEADS), MULTICAST_CHUNK
-    for steps, smaller in NVLS_TREE_CHUNKS if over_nodes else NVLS_CHUNKS:
+SERVERS_OF_SMALL_CHUNKS = 4
+"""From so many servers on, NVLSTree moves chunks of at most 64 KiB."""
+
+
+def multicast_step(nbytes: int, channels: int, members: int, nodes: int, settings: NcclSettings) -> int:
+    """The bytes that all channels of NVLS or NVLSTree move in one step of an all-reduce over ``nodes`` servers."""
+    parts, chunk = channels * min(members, MOST_HEADS), settings.nvls_chunk_nbytes
+    if nodes > 1:
+        own = 64 << 10 if nodes >= SERVERS_OF_SMALL_CHUNKS else chunk
+        chunk = min(chunk, settings.nvls_tree_chunk_nbytes or own)
+    for steps, smaller in NVLS_TREE_CHUNKS if nodes > 1 else NVLS_CHUNKS:
         if nbytes < steps * parts * chunk and chunk > smaller:
             chunk = smaller
     return min(nbytes, parts * chunk)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from formats.toml import read_toml
 from netsim.errors import SpecError
@@ -135,6 +136,24 @@ class PointToPoint:
     """The start time of a receive of Simple whose data is there already."""
 
 
+@dataclass(frozen=True, slots=True)
+class Older:
+    """Constants of NCCL's model that differ in the versions before one; None: as in later versions."""
+
+    before: tuple[int, int]
+    nvls_us: float | None = None
+    """The latency of NVLS and NVLSTree inside a server."""
+    nvls_tree_net_us: float | None = None
+    tree_simple_us: tuple[float, ...] | None = None
+    """The latencies of trees with Simple: base, NVLink, PCIe, network."""
+    ring_ll: float | None = None
+    ring_ll128: Triple | None = None
+    tree_ll128: Triple | None = None
+    tree_simple: Triple | None = None
+    nvls_tree: Triple | None = None
+    nvls_tree_corrected: bool | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Params:
     """The constants of one generation: latencies in us by algorithm as (LL, LL128, Simple), bandwidths in GB/s."""
@@ -157,11 +176,46 @@ class Params:
     factor: Factors
     kernel: CollectiveKernel
     p2p: PointToPoint
+    older: tuple[Older, ...] = ()
+    """From the newest to the oldest."""
+
+    def of_version(self, version: tuple[int, int]) -> Params:
+        """The constants that the cost model of a version of NCCL has."""
+        return _of_version(self, version)
 
     @property
     def port_gbs(self) -> float:
         """The rate of NVLink in GB/s, per GPU and direction, as NCCL counts it."""
         return self.link_gbs * self.links
+
+
+@lru_cache(maxsize=256)
+def _of_version(params: Params, version: tuple[int, int]) -> Params:
+    for older in params.older:
+        if version < older.before:
+            params = _changed(params, older)
+    return params
+
+
+def _changed(params: Params, older: Older) -> Params:
+    base, nvlink, pci, net = (dict(t) for t in (params.base_us, params.nvlink_us, params.pci_us, params.net_us))
+    if older.nvls_us is not None:
+        nvlink |= dict.fromkeys(("nvls", "nvls_tree"), (older.nvls_us,) * 3)
+    if older.nvls_tree_net_us is not None:
+        net["nvls_tree"] = (older.nvls_tree_net_us,) * 3
+    for table, us in zip((base, nvlink, pci, net), older.tree_simple_us or (), strict=False):
+        table["tree"] = (*table["tree"][:2], us)
+    limits = {name: getattr(older, name) for name in ("ring_ll128", "tree_ll128", "tree_simple", "nvls_tree")}
+    factors = {name: getattr(older, name) for name in ("ring_ll", "nvls_tree_corrected")}
+    return replace(
+        params,
+        base_us=base,
+        nvlink_us=nvlink,
+        pci_us=pci,
+        net_us=net,
+        limit=replace(params.limit, **{name: value for name, value in limits.items() if value is not None}),
+        factor=replace(params.factor, **{name: value for name, value in factors.items() if value is not None}),
+    )
 
 
 def _triple(table: SpecTable, key: str) -> Triple:
@@ -238,6 +292,27 @@ def _point_to_point(table: SpecTable) -> PointToPoint:
     return PointToPoint(one_way, exchange, *(table.number(name) for name in rest))
 
 
+def _older(table: SpecTable) -> Older:
+    before = table.value("before")
+    if not (isinstance(before, list) and len(before) == 2 and all(isinstance(part, int) for part in before)):
+        raise table.error("before", f"expected a version of NCCL such as [2, 29], not {before!r}")
+    values: dict[str, Any] = {}
+    for name in ("nvls_us", "nvls_tree_net_us", "ring_ll"):
+        if name in table:
+            values[name] = table.number(name)
+    for name in ("ring_ll128", "tree_ll128", "tree_simple", "nvls_tree"):
+        if name in table:
+            values[name] = _triple(table, name)
+    if "tree_simple_us" in table:
+        found = table.value("tree_simple_us")
+        if not (isinstance(found, list) and len(found) == 4 and all(isinstance(x, int | float) for x in found)):
+            raise table.error("tree_simple_us", f"expected four numbers, not {found!r}")
+        values["tree_simple_us"] = tuple(map(float, found))
+    if "nvls_tree_corrected" in table:
+        values["nvls_tree_corrected"] = table.flag("nvls_tree_corrected")
+    return Older((before[0], before[1]), **values)
+
+
 def read(path: Path) -> Params:
     """Reads parameters from a file. Raises SpecError naming line and field if it is not complete and right."""
     source, values = read_toml(path, SpecError)
@@ -262,6 +337,7 @@ def read(path: Path) -> Params:
             factor=_factors(factor),
             kernel=_kernel(table.table("kernel")),
             p2p=_point_to_point(table.table("p2p")),
+            older=tuple(map(_older, table.tables("older"))),
         )
         table.end()
         return params

@@ -160,13 +160,13 @@ def _reduction(
         share = nbytes / (2 * rings) / duration.wire_nbytes if duration.wire_nbytes else 0.0
         groups = _group(duration, _links("tree", where, topology), share)
     elif choice.algorithm in ("nvls", "nvls_tree"):
-        duration = timing.multicast(op, nbytes, where, server, choice, params, path_us)
+        duration = timing.multicast(op, nbytes, where, server, choice, params, settings, path_us)
         groups = _multicast_groups(op, nbytes, where, topology, duration)
     else:
         if choice.algorithm == "pat":
             duration = timing.logarithmic(op, nbytes, where, choice, params, path_us)
         else:
-            duration = timing.ring(op, nbytes, where, server, choice, params, path_us)
+            duration = timing.ring(op, nbytes, where, server, choice, params, settings, path_us)
         if op in ("broadcast", "reduce"):
             links: Links = _opened(op, where, topology, call.members[call.root])
         else:

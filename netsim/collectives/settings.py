@@ -62,6 +62,10 @@ class NcclSettings:
     max_p2p_channels: int = MOST_CHANNELS
     channels_per_net_peer: int = 2
     nvls_channels: int | None = None
+    nvls_chunk_nbytes: int = MIB // 8
+    """The largest chunk of NVLS and NVLSTree."""
+    nvls_tree_chunk_nbytes: int | None = None
+    """The largest chunk of NVLSTree; None: as the number of servers says."""
     buffer_nbytes: int = 4 * MIB
     """The buffer of one channel and the Simple protocol in bytes: eight slots."""
     p2p_nvlink_chunk_nbytes: int = MIB // 2
@@ -77,6 +81,8 @@ class NcclSettings:
     """True: a message leaves by the sender's own NIC instead of by the receiver's rail."""
     nic_filter: str = ""
     """The value of NCCL_IB_HCA as given."""
+    version: tuple[int, int] = (2, 30)
+    """The version of NCCL whose cost model chooses algorithms between servers."""
 
     def channels(self, count: int) -> int:
         """The number of channels that NCCL uses of those that it has found."""
@@ -223,6 +229,8 @@ _READERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "MAX_P2P_NCHANNELS": ("max_p2p_channels", _integer(1, MOST_CHANNELS)),
     "NCHANNELS_PER_NET_PEER": ("channels_per_net_peer", _integer(1, MOST_CHANNELS)),
     "NVLS_NCHANNELS": ("nvls_channels", _integer(1, MOST_CHANNELS)),
+    "NVLS_CHUNKSIZE": ("nvls_chunk_nbytes", _integer(16384)),
+    "NVLSTREE_MAX_CHUNKSIZE": ("nvls_tree_chunk_nbytes", _integer(16384)),
     "BUFFSIZE": ("buffer_nbytes", _integer(4096)),
     "P2P_NVL_CHUNKSIZE": ("p2p_nvlink_chunk_nbytes", _integer(512)),
     "P2P_PCI_CHUNKSIZE": ("p2p_pcie_chunk_nbytes", _integer(512)),

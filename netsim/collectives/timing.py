@@ -16,6 +16,7 @@ from netsim.collectives import tuner
 from netsim.collectives.channels import BYTES_PER_THREAD, Division, TransferDivision, divide, multicast_step
 from netsim.collectives.hops import MembersByServer
 from netsim.collectives.params import PROTOCOLS, CollectiveKernel, Params, TransferKernel
+from netsim.collectives.settings import NcclSettings
 from netsim.collectives.tuner import Choice
 from netsim.topology import ServerFacts
 
@@ -61,6 +62,7 @@ def ring(
     server: ServerFacts,
     choice: Choice,
     params: Params,
+    settings: NcclSettings,
     path_us: float = 0.0,
 ) -> Duration:
     """The duration of a ring collective; of a broadcast or reduction as its root sees it."""
@@ -86,6 +88,15 @@ def ring(
         slices = 1 if channel_nbytes <= SLICE_NBYTES else 2
         each_us = _sliced(relay_us, wire_us, step_us, slices, kernel)
         last_us = _sliced(receive_us, 0.0, step_us, slices, kernel)
+        if where.nodes > 1:
+            # The rank at a server's border hands each slice to the host's proxy, which keeps its block waiting.
+            chunk_nbytes = settings.buffer_nbytes // 2
+            slices *= max(1, -(-int(channel_nbytes) // chunk_nbytes))
+            each_us = max(each_us, relay_us + slices * (kernel.slice_us + params.p2p.net_chunk_us))
+            relay_us = max(relay_us, each_us - step_us)
+            # A card sends a slice when all of it is there: the first one passes each border in its own time.
+            borders = where.nodes * (2 if op == "all_reduce" else 1)
+            last_us += borders * wire_us * min(1.0, chunk_nbytes / max(1.0, channel_nbytes)) / 2
     else:
         each_us, last_us = step_us + max(relay_us, wire_us), step_us + receive_us
     moving_us = first_us + (hops - 1) * max(wire_us, relay_us)
@@ -156,6 +167,7 @@ def multicast(
     server: ServerFacts,
     choice: Choice,
     params: Params,
+    settings: NcclSettings,
     path_us: float = 0.0,
 ) -> Duration:
     """The duration of NVLS and NVLSTree. An all-reduce goes through the switch step by step: while the members read the
@@ -166,7 +178,7 @@ def multicast(
     if op != "all_reduce" or not nbytes:
         return Duration(choice.latency_us, carried / (1000 * choice.bus_gbs), carried)
     kernel, members = params.kernel.multicast, where.ranks // where.nodes
-    step_nbytes = multicast_step(nbytes, choice.channels, members, where.nodes > 1)
+    step_nbytes = multicast_step(nbytes, choice.channels, members, where.nodes, settings)
     # A port carries (n+1)/n of the bytes; the rate is that of eight members.
     gbs = kernel.gbs * min(1.0, members / (members + 1) * 9 / 8)
     step_us = step_nbytes / (1000 * gbs) + kernel.step_us

@@ -1,7 +1,7 @@
 """Makes NCCL's choice of algorithm and protocol by NCCL's own cost model.
 
-Formulas and constants: NVIDIA/nccl v2.30.7, src/graph/tuning.cc. The model is made to choose; what a kernel really
-takes is in ``timing``.
+Formulas and constants: NVIDIA/nccl v2.30.7, src/graph/tuning.cc; ``Params.of_version`` has older ones. The model is
+made to choose; what a kernel really takes is in ``timing``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2
 
+from netsim.collectives import provider_tuners
 from netsim.collectives.hops import MembersByServer
 from netsim.collectives.params import PROTOCOLS, REDUCTIONS, Params
 from netsim.collectives.settings import ALGORITHMS, NcclSettings
@@ -93,13 +94,22 @@ def choices(
 def choose(
     op: str, nbytes: int, where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings
 ) -> Choice:
-    """The choice with the least estimated time among those that the settings allow; among all if they allow none."""
+    """The choice of the provider's tuner, or else the one with the least estimated time among those that the settings
+    allow; among all if they allow none.
+    """
     found = choices(op, where, server, params, settings)
+    # The model of the user's version of NCCL chooses; how long the choice takes does not depend on it.
+    expected = choices(op, where, server, params.of_version(settings.version), settings)
     algorithms = settings.algorithms.get(op, frozenset(ALGORITHMS))
     protocols = settings.protocols.get(op, frozenset(PROTOCOLS))
-    allowed = [c for c in found if c.algorithm.replace("_", "") in algorithms and c.protocol in protocols]
+    ways = list(zip(found, expected, strict=True))
+    allowed = [way for way in ways if way[0].algorithm.replace("_", "") in algorithms and way[0].protocol in protocols]
+    told = provider_tuners.chosen(server.tuner, op, nbytes, where.ranks, where.nodes)
+    for choice, _ in allowed:
+        if told == (choice.algorithm, choice.protocol):
+            return choice
     carried = wire_bytes(op, nbytes, where.ranks)
-    return min(allowed or found, key=lambda c: c.time_us(op, nbytes, carried))
+    return min(allowed or ways, key=lambda way: way[1].time_us(op, nbytes, carried))[0]
 
 
 def channel_count(where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings) -> int:
@@ -162,9 +172,12 @@ def intra_us(server: ServerFacts, params: Params) -> dict[str, tuple[float, floa
     return params.nvlink_us if server.nvlink else params.pci_us
 
 
-def inter_us(algorithm: str, protocol: int, where: MembersByServer, params: Params) -> float:
-    """NCCL's latency of a hop between servers; with one GPU a server nothing hides it."""
-    return params.net_us["tree" if where.ranks == where.nodes else algorithm][protocol]
+def inter_us(algorithm: str, protocol: int, where: MembersByServer, server: ServerFacts, params: Params) -> float:
+    """NCCL's latency of a hop between servers; with one GPU a server nothing hides it. What the network's plugin
+    declares comes on top, with Simple twice: a flush follows the data.
+    """
+    own = params.net_us["tree" if where.ranks == where.nodes else algorithm][protocol]
+    return own + server.plugin_us * (2 if PROTOCOLS[protocol] == "simple" else 1)
 
 
 def _ring(
@@ -195,7 +208,7 @@ def _ring(
         overhead = own if settings.net_overhead_us is None else settings.net_overhead_us
         overhead *= 3 if protocol == "simple" else 1
     intra = max(intra_us(server, params)["ring"][p], overhead)
-    us = params.base_us["ring"][p] + (steps - inter) * intra + inter * inter_us("ring", p, where, params)
+    us = params.base_us["ring"][p] + (steps - inter) * intra + inter * inter_us("ring", p, where, server, params)
     if where.nodes > 1 and protocol == "simple" and op == "all_reduce":
         us *= params.factor.ring_net_simple_latency
     return Choice("ring", protocol, channels, us, gbs)
@@ -213,7 +226,7 @@ def _tree(protocol: str, where: MembersByServer, server: ServerFacts, params: Pa
     per_node = where.ranks // where.nodes
     us = params.base_us["tree"][p] + 2 * (
         (per_node - 1) * intra_us(server, params)["tree"][p]
-        + (where.nodes.bit_length() - 1) * inter_us("tree", p, where, params)
+        + (where.nodes.bit_length() - 1) * inter_us("tree", p, where, server, params)
     )
     # NCCL halves what a tree carries, a ring's wire 2 (n - 1) / n of the buffer: the same buffer in the same time.
     n = where.ranks
@@ -233,8 +246,8 @@ def _nvls(op: str, where: MembersByServer, server: ServerFacts, params: Params, 
         limit = params.limit.nvls_tree[_node_class(where.nodes)] * channels
         rails_gbs = _rails(where, server) * server.nic_gbps / 8 * params.factor.net_efficiency
         net = rails_gbs * (2 if where.nodes == 2 else 1)
-        us = intra + 2 * log2(where.nodes) * params.net_us["nvls_tree"][2]
-        gbs, corrected = min(inside, limit, net), params.factor.nvls_tree_corrected
+        us = intra + 2 * int(log2(where.nodes)) * inter_us("nvls_tree", 2, where, server, params)
+        gbs, corrected = min(inside, limit, net), params.factor.nvls_tree_corrected and not server.arm
         return [Choice("nvls_tree", "simple", channels, us, gbs, corrected)]
     return []
 
@@ -257,6 +270,6 @@ def _multicast_gain(members: float, channels: int) -> float:
 
 
 def _pat(where: MembersByServer, server: ServerFacts, params: Params, channels: int) -> Choice:
-    hop_us = inter_us("pat", 2, where, params) / 3.5
+    hop_us = inter_us("pat", 2, where, server, params) / 3.5
     us = params.base_us["pat"][2] + (where.nodes.bit_length() - 1) * hop_us + where.ranks * 2.8
     return Choice("pat", "simple", channels, us, _raw_gbs(where, server, params) * params.factor.pat)

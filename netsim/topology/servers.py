@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from netsim.fields import SpecTable
@@ -13,6 +13,9 @@ from netsim.units import MAX_GBPS
 
 MOST_PARTS = 1024
 """The most GPUs, NICs, PCIe switches or sockets of one server."""
+MOST_PLUGIN_US = 1e6
+TUNERS = ("nccl", "aws-p5", "aws-p5en")
+"""NCCL's own choice, and the tuners of ``netsim.collectives``."""
 
 
 class Server(Protocol):
@@ -192,30 +195,45 @@ def read(table: SpecTable, rules: TrafficRules) -> Design:
         raise table.error("nics", f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
     nic_gbps = read_gbps(table, "nic_gbps") if nics else 0.0
     usable = tuple(range(nics)) if rules.nics is None else rules.nics
-    amd = table.text("cpu", "intel", choices=("intel", "amd", "arm")) == "amd"
+    cpu = table.text("cpu", "intel", choices=("intel", "amd", "arm"))
+    chooser = ServerFacts(
+        amd=cpu == "amd",
+        arm=cpu == "arm",
+        plugin_us=table.number("plugin_latency_us", 0.0, least=0.0, most=MOST_PLUGIN_US),
+        tuner=table.text("tuner", "nccl", choices=TUNERS),
+    )
     design: Design
     if kind == "nvswitch":
         # Rules without peer-to-peer access leave NVLink unused: traffic then passes through the host over PCIe.
         nvls, gpu_gbps = table.flag("nvls", False), read_gbps(table, "gpu_gbps")
         latency_ns = read_latency_ns(table, "gpu_latency_ns")
         pcie_gbps = read_gbps(table, "pcie_gbps", 504.0)
-        facts = ServerFacts(
-            kind,
-            gpus,
-            nics,
-            nvls and rules.nvls and rules.p2p,
-            nic_gbps,
-            gpu_gbps if rules.p2p else pcie_gbps,
-            usable,
+        facts = replace(
+            chooser,
+            kind=kind,
+            gpus=gpus,
+            nics=nics,
+            nvls=nvls and rules.nvls and rules.p2p,
+            nic_gbps=nic_gbps,
+            gpu_gbps=gpu_gbps if rules.p2p else pcie_gbps,
+            usable_nics=usable,
             nvlink=rules.p2p,
             through_host=not rules.p2p,
-            amd=amd,
         )
         pcie_latency_ns, pxn = read_latency_ns(table, "pcie_latency_ns"), table.flag("pxn", True) and rules.pxn
         design = NvSwitch(facts, gpu_gbps, latency_ns, pcie_gbps, pcie_latency_ns, pxn)
     else:
         pcie_gbps = read_gbps(table, "pcie_gbps", 252.0)
-        facts = ServerFacts(kind, gpus, nics, False, nic_gbps, pcie_gbps, usable, through_host=not rules.p2p, amd=amd)
+        facts = replace(
+            chooser,
+            kind=kind,
+            gpus=gpus,
+            nics=nics,
+            nic_gbps=nic_gbps,
+            gpu_gbps=pcie_gbps,
+            usable_nics=usable,
+            through_host=not rules.p2p,
+        )
         switches = table.integer("switches", 1, least=1, most=MOST_PARTS)
         sockets = table.integer("sockets", 1, least=1, most=MOST_PARTS)
         if sockets > switches:

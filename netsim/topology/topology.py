@@ -30,6 +30,12 @@ class ServerFacts:
     """True if GPUs of a server exchange data through the host's memory."""
     amd: bool = False
     """True if its processors are AMD's: NCCL counts with slower proxies."""
+    arm: bool = False
+    """True if its processors are Arm's: NCCL counts with other rates of trees there."""
+    plugin_us: float = 0.0
+    """The latency in us that NCCL's network plugin declares: NCCL adds it to a hop between servers when it chooses."""
+    tuner: str = "nccl"
+    """The name of a provider's tuner, which chooses in NCCL's place; nccl: NCCL chooses."""
 
 
 @dataclass(frozen=True, slots=True)

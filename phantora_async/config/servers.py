@@ -125,7 +125,7 @@ def nccl_settings(cluster: Cluster, servers: int) -> tuple[NcclSettings, tuple[s
     except netsim.NetsimError as error:
         raise UsageError(f"cluster {cluster.name}: {error}", "docs/netsim.md describes the [network] table") from None
     try:
-        found = netsim.collectives.settings.read(os.environ, nics)
+        found = netsim.collectives.settings.read({**cluster.environment_of(servers), **os.environ}, nics)
     except netsim.SpecError as error:
         raise UsageError(str(error), "correct this environment variable or unset it") from None
     return found.settings, tuple(f"NCCL's environment: {remark}" for remark in found.remarks)

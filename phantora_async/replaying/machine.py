@@ -207,7 +207,9 @@ def _nccl(recording: Recording, changes: Changes, spec: RunSpec) -> netsim.NcclS
                 f"cluster {spec.cluster.name}: the run has {used} GPUs on a server, this has {server.gpus}",
                 "run the script there, or say with --cluster in which other servers the GPUs are",
             )
-        return netsim.collectives.settings.read(environment, server.nics).settings
+        return netsim.collectives.settings.read(
+            spec.cluster.environment_of(len(spec.servers)) | environment, server.nics
+        ).settings
     except netsim.NetsimError as error:
         raise UsageError(f"cluster {spec.cluster.name}: {error}", "docs/netsim.md describes the network") from None
     except netsim.SpecError as error:

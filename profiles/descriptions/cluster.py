@@ -37,6 +37,8 @@ class Cluster:
     """The name of netsim's constants of NCCL's tuner: ampere, hopper, blackwell."""
     network: dict[str, Any]
     """netsim's [network] table, unread: docs/netsim.md says what its keys mean."""
+    nccl_environment: dict[str, str]
+    """The variables of NCCL that a provider's software sets on these servers, where a job's environment does not."""
     path: Path
 
     @property
@@ -67,6 +69,10 @@ class Cluster:
         server = self.network.get("server")
         return server if isinstance(server, dict) else {}
 
+    def environment_of(self, servers: int) -> dict[str, str]:
+        """The variables of NCCL that a job on so many servers has from the provider's software."""
+        return self.nccl_environment if servers > 1 else {}
+
     def network_servers(self, servers: int) -> int:
         """The number of servers of `network` that correspond to so many servers."""
         return -(-servers // self.servers_per_nvlink_domain)
@@ -85,6 +91,7 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
         host=_host(top.text("host"), top.path.parent),
         nccl=top.text("nccl"),
         network=top.unchecked("network"),
+        nccl_environment=_nccl_environment(top),
         path=top.path,
     )
     top.end()
@@ -117,6 +124,15 @@ def load_machine(cluster: str | os.PathLike[str] | None, gpu: str | os.PathLike[
 
 def _machine(cluster: Cluster, gpu: Gpu, assumed_links: str) -> EmulatedMachine:
     return EmulatedMachine(cluster, replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s), assumed_links)
+
+
+def _nccl_environment(top: Fields) -> dict[str, str]:
+    table = top.table("nccl_environment", optional=True)
+    found = {name: table.text(name) for name in sorted(table.keys())}
+    for name in found:
+        if not name.startswith("NCCL_"):
+            raise table.error(name, "expected a variable of NCCL, which begins with NCCL_")
+    return found
 
 
 def _host(name_or_path: str, folder: Path) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 
 import netsim
-from netsim.collectives import NcclSettings, Plan, load_params, plan
+from netsim.collectives import NcclSettings, Plan, load_params, plan, provider_tuners
 from netsim.collectives.channels import multicast_step
-from netsim.topology import Topology
+from netsim.topology import Topology, servers
 from profiles.descriptions.cluster import load_cluster
 
 MIB = 1 << 20
@@ -33,24 +34,35 @@ def all_reduce(nbytes: int, topology: Topology, generation: str, **settings: obj
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "over_nodes", "step"),
+    ("nbytes", "nodes", "step"),
     [
         # 16 channels x 8 members x 128 KiB; below 64 such steps chunks of 64 KiB, below 8 of these 32, below 2 16.
-        (1024 * MIB, False, 16 * MIB),
-        (1023 * MIB, False, 8 * MIB),
-        (64 * MIB, False, 8 * MIB),
-        (63 * MIB, False, 4 * MIB),
-        (8 * MIB, False, 4 * MIB),
-        (7 * MIB, False, 2 * MIB),
-        (1 * MIB, False, 1 * MIB),
+        (1024 * MIB, 1, 16 * MIB),
+        (1023 * MIB, 1, 8 * MIB),
+        (64 * MIB, 1, 8 * MIB),
+        (63 * MIB, 1, 4 * MIB),
+        (8 * MIB, 1, 4 * MIB),
+        (7 * MIB, 1, 2 * MIB),
+        (1 * MIB, 1, 1 * MIB),
         # Trees between servers: below 4 steps 64 KiB, below 1 of these 32.
-        (64 * MIB, True, 16 * MIB),
-        (63 * MIB, True, 8 * MIB),
-        (7 * MIB, True, 4 * MIB),
+        (64 * MIB, 2, 16 * MIB),
+        (63 * MIB, 2, 8 * MIB),
+        (7 * MIB, 2, 4 * MIB),
+        # From four servers on no chunk is larger than 64 KiB.
+        (1024 * MIB, 4, 8 * MIB),
+        (63 * MIB, 4, 8 * MIB),
+        (7 * MIB, 4, 4 * MIB),
     ],
 )
-def test_steps_of_multicast_are_nccls_chunks(nbytes: int, over_nodes: bool, step: int) -> None:
-    assert multicast_step(nbytes, 16, 8, over_nodes) == step
+def test_steps_of_multicast_are_nccls_chunks(nbytes: int, nodes: int, step: int) -> None:
+    assert multicast_step(nbytes, 16, 8, nodes, NcclSettings()) == step
+
+
+def test_a_larger_chunk_of_multicast_waits_for_a_message_that_fills_it() -> None:
+    # 16 channels x 8 heads x 512 KiB are 64 MiB; below 32 such steps chunks of 256 KiB, below 16 of these 128.
+    large = NcclSettings(nvls_chunk_nbytes=MIB // 2, nvls_tree_chunk_nbytes=MIB // 2)
+    steps = [multicast_step(nbytes, 16, 8, 2, large) for nbytes in (2048 * MIB, 2047 * MIB, 511 * MIB)]
+    assert steps == [64 * MIB, 32 * MIB, 16 * MIB]
 
 
 def test_a_small_all_reduce_crosses_a_longer_way_twice_for_each_level_of_its_tree() -> None:
@@ -96,6 +108,74 @@ def test_eight_peers_of_a_server_share_their_channels() -> None:
         made = plan("all_to_all", 16 * each, range(16), topology, params, settings=settings)
         blocks_gbs = channels * params.p2p.exchange.simple_gbs
         assert 8 * each / time_us(made) / 1000 == pytest.approx(min(blocks_gbs, 50 * 0.95), rel=0.05)
+
+
+def test_a_provider_s_plugin_declares_a_latency_that_moves_the_choice_to_fewer_hops() -> None:
+    # NCCL adds the declared latency once to a hop with LL128, twice to one with Simple: with 75 us NVLSTree costs
+    # 150 us more than its higher rate saves, up to tens of MiB.
+    plain, efa = cluster("dgx-h100", 2), cluster("dgx-h100", 2, {"plugin_latency_us": 75.0})
+    made = [all_reduce(8 * MIB, topology, "hopper") for topology in (plain, efa)]
+    assert [(one.algorithm, one.protocol) for one in made] == [("nvls_tree", "simple"), ("tree", "ll128")]
+
+
+def test_a_provider_s_tuner_chooses_where_it_has_an_opinion() -> None:
+    # aws-ofi-nccl on two p5: trees with LL128 up to 30 MiB, NVLSTree above; it says nothing on gathers.
+    p5 = cluster("p5", 2)
+    ways = [all_reduce(n * MIB, p5, "hopper") for n in (0, 1, 30, 31, 4096)]
+    assert [one.algorithm for one in ways] == ["tree", "tree", "tree", "nvls_tree", "nvls_tree"]
+    assert {one.protocol for one in ways[:3]} == {"ll128"}
+    forced = all_reduce(MIB, p5, "hopper", algorithms={"all_reduce": frozenset({"ring"})})
+    assert forced.algorithm == "ring"
+
+
+def test_limits_between_two_rows_of_a_tuner_follow_the_ranks() -> None:
+    # From 32 to 64 ranks the limit of LL128's trees on p5 grows from 36 to 112 MiB: halfway, 45 ranks, it is their
+    # geometric mean. The tuner counts servers of 8 GPUs, so 48 ranks are six of them.
+    middle = 37748736 * (117440512 / 37748736) ** (math.log2(48 / 32))
+    below, above = (provider_tuners.chosen("aws-p5", "all_reduce", round(middle * f), 48, 6) for f in (0.99, 1.01))
+    assert (below, above) == (("tree", "ll128"), ("ring", "ll128"))
+    assert provider_tuners.chosen("aws-p5", "all_reduce", 1024, 12, 6) is None
+
+
+def test_every_tuner_that_a_server_may_name_exists() -> None:
+    assert set(servers.TUNERS) == {provider_tuners.NCCLS_OWN, *provider_tuners.load_tuners()}
+    for tuner in provider_tuners.load_tuners().values():
+        for rows in tuner.rows.values():
+            assert [row.ranks for row in rows] == sorted({row.ranks for row in rows})
+
+
+def test_older_versions_of_nccl_leave_trees_for_multicast_sooner() -> None:
+    # Over 4 servers NVLSTree makes four hops: 14 us each before 2.29, 20.9 since, with 8 MiB in the balance.
+    topology = cluster("dgx-h100", 4)
+    made = [all_reduce(8 * MIB, topology, "hopper", version=version).algorithm for version in ((2, 28), (2, 29))]
+    assert made == ["nvls_tree", "tree"]
+
+
+def test_the_time_of_a_choice_does_not_depend_on_the_version() -> None:
+    topology = cluster("dgx-h100", 4)
+    ring = {"all_reduce": frozenset({"ring"})}
+    times = {
+        time_us(
+            all_reduce(
+                n, topology, "hopper", version=version, algorithms=ring, protocols={"all_reduce": frozenset({"ll"})}
+            )
+        )
+        for n in (1 << 20,)
+        for version in ((2, 20), (2, 30))
+    }
+    assert len(times) == 1
+
+
+def test_a_ring_s_channel_hands_its_slices_to_the_host_s_proxy() -> None:
+    # 8 cards of 50 GB/s and two channels each. A channel's block copies a slice of 1 MiB, then waits for the proxy: it
+    # moves less than half a card's rate. Cards of 12.5 GB/s are slower than the blocks.
+    params = load_params("hopper")
+    kernel = params.kernel
+    slice_us = MIB / (1000 * kernel.relay_gbs[2]) + kernel.slice_us + params.p2p.net_chunk_us
+    for nic_gbps, card_gbs in ((400.0, 2 * MIB / slice_us / 1000), (100.0, 12.5 * 0.95)):
+        topology = cluster("dgx-h100", 2, {"nic_gbps": nic_gbps})
+        made = plan("all_gather", 1 << 34, range(16), topology, params)
+        assert (1 << 34) * 15 / 16 / 8 / time_us(made) / 1000 == pytest.approx(card_gbs, rel=0.01), nic_gbps
 
 
 def test_a_sender_and_a_receiver_have_the_channels_of_their_communicator() -> None:
