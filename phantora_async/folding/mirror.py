@@ -235,7 +235,7 @@ def _checkpoint(rank: int, mirrored: int, record: records.Checkpoint) -> records
     return record._replace(payload=its + b"\0" * (-len(its) % 8))
 
 
-def _host_time(rank: int, mirrored: int, record: Any) -> records.HostAdvance | None:
+def _host_time(rank: int, mirrored: int, record: Any) -> Any:
     """The host time before a question that the representative alone asks."""
     if not record.host_ns:
         return None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emu.contract import records
-from emu.contract.records import MarkerKind
 from phantora_async.virtual_time import OutsideWait, UnseenFact
+from phantora_async.virtual_time.facts import ends_step
 
 KEPT_STEPS = 4
 """The steps of a rank that are kept: one to warm up, the one that is explained, one after it, and one more because
@@ -68,7 +68,7 @@ class LastSteps:
         self._kept += len(facts)
         begin = 0
         for place, fact in enumerate(facts, 1):
-            if fact.kind == records.MARKER and fact.marker == MarkerKind.STEP:
+            if ends_step(fact):
                 mine.steps.append(mine.after + list(facts[begin:place]))
                 mine.after = []
                 begin = place

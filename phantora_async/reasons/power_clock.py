@@ -13,8 +13,9 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from emu.contract import records
-from emu.contract.records import DeviceKind, MarkerKind, ScopeKind
+from emu.contract.records import DeviceKind, ScopeKind
 from phantora_async.reasons.contents import Contents
+from phantora_async.virtual_time.facts import ends_step
 from profiles import Cost, Gpu
 from profiles.models.clock import Clock
 
@@ -173,7 +174,7 @@ class PowerClock:
 
 def _end_of_step(facts: Sequence[Any], steps: int) -> int:
     for place, fact in enumerate(facts, 1):
-        steps -= fact.kind == records.MARKER and fact.marker == MarkerKind.STEP
+        steps -= ends_step(fact)
         if not steps:
             return place
     return len(facts)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from emu.contract import records
 from emu.contract.folding import Folding
 from emu.contract.records import NcclKind
-from phantora_async.recording.rows import WITH_ROW, Call
+from phantora_async.recording.rows import KINDS, WITH_ROW, Call, totals
 from phantora_async.virtual_time import Comm
 from phantora_async.virtual_time.facts import DTYPE_NBYTES
 
@@ -25,7 +25,6 @@ MOST = 1 << 31
 MOST_NBYTES = 1 << 58
 """The bound of bytes of a collective, and of a GPU's memory."""
 _OPS = frozenset(int(op) for op in NcclKind)
-KINDS = (*sorted(WITH_ROW), records.HOST_ADVANCE)
 _MOST = {
     "launches": (MOST, "launches of a segment"),
     "since_ns": (MOST_NS, "time for which work must have been complete"),
@@ -78,7 +77,7 @@ def check_rows(rows: NDArray[np.void], counters: Sequence[tuple[Any, ...]]) -> N
     kinds, values = rows["kind"], rows["values"]
     if not np.isin(kinds, KINDS).all():
         raise ValueError("a row is of an unknown kind")
-    if int((kinds == records.COUNTERS).sum()) > len(counters):
+    if int(totals(rows).sum()) > len(counters):
         raise ValueError("a rank has more totals than are listed")
     if not all(math.isfinite(value) for one in counters for value in one):
         raise ValueError("a rank's totals are no numbers")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from emu.contract import records
-from emu.contract.records import MarkerKind
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest.communicators import Answers
 from phantora_async.ingest.fact_builder import FactBuilder
@@ -18,6 +17,7 @@ from phantora_async.recording.rows import ROW, Irregular, RankRows, Tables
 from phantora_async.recording.store import Writer
 from phantora_async.run_spec import MachineView, RunSpec
 from phantora_async.virtual_time import OutsideWait, Timelines
+from phantora_async.virtual_time.facts import ends_step
 
 FILE = "recording"
 """The name of the file in the folder of a recording."""
@@ -72,7 +72,7 @@ class Recorder:
         try:
             for fact in facts:
                 rows.add(fact)
-                if fact.kind == records.MARKER and fact.marker == MarkerKind.STEP:
+                if ends_step(fact):
                     self._put_rows(rank, rest=True)
             self._put_rows(rank)
         except Irregular as error:

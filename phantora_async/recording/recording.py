@@ -22,7 +22,7 @@ from phantora_async.recording.given_answers import RecordedAnswers, recorded_ans
 from phantora_async.recording.history import ENTRY, Dictionary, dictionary
 from phantora_async.recording.plain import PlainError, from_plain
 from phantora_async.recording.recorder import FILE
-from phantora_async.recording.rows import COUNTERS, ROW, Call
+from phantora_async.recording.rows import COUNTERS, ROW, Call, kernel_launches
 from phantora_async.recording.store import Damaged, Reader
 from phantora_async.run_spec import MachineView
 from phantora_async.virtual_time import Comm, Timelines
@@ -345,7 +345,7 @@ def _with_kernels(rows: NDArray[Any], others: Mapping[int, int]) -> NDArray[Any]
     """The rows with other kernels. `others`: the numbers of kernels in place of those that the rows have."""
     if others:
         rows = rows.copy()
-        at = np.flatnonzero(rows["kind"] == records.NCCL_LAUNCH)
+        at = kernel_launches(rows)
         numbers = rows["values"][at, 0].tolist()
         rows["values"][at, 0] = [others.get(number, number) for number in numbers]
     return rows

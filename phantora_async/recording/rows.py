@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.contract import records
-from emu.contract.records import NcclKind, ScopeKind
+from emu.contract.records import MarkerKind, NcclKind, ScopeKind
 from phantora_async.virtual_time import Collective, CommCreation
 from phantora_async.virtual_time.facts import is_sleep
 from phantora_async.virtual_time.rows import ROW_LAYOUT, row_of
@@ -33,7 +33,9 @@ ROW = np.dtype(
 _PACK = ROW_LAYOUT.pack
 COUNTERS = struct.Struct("<QdQQQQQ")
 WITH_ROW = records.marked("ROW") - records.marked("LIVE")
-"""Records that always have a row. Others have one, a HOST_ADVANCE, if host time passed before them."""
+"""Records that always have a row. Others have one of the kind HOST_TIME, if host time passed before them."""
+HOST_TIME = records.HOST_ADVANCE
+KINDS = (*sorted(WITH_ROW), HOST_TIME)
 _WRITERS = {kind: row_of(kind, ("qid", "drop")) for kind in WITH_ROW if records.ENTRY_OF[kind].row}
 _RECORDINGS = {kind: names for kind, names in records.naming("recording_number").items() if kind in WITH_ROW}
 _COMMS = {kind: names for kind, names in records.naming("comm_number").items() if kind in _WRITERS}
@@ -42,6 +44,27 @@ MASK = (1 << 64) - 1
 NO_COMM = MASK
 """The number of a communicator that the rank has not used."""
 assert ROW.itemsize == ROW_LAYOUT.size
+
+
+def step_ends(rows: NDArray[np.void]) -> NDArray[np.intp]:
+    """Returns the rows that are ends of steps."""
+    return np.flatnonzero((rows["kind"] == records.MARKER) & (rows["values"][:, 0] == MarkerKind.STEP))
+
+
+def kernel_launches(rows: NDArray[np.void]) -> NDArray[np.intp]:
+    """Returns the rows that launch NCCL kernels, whose numbers are their first values."""
+    return np.flatnonzero(rows["kind"] == records.NCCL_LAUNCH)
+
+
+def creations(rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Returns for each row whether it asks for a communicator."""
+    return np.isin(rows["kind"], (records.COMM_INIT, records.COMM_SPLIT))
+
+
+def totals(rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Returns for each row whether totals belong to it."""
+    found: NDArray[np.bool_] = rows["kind"] == records.COUNTERS
+    return found
 
 
 def made_recordings(rows: NDArray[np.void]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
@@ -124,7 +147,7 @@ class RankRows:
                 fact = self._named(fact)
             self.rows += writer(fact)
         elif fact.host_ns:
-            self.rows += _PACK(records.HOST_ADVANCE, 0, 0, fact.host_ns, int(is_sleep(fact)), 0, 0, 0, 0, 0)
+            self.rows += _PACK(HOST_TIME, 0, 0, fact.host_ns, int(is_sleep(fact)), 0, 0, 0, 0, 0)
         else:
             self._without.append(self.facts - 1)
 

@@ -18,7 +18,7 @@ from emu.contract.records import DeviceKind, HistoryKind, ScopeKind
 from phantora_async.ingest.costs import Priced as PricedSignature
 from phantora_async.recording.history import Dictionary, HostWork
 from phantora_async.recording.recording import Recording, Stream
-from phantora_async.recording.rows import WITH_ROW
+from phantora_async.recording.rows import HOST_TIME, WITH_ROW
 from phantora_async.replaying.clock import PowerClock
 from profiles import CALL_KINDS, FINE_KINDS, WORK_KINDS, Cost, Gpu, HostModel, device_file_value
 
@@ -177,7 +177,7 @@ class _Folding:
 
     def priced(self, history: NDArray[np.void]) -> Priced:
         columns = (history[name].tolist() for name in ("launches", "work", "kind"))
-        if self._kinds and self._kinds[0] == records.HOST_ADVANCE:  # before HELLO, which has no entry
+        if self._kinds and self._kinds[0] == HOST_TIME:  # before HELLO, which has no entry
             self._row = 1
             self._then_ns = self._then_last_ns = self._now_ns = self._last_ns = self._host_ns[0]
         for launches, work, kind in zip(*columns, strict=True):
@@ -259,7 +259,7 @@ class _Folding:
             self._slowed_ns = {}
         if kind not in WITH_ROW:
             if self._then_ns != self._then_last_ns:
-                self._take(records.HOST_ADVANCE, self._then_ns, self._now_ns)
+                self._take(HOST_TIME, self._then_ns, self._now_ns)
             elif self._now_ns != self._last_ns:
                 self._now_ns = self._last_ns  # work that took no time then: there is no row for it
             return

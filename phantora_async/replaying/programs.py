@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.recording.recording import Recording, Stream
-from phantora_async.recording.rows import ROW, made_recordings, named_recordings
+from phantora_async.recording.rows import ROW, creations, kernel_launches, made_recordings, named_recordings, totals
 from phantora_async.virtual_time.native.binding import OPENS, OUTSIDE, Program, Tables
 
 _NO_RECORDING = (1 << 62) - 1
@@ -83,14 +83,14 @@ def _resolved(rows: NDArray[np.void]) -> NDArray[np.void]:
             if last[number] == row and number not in dropped and int(kinds[row]) not in _WITHOUT_ROOM:
                 dropped.add(number)
                 rows["values"][row, column] = number
-    counted = kinds == records.COUNTERS
+    counted = totals(rows)
     rows["values"][counted, 0] = np.arange(1, int(counted.sum()) + 1)
     return rows
 
 
 def _check(recording: Recording, rank: int, rows: NDArray[np.void], comms: int) -> None:
     """Checks the numbers that the engine uses as indices. Raises Damaged."""
-    launched = np.unique(rows["values"][rows["kind"] == records.NCCL_LAUNCH, 0])
+    launched = np.unique(rows["values"][kernel_launches(rows), 0])
     known = len(recording.kernels)
     if len(launched) and int(launched[-1]) >= known:
         raise recording.damaged(f"rank {rank} launches a kernel that is not described")
@@ -101,7 +101,7 @@ def _check(recording: Recording, rank: int, rows: NDArray[np.void], comms: int) 
             members = len(recording.comms_of(rank)[call.comm].members)
             if not (0 <= call.sender < members and 0 <= call.receiver < members):
                 raise recording.damaged(f"rank {rank} sends to a rank that is not there")
-    created = int(np.isin(rows["kind"], (records.COMM_INIT, records.COMM_SPLIT)).sum())
+    created = int(creations(rows).sum())
     if created != len(recording.creations_of(rank)):
         raise recording.damaged(f"rank {rank} creates communicators that are not described")
 

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from emu.contract import records
 from emu.contract.folding import CannotFold
 from emu.contract.records import NcclKind
 from phantora_async.errors import UsageError
 from phantora_async.recording import Recording
 from phantora_async.recording.recording import Creation, OutsideSleep, Part, Recast
-from phantora_async.recording.rows import Call
+from phantora_async.recording.rows import Call, kernel_launches
 from phantora_async.replaying.width import Width
 from phantora_async.virtual_time import Comm, Timelines
 from phantora_async.virtual_time.facts import ROOTED
@@ -167,7 +166,7 @@ class _RankMapping:
     def _kernels_of(self, rank: int, source: int, comms: Sequence[Comm]) -> int:
         """The number of the rank's kernels, see ``Part.others``. Raises CannotFold."""
         rows = self._recording.stream(source).rows
-        launched = np.unique(rows["values"][rows["kind"] == records.NCCL_LAUNCH, 0]).tolist()
+        launched = np.unique(rows["values"][kernel_launches(rows), 0]).tolist()
         recorded = self._recording.comms_of(source)
         changed = {}
         for number in launched:

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.contract import records
-from emu.contract.records import MarkerKind
 from phantora_async.errors import PathChanged, UsageError
 from phantora_async.recording import Recording
 from phantora_async.recording.given_answers import ANSWERS, RecordedAnswers
 from phantora_async.recording.recording import OutsideSleep, Stream
-from phantora_async.recording.rows import MASK, made_recordings, named_recordings
+from phantora_async.recording.rows import MASK, made_recordings, named_recordings, step_ends, totals
 from phantora_async.replaying.answers import asked_inside
 from phantora_async.replaying.site_lines import line_of
+from phantora_async.virtual_time.facts import ends_step
 
 MOST_NBYTES = 2 << 30
 """The most bytes of the differing rows of all ranks."""
@@ -60,7 +60,7 @@ class Repetition:
         _, begin, end = place = self.places[rank]
         played = np.tile(stream.rows[begin:end], self.count)
         rows = np.concatenate([stream.rows[:end], played, self._behind(stream.rows, place)])
-        counted = np.cumsum(stream.rows["kind"] == records.COUNTERS)
+        counted = np.cumsum(totals(stream.rows))
         first, last = int(counted[begin - 1]), int(counted[end - 1])
         step = stream.counters[first:last]
         gains = [now - then for now, then in zip(step[-1], stream.counters[first - 1], strict=True)] if step else []
@@ -85,7 +85,7 @@ class Repetition:
 
     def side(self, rank: int, side: Sequence[Any]) -> list[Any]:
         """The rank's records beside the op stream, with those of the played steps."""
-        ends = [place for place, one in enumerate(side) if one.kind == records.MARKER and _ends_step(one.marker)]
+        ends = [place for place, one in enumerate(side) if ends_step(one)]
         begin, end = ends[self.step - 2] + 1, ends[self.step - 1] + 1
         step = [one for one in side[begin:end] if one.kind in COUNTED]
         return [*side[:end], *(step * self.count), *side[end:]]
@@ -145,7 +145,7 @@ def repetition_of(recording: Recording, steps: int) -> Repetition:
     """The repetition with which every rank does `steps` steps: of the recording's steps, the latest one is repeated
     that equals the one before on every rank. Raises UsageError.
     """
-    ends = {recording.key_of(rank): _ends(recording.stream(rank).rows) for rank in recording.own}
+    ends = {recording.key_of(rank): step_ends(recording.stream(rank).rows).tolist() for rank in recording.own}
     counts = {len(found) for found in ends.values()}
     if len(counts) > 1:
         raise UsageError(f"--steps {steps}: ranks of the recording have done different numbers of steps")
@@ -174,15 +174,6 @@ def repetition_of(recording: Recording, steps: int) -> Repetition:
         f"--steps {steps}: no step of the recording can stand for others: {why}",
         "record more steps: the first ones differ, because memory, caches and communicators are made in them",
     )
-
-
-def _ends(rows: NDArray[Any]) -> list[int]:
-    found: list[int] = np.flatnonzero((rows["kind"] == records.MARKER) & _ends_step(rows["values"][:, 0])).tolist()
-    return found
-
-
-def _ends_step(marker: Any) -> Any:
-    return marker == MarkerKind.STEP
 
 
 def _other(recording: Recording, rank: int, place: StepRows, step: int, looks: Looks) -> tuple[str, bool]:

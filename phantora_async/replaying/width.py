@@ -15,15 +15,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
-from emu.contract import records
 from emu.contract.folding import Axis, CannotFold, Folding, Mesh
-from emu.contract.records import MarkerKind, NcclKind
+from emu.contract.records import NcclKind
 from phantora_async.errors import PathChanged, UsageError
 from phantora_async.recording import Recording
 from phantora_async.recording.recording import Setup
-from phantora_async.recording.rows import Call
+from phantora_async.recording.rows import Call, kernel_launches, step_ends
 from phantora_async.replaying.differences import WIDTH, Allowed
 from phantora_async.replaying.site_lines import line_of
 from phantora_async.virtual_time import Comm
@@ -298,10 +295,10 @@ def check_width(recording: Recording, width: Width, allowed: Allowed) -> None:
 def _check_rank(recording: Recording, width: Width, rank: int, comms: Sequence[Comm]) -> None:
     wide = [width.spans(comm.members) for comm in comms]
     rows = recording.stream(rank).rows
-    ends = np.flatnonzero((rows["kind"] == records.MARKER) & (rows["values"][:, 0] == MarkerKind.STEP))
+    ends = step_ends(rows)
     first = int(ends[0]) if len(ends) else 0
     roots: dict[tuple[int, int], set[int]] = {}
-    for at in np.flatnonzero(rows["kind"] == records.NCCL_LAUNCH).tolist():
+    for at in kernel_launches(rows).tolist():
         for call in recording.kernels[int(rows["values"][at, 0])]:
             if not wide[call.comm]:
                 continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from emu.contract import records
-from emu.contract.records import NcclKind
+from emu.contract.records import MarkerKind, NcclKind
 
 _DTYPES = {
     "i8": 1,
@@ -198,6 +198,11 @@ def sleeps(fact: Any) -> bool:
 def host_time(record: Any) -> records.HostAdvance:
     """The fact that only the host time before a record passes."""
     return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
+
+
+def ends_step(fact: Any) -> bool:
+    """Returns true if this fact or record is the end of a step."""
+    return bool(fact.kind == records.MARKER and fact.marker == MarkerKind.STEP)
 
 
 class CommCreationFact(NamedTuple):

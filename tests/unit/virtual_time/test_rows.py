@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from emu.contract import records
-from phantora_async.recording.rows import RankRows, Tables
+from phantora_async.recording.rows import (
+    ROW,
+    RankRows,
+    Tables,
+    creations,
+    kernel_launches,
+    made_recordings,
+    named_recordings,
+    step_ends,
+    totals,
+)
 from phantora_async.virtual_time.rows import ROW_LAYOUT, RowWriter
 
 
@@ -51,3 +62,34 @@ def test_a_recorded_row_names_recordings_by_how_many_came_since() -> None:
         rows.add(one(encoded))
     values = [row[4:7] for row in ROW_LAYOUT.iter_unpack(rows.take(99))]
     assert values == [(41, 0, 0), (1, 0, 0), (1, 0, 0), (2, 0, 0), (1, 0, 0), (1, 0, 0), (0, 0, 0), (2**64 - 1, 1, 0)]
+
+
+def test_recorded_rows_tell_which_name_recordings() -> None:
+    """A wait for a stream names none, although its row has the column; QUERY has the scope first."""
+    rows = np.zeros(6, ROW)
+    rows["kind"] = [
+        records.EVENT_RECORD,
+        records.HOST_WAIT,
+        records.HOST_WAIT,
+        records.EVENT_RECORD,
+        records.QUERY,
+        records.ELAPSED,
+    ]
+    event, stream = records.ScopeKind.EVENT, records.ScopeKind.STREAM
+    rows["values"][:, :2] = [(41, 0), (event, 0), (stream, 0), (2, 0), (event, 1), (2, 0)]
+    made, numbers = made_recordings(rows)
+    assert np.flatnonzero(made).tolist() == [0, 3]
+    assert numbers.tolist() == [41, 41, 41, 43, 43, 43]
+    named = sorted((row, column) for which, column in named_recordings(rows) for row in np.flatnonzero(which).tolist())
+    assert named == [(1, 1), (4, 1), (5, 0), (5, 1)]
+
+
+def test_recorded_rows_tell_steps_kernels_totals_and_communicators() -> None:
+    rows = np.zeros(6, ROW)
+    marker = records.MARKER
+    rows["kind"] = [marker, marker, records.NCCL_LAUNCH, records.COUNTERS, records.COMM_INIT, records.COMM_SPLIT]
+    rows["values"][:2, 0] = records.MarkerKind.NAMED, records.MarkerKind.STEP
+    assert step_ends(rows).tolist() == [1]
+    assert kernel_launches(rows).tolist() == [2]
+    assert np.flatnonzero(totals(rows)).tolist() == [3]
+    assert np.flatnonzero(creations(rows)).tolist() == [4, 5]
