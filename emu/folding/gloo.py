@@ -22,8 +22,6 @@ from .dispatched import Dispatched
 from .ranks import FoldedRanks, Group
 from .work import Done
 
-UNEVEN = "phantora-async --fold: gloo's all_to_all with parts of different sizes is not played"
-
 
 class _Told(int):
     """A capability of a backend: Python reads it as an attribute, c10d's C++ code finds the attribute and calls it."""

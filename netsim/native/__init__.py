@@ -22,7 +22,6 @@ LIBRARY = _HERE / "libnetsim.so"
 FLAGS = ("-std=c11", "-O3", "-fno-semantic-interposition", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
 
 _Int64s = ctypes.POINTER(ctypes.c_int64)
-_Int32s = ctypes.POINTER(ctypes.c_int32)
 
 
 COUNTERS = ("events", "solves", "filled", "rollbacks", "redone", "stuck", "flows", "segments", "bytes")

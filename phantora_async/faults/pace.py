@@ -143,13 +143,6 @@ class Pace:
         """The instant at which work is done that takes `for_ns` at full pace; NEVER if it never is."""
         return self.end(from_ns, for_ns * FULL_PACE)
 
-    def changes_within(self, from_ns: int, to_ns: int) -> list[tuple[int, int]]:
-        """The changes (instant, pace from then on) after the first instant and before the last."""
-        origin_ns = self._origin_ns
-        self.know(to_ns + origin_ns)
-        first, last = bisect_right(self.starts, from_ns + origin_ns), bisect_left(self.starts, to_ns + origin_ns)
-        return [(self.starts[place] - origin_ns, self.paces[place]) for place in range(first, last)]
-
 
 def slowed(
     periods: Sequence[tuple[int, int, int]], parts: Parts | None = None, dead: tuple[int, int] = (NEVER, NEVER)

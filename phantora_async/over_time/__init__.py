@@ -11,8 +11,6 @@ from phantora_async.over_time.link_traffic import Carried, LinkTraffic, Traffic
 from phantora_async.over_time.samples import (
     LEAST_PARTS,
     Activity,
-    MemoryChange,
-    Samples,
     accounts_at,
     memory_at,
     parts_for,
@@ -24,8 +22,6 @@ __all__ = [
     "Activity",
     "Carried",
     "LinkTraffic",
-    "MemoryChange",
-    "Samples",
     "Traffic",
     "accounts_at",
     "activity_document",

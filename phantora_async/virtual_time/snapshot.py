@@ -6,21 +6,19 @@ nothing. What is simulated ahead of global virtual time is shown as it is now; i
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.contract import records
 from emu.contract.records import DeviceKind
 from phantora_async.figures import Shares
 from phantora_async.over_time import (
     Activity,
-    MemoryChange,
-    Samples,
     accounts_at,
     memory_at,
     parts_for,
@@ -140,26 +138,25 @@ def take_activity(timeline: Timeline) -> Activity:
     """See ``Timeline.activity``."""
     now_ns, hosts = timeline.now_ns, timeline.hosts
     places = range(len(timeline.own_hosts))
-    sampled = [
-        [(_samples(timeline.parts, device), list(device.shares)) for device in _gpus(timeline, place, now_ns)]
-        for place in places
-    ]
-    least_ns = max((samples.width_ns for devices in sampled for samples, _ in devices), default=0)
+    used = [_gpus(timeline, place, now_ns) for place in places]
+    least_ns = max((device.width_ns for devices in used for device in devices), default=0)
     width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
     accounts = []
-    for devices in sampled:
+    for devices in used:
         together = np.zeros((ACCOUNTS, -(-now_ns // width_ns) + 1), np.int64)
-        for samples, shares in devices:
-            together += accounts_at(samples, width_ns, now_ns, shares[:ACCOUNTS])
+        for device in devices:
+            samples = int64s(device.samples, ACCOUNTS * device.nsamples).reshape(-1, ACCOUNTS)
+            every = width_ns // device.width_ns
+            together += accounts_at(samples[::every], now_ns, width_ns, list(device.shares)[:ACCOUNTS])
         accounts.append(together)
-    memory = [memory_at(_latest_change(timeline, place), width_ns, now_ns) for place in places]
+    memory = [memory_at(_memory_changes(timeline, place), width_ns, now_ns) for place in places]
     shown = [timeline.place(rank) for rank in range(len(hosts))]
     return Activity(
         width_ns,
         now_ns,
         [accounts[at] for at in shown],
         [memory[at] for at in shown],
-        [len(sampled[at]) for at in shown],
+        [len(used[at]) for at in shown],
     )
 
 
@@ -169,19 +166,9 @@ def _gpus(timeline: Timeline, place: int, now_ns: int) -> list[Any]:
     return [device for device in counted if device.number == timeline.own_hosts[place].gpu] or counted
 
 
-def _samples(parts: int, device: Any) -> Samples:
-    made = Samples(parts)
-    made.width_ns = device.width_ns
-    made.figures = array("q", int64s(device.samples, ACCOUNTS * device.nsamples).tobytes())
-    return made
-
-
-def _latest_change(timeline: Timeline, place: int) -> MemoryChange | None:
+def _memory_changes(timeline: Timeline, place: int) -> NDArray[np.int64]:
     view = timeline.engine.host(place)
-    latest = None
-    for at_ns, device, allocated, reserved, _ in int64s(view.memory, 5 * view.nmemory).reshape(-1, 5).tolist():
-        latest = MemoryChange(latest, at_ns, device, allocated, reserved)
-    return latest
+    return int64s(view.memory, 5 * view.nmemory).reshape(-1, 5)
 
 
 class _Ranks:

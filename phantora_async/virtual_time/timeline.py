@@ -244,7 +244,6 @@ class Timeline:
         """
         timelines = timelines or Timelines(world_size)
         self.results = Results()
-        self.parts = parts_for(world_size)
         self.network = _Network(network, recorded)
         self.recorded = recorded
         own = timelines.own
@@ -252,7 +251,7 @@ class Timeline:
             own,
             [timelines.gpu_of(rank) for rank in own],
             queue_depth,
-            self.parts,
+            parts_for(world_size),
             self.network,
             _table_of(paces, own),
             keeps_answers=recorded is not None,

@@ -20,8 +20,6 @@ from phantora_async.over_time import (
     Activity,
     Carried,
     LinkTraffic,
-    MemoryChange,
-    Samples,
     activity_document,
     link_traffic,
     links_document,
@@ -39,7 +37,7 @@ from ..virtual_time.scripted import play as scripted_play
 
 def width(parts: int) -> int:
     """Returns the width of the first samples, in ns."""
-    return Samples(parts).width_ns
+    return width_for(0, parts)
 
 
 @settings(deadline=None, max_examples=60)
@@ -113,11 +111,9 @@ def test_memory_is_told_where_it_changes() -> None:
 
 
 def test_memory_is_that_of_all_devices_together() -> None:
-    one = MemoryChange(None, 0, 0, 5, 6)
-    other = MemoryChange(one, 100, 1, 10, 20)
-    last = MemoryChange(MemoryChange(other, 140, 0, 6, 6), 150, 0, 7, 8)
-    assert memory_at(last, 100, 350).tolist() == [[5, 15, 17, 17, 17], [6, 26, 28, 28, 28]]
-    assert memory_at(None, 100, 150).tolist() == [[0, 0, 0], [0, 0, 0]]
+    changes = np.array([[0, 0, 5, 6], [100, 1, 10, 20], [140, 0, 6, 6], [150, 0, 7, 8]])
+    assert memory_at(changes, 100, 350).tolist() == [[5, 15, 17, 17, 17], [6, 26, 28, 28, 28]]
+    assert memory_at(np.empty((0, 4), np.int64), 100, 150).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
 def carried(links: Sequence[tuple[int, int]], nbytes: int, start_ns: int, done_ns: int) -> Carried:
