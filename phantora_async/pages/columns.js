@@ -33,6 +33,14 @@ class Columns extends Picture {
     return `${where}: ` + series.map(one => `${one.name ? one.name + ' ' : ''}${form(this.value(one, column, each))}`).join(', ');
   }
 
+  // Round instants below columns that are parts of time.
+  paintTimes(context, width, height, until_ns) {
+    for (const at_ns of ticks(until_ns, Math.max(2, Math.floor((width - LEFT) / 110))).filter(at_ns => at_ns <= until_ns)) {
+      const text = at_ns ? tick(seconds)(at_ns) : '0', half = context.measureText(text).width / 2;
+      context.fillText(text, Math.min(LEFT + at_ns / until_ns * (width - LEFT), width - half), height - BOTTOM / 2);
+    }
+  }
+
   paint(context, width, height) {
     const {series, stacked, form, lines = [], band, labels, axis} = this.options;
     const each = this.each(width), [columns] = this.cells();
@@ -51,7 +59,7 @@ class Columns extends Picture {
     context.textAlign = 'right';
     context.textBaseline = 'middle';
     for (const step of steps) {
-      context.fillText(step ? (axis ?? form)(step) : '0', LEFT - 6, y(step));
+      context.fillText(step ? (axis ?? tick(form))(step) : '0', LEFT - 6, y(step));
       context.fillRect(LEFT, y(step), width - LEFT, 0.35);
     }
     if (band) {
@@ -84,6 +92,7 @@ class Columns extends Picture {
     }
     context.fillStyle = colour('--faint');
     context.textAlign = 'center';
+    if (this.options.until_ns) return this.paintTimes(context, width, height, this.options.until_ns);
     const fitting = Math.max(1, Math.floor((width - LEFT) / 90)), apart = 2 ** Math.max(0, Math.ceil(Math.log2(columns / fitting)));
     for (let column = 0; column < columns; column += apart) {
       const text = labels(column * each), half = context.measureText(text).width / 2;

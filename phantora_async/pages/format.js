@@ -6,6 +6,9 @@ function seconds(ns) {
   return (ns / 1e3).toFixed(1) + ' µs';
 }
 
+// A tick of an axis: round steps need no zeros behind the point.
+const tick = form => value => form(value).replace(/(\.\d*?)0+(?= )/, '$1').replace(/\.(?= )/, '');
+
 function clock(s) {
   const whole = Math.round(s), h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60;
   const two = number => String(number).padStart(2, '0');
@@ -86,7 +89,9 @@ function facts(pairs) {
     .map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
 }
 
+// items: [name, colour, kind]; kind: nothing for a filled square, 'band' for a pale area, 'dashed' for a line.
 function legend(items) {
-  return el('ul', {class: 'legend'}, items.map(([name, colour]) =>
-    el('li', {}, el('i', {style: {background: `var(${colour})`}, 'aria-hidden': 'true'}), name)));
+  const mark = (colour, kind) => kind === 'dashed' ? {borderTop: `2px dashed var(${colour})`} : {background: `var(${colour})`};
+  return el('ul', {class: 'legend'}, items.map(([name, colour, kind]) =>
+    el('li', {}, el('i', {class: kind, style: mark(colour, kind), 'aria-hidden': 'true'}), name)));
 }

@@ -143,7 +143,7 @@ class Heat extends Picture {
     context.textAlign = 'center';
     const wide_ns = this.to_ns - this.from_ns, step = ticks(wide_ns, Math.max(2, Math.floor((width - left) / 110)))[1];
     for (let at_ns = Math.ceil(this.from_ns / step) * step; at_ns <= this.to_ns; at_ns += step) {
-      const text = seconds(at_ns), half = context.measureText(text).width / 2;
+      const text = at_ns ? tick(seconds)(at_ns) : '0', half = context.measureText(text).width / 2;
       context.fillRect(x(at_ns), height - AXIS, 1, 4);
       context.fillText(text, Math.max(left + half, Math.min(x(at_ns), width - half)), height - 4);
     }

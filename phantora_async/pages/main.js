@@ -57,7 +57,7 @@ class Page {
 // What each section reads of the view: it is made again when that changes.
 const READS = new Map([
   [progress, view => view.live?.progress], [states, view => view.live?.states],
-  [tiles, ({report: {simulated: s, simulator}}) => [s.step, s.work, s.memory, s.virtual_ns, s.ranks, simulator.wall_s]],
+  [tiles, ({binds, report: {simulated: s, simulator}}) => [binds, s.step, s.work, s.memory, s.virtual_ns, s.ranks, simulator.wall_s]],
   [steps, view => view.report.simulated.step], [breakdown, ({report: {simulated: s}}) => [s.ranks, s.step]],
   [activity, ({report: {simulated: s}}) => [s.activity, s.step.from_ns]],
   [reasons, view => view.report.simulated.reasons],

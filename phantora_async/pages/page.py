@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from phantora_async.figures import TIME_ACCOUNTS
+from phantora_async.figures import RUN_FIGURES, TIME_ACCOUNTS
 from phantora_async.wording import printable
 
 SCRIPTS = (
@@ -68,7 +68,8 @@ def _files() -> dict[str, str]:
     def read(name: str) -> str:
         return folder.joinpath(name).read_text(encoding="utf-8")
 
-    script = "\n".join(["'use strict';", f"const ACCOUNTS = {_accounts()};", *map(read, SCRIPTS)])
+    tables = ["'use strict';", f"const ACCOUNTS = {_accounts()};", f"const FIGURES = {_figures()};"]
+    script = "\n".join([*tables, *map(read, SCRIPTS)])
     return {"template": read("page.html"), "style": f"{_colours()}\n{read('page.css')}", "script": script}
 
 
@@ -80,6 +81,11 @@ def _accounts() -> str:
             for one in TIME_ACCOUNTS
         ]
     )
+
+
+def _figures() -> str:
+    """The titles and windows of figures for the scripts, by name."""
+    return embedded({one.name: {"title": one.title, "window": one.window} for one in RUN_FIGURES})
 
 
 def _colours() -> str:

@@ -55,7 +55,7 @@ class CriticalPath extends Picture {
     context.textAlign = 'center';
     context.textBaseline = 'alphabetic';
     for (const at_ns of ticks(this.step_ns, Math.max(2, Math.floor((width - this.left()) / 110))).filter(at_ns => at_ns <= this.step_ns)) {
-      const text = at_ns ? seconds(at_ns) : '0', half = context.measureText(text).width / 2;
+      const text = at_ns ? tick(seconds)(at_ns) : '0', half = context.measureText(text).width / 2;
       context.fillRect(this.x(at_ns), bottom, 1, 4);
       context.fillText(text, Math.min(this.x(at_ns), width - half), height - 4);
     }

@@ -17,7 +17,7 @@ class Rows {
     this.said = el('output', {'aria-live': 'polite'});
     const field = search && rows.length > 5 ? el('input', {type: 'search', placeholder: search, 'aria-label': search, value: this.wanted.text,
       oninput: event => { this.wanted.text = event.target.value; this.show(); }}) : null;
-    this.element = el('div', {class: 'rows'}, field,
+    this.element = el('div', {class: 'rows', id: `rows-${id}`}, field,
       el('div', {class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'table'}, el('table', {class: 'named'}, el('thead', {}, el('tr', {}, this.heads)), this.body)),
       el('div', {class: 'buttons'}, this.more), search ? this.said : null);
     this.show();

@@ -9,15 +9,17 @@ function section(id, title, ...children) {
 function tiles(view) {
   const {step, work, memory, virtual_ns, world_size, gpu, ranks} = view.report.simulated, {interval} = step;
   const largest = Math.max(...ranks.map(rank => rank.memory.reserved_peak_nbytes));
-  const tile = (name, value, more) => el('div', {}, el('dt', {}, name), el('dd', {}, value, more ? el('small', {}, more) : null));
+  const tile = (name, value, more, kind) => el('div', {class: kind}, el('dt', {}, name), el('dd', {}, value, more ? el('small', {}, more) : null));
+  const titled = (name, ...rest) => tile(FIGURES[name].title, ...rest);
+  const [binds, why] = view.binds ?? [];
   const counted = step.counted > 1 ? `median of ${countedSteps(step)}` : countedSteps(step);
-  const capacity = memory?.capacity_nbytes;
   return el('dl', {class: 'tiles', id: 'key'},
     ...(view.live ? [] : fits(memory)).map(said => tile('Memory', ...said)),
-    (view.live || view.report.exit_code) && !hasSteps(step) ? null : tile('A step takes', seconds(step.median_ns), counted),
+    (view.live || view.report.exit_code) && !hasSteps(step) ? null : titled('step_time', seconds(step.median_ns), counted),
     interval && !(view.report.exit_code && !hasSteps(step)) ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
-    work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU in ${ranksWindow(view)}`) : null,
-    largest ? tile('Peak memory, reserved', size(largest), capacity ? `of any rank in the whole run; ${percent(largest / capacity)} of ${size(capacity)} that a program can have` : '') : null,
+    binds ? tile('Bound by', binds, why) : null,
+    work.flops ? titled('mfu', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU in ${ranksWindow(view)}`) : null,
+    largest ? titled('peak_reserved', size(largest), `at most by any rank in ${FIGURES.peak_reserved.window}`) : null,
     view.report.simulated.independent ? tile('Jobs', `${count(world_size)} independent ones`, 'no rank was in a process group') : null,
     tile('GPUs', `${count(world_size)} x ${gpu}`, `${plural(view.report.simulated.servers.length, 'server')}; ${seconds(virtual_ns)} simulated in ${clock(view.report.simulator.wall_s)} on this machine`));
 }
@@ -27,9 +29,11 @@ function fits(memory) {
   const verdict = memory?.verdict;
   if (!verdict || !memory.max_allocated_nbytes) return [];
   const needed = `rank ${verdict.rank} needs ${verdict.fits ? '' : 'at least '}${size(verdict.needed_nbytes)} of ${size(memory.total_nbytes)}`;
-  if (verdict.fits) return [['Fits', `${needed}; ${size(verdict.left_nbytes)} are left`]];
-  if (verdict.others_nbytes) return [['Does not fit', `the GPU of ${needed.replace('needs', 'would need')}, ${size(verdict.others_nbytes)} of it for other ranks`]];
-  return [['Does not fit', verdict.missing_nbytes ? needed : `rank ${verdict.rank} asked for ${size(verdict.asked_nbytes)}; the cache is in pieces that are too small`]];
+  if (verdict.fits) return [['Fits', `${needed}, ${percent(verdict.needed_nbytes / memory.total_nbytes, 0)}; ${size(verdict.left_nbytes)} are left`, 'good']];
+  const missing = verdict.missing_nbytes ? `; ${size(verdict.missing_nbytes)} are missing` : '', at = verdict.site ? `, at ${verdict.site}` : '';
+  if (verdict.others_nbytes) return [['Does not fit', `the GPU of ${needed.replace('needs', 'would need')}, ${size(verdict.others_nbytes)} of it for other ranks${missing}`, 'bad']];
+  return [['Does not fit', (verdict.missing_nbytes ? needed + missing
+    : `rank ${verdict.rank} asked for ${size(verdict.asked_nbytes)}; the cache is in pieces that are too small`) + at, 'bad']];
 }
 
 // The windows of figures, in words: "steps 4 to 5".
@@ -64,7 +68,7 @@ function steps(view) {
       (first === 2 ? ' Step 1 begins with the run and is not timed.' : '')),
     picture.element,
     legend([['counted', '--bar'], ...(step.warm_up ? [['warm-up, not counted', '--pale']] : []),
-      ...(step.interval ? [['shaded: 90% interval', '--accent']] : []), ['dashed: median', '--text']]),
+      ...(step.interval ? [['90% interval', '--accent', 'band']] : []), ['median', '--text', 'dashed']]),
     folded('Steps as a table', () => table([['step', row => row.step], ['time', row => seconds(row.for_ns)], ['ns', row => count(row.for_ns)],
       ['', row => row.counted ? '' : 'warm-up', 'text']], each.map((for_ns, place) => ({step: place + first, for_ns, counted: counts(place)})))));
 }
@@ -144,10 +148,9 @@ function memory(view) {
       {name: 'allocated', colour: '--bar', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
     ],
   });
-  const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated${least(memory)}, ${size(largest('reserved_peak_nbytes'))} reserved` +
-    (capacity ? ` of ${size(capacity)} that the GPU has for them.` : '.');
-  return section('memory', 'Memory', el('p', {}, said), ...remarks(memory), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
-    legend([['allocated', '--bar'], ['reserved', '--pale'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
+  const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated${least(memory)}, ${size(largest('reserved_peak_nbytes'))} reserved.`;
+  return section('memory', 'Memory', el('p', {}, said), ...remarks(memory), lacking(memory), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
+    legend([['allocated', '--bar'], ['reserved', '--pale'], ...(capacity ? [['capacity', '--bad', 'dashed']] : [])]), growth(activity));
 }
 
 const CATEGORIES = [
@@ -168,6 +171,22 @@ function remarks(memory) {
       `it fills the GPU after ${count(growth.steps_left)} more.`);
   }
   return lines.map(line => el('p', {class: 'stall'}, line));
+}
+
+// Of a job that does not fit: what the GPU holds at the failed request, and above its capacity what is missing.
+function lacking(memory) {
+  const {verdict, fullest, total_nbytes: total} = memory ?? {};
+  if (!verdict || verdict.fits || !verdict.missing_nbytes) return null;
+  const asked = verdict.asked_nbytes ?? verdict.others_nbytes, held = Math.max(verdict.needed_nbytes - asked, 0);
+  const name = verdict.others_nbytes ? 'of other ranks' : `asked for${verdict.site ? ` at ${verdict.site}` : ''}`;
+  const parts = [['in use', '--faint', held], [name, '--pale', Math.min(asked, Math.max(total - held, 0))], ['missing', '--bad', verdict.missing_nbytes]].filter(([, , nbytes]) => nbytes > 0);
+  const wide = nbytes => `${100 * nbytes / verdict.needed_nbytes}%`;
+  return [el('h3', {}, `Rank ${verdict.rank} needs at least ${size(verdict.needed_nbytes)} of ${size(total)}`),
+    el('div', {class: 'lacking'},
+      el('div', {class: 'stack', role: 'img', 'aria-label': parts.map(([name, , nbytes]) => `${name} ${size(nbytes)}`).join(', ')},
+        parts.map(([, colour, nbytes]) => el('i', {style: {width: wide(nbytes), background: `var(${colour})`}}))),
+      el('b', {class: 'limit', style: {left: wide(total)}}, el('span', {}, `capacity ${size(total)}`))),
+    legend(parts.map(([name, colour, nbytes]) => [`${name} ${size(nbytes)}`, colour]))];
 }
 
 // Of the peak, if it depends on timing.
@@ -226,7 +245,7 @@ function growth(activity) {
     return values;
   };
   const picture = new Columns('Growth of the largest memory peaks over time', {
-    height: 140, labels: part => seconds((part + 1) * activity.part_ns), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
+    height: 140, until_ns: parts * activity.part_ns, labels: part => seconds((part + 1) * activity.part_ns), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
     series: [{name: 'reserved', colour: '--pale', values: until('reserved')}, {name: 'allocated', colour: '--bar', values: until('allocated')}],
   });
   return [el('h3', {}, 'Peaks over time, of the rank that has most'), picture.element];

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phantora_async.figures import has_steps
 from phantora_async.report import notes, unused_notes, used_no_gpu
 from phantora_async.report.gpu_work import Work, beside_kernels, family_rows, kernel_rows, work_window
+from phantora_async.report.loading import loading_binds
+from phantora_async.report.text import what_binds
 
 Document = Mapping[str, Any]
 DIVIDED = ("live", "report", "report.simulated")
@@ -21,10 +24,20 @@ def view(document: Document, live: Document | None = None) -> dict[str, Any]:
         "title": _title(document),
         "report": _shown(document),
         "work": _work(document["simulated"]),
+        "binds": _binds(document),
         "notes": notes(document),
         "unused": _unused(document, live),
         "live": live,
     }
+
+
+def _binds(document: Document) -> list[str]:
+    """What binds a step, and why, in the words of the terminal's verdict; empty for a run without steps."""
+    simulated = document["simulated"]
+    if used_no_gpu(simulated) or not has_steps(simulated["step"]):
+        return []
+    what, _, why = what_binds(simulated, loading_binds(document.get("loading"))).partition(": ")
+    return [what, why]
 
 
 def _unused(document: Document, live: Document | None) -> list[str]:

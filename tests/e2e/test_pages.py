@@ -119,7 +119,7 @@ def test_the_report_s_page(run: Run, tab: Tab, hostile_script: Path, tmp_path: P
     assert [part.split("\t")[0] for part in parts] == [
         f"{100 * part['ns'] / reasons['ns']:.1f}%" for part in reasons["parts"][: len(parts)]
     ]
-    titles = tab.page.locator("#kernels td.long").all_inner_texts()
+    titles = tab.page.locator("#rows-work td.long").all_inner_texts()
     assert titles[0] == simulated["kernels"]["signatures"][0]["title"]
 
     # By keyboard: the cursor moves, and the line below says where it is.
@@ -140,6 +140,9 @@ def test_the_report_s_page(run: Run, tab: Tab, hostile_script: Path, tmp_path: P
     tab.assert_sound()
     assert before > 5
     assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 26)"
+    name = tab.page.locator("#rows-work td.long").first.bounding_box()
+    assert name is not None
+    assert 0 <= name["x"] < name["x"] + name["width"] <= 390, "names of kernels are on the screen"
 
 
 def test_a_thousand_ranks_fit_on_a_page(tab: Tab, tmp_path: Path) -> None:

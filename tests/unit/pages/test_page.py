@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from phantora_async import cli
+from phantora_async.figures import MFU, RESERVED, STEP_TIME
 from phantora_async.pages import page, view
-from phantora_async.report import read
+from phantora_async.report import read, terminal_report
 
 from ..report.test_report import document, train
 from ..virtual_time.scripted import scripts
@@ -183,6 +184,7 @@ def test_memory_is_the_first_tile_and_a_bar(tmp_path: Path) -> None:
     content = report()
     content["simulated"]["ranks"][1]["memory"]["reserved_peak_nbytes"] = 3 << 29
     verdict = {"fits": False, "rank": 1, "needed_nbytes": 85 << 30, "missing_nbytes": 5 << 30, "asked_nbytes": 8 << 30}
+    verdict["site"] = "train.py:7"
     content["simulated"]["memory"] |= {
         "max_allocated_nbytes": 1 << 30,
         "total_nbytes": 80 << 30,
@@ -190,10 +192,14 @@ def test_memory_is_the_first_tile_and_a_bar(tmp_path: Path) -> None:
         "fullest": {"rank": 1, "parts": {"parameters": 1 << 30, "gradients": 20 << 20}, "holders": []},
     }
     sections = shown(content, tmp_path)
-    (tiles,) = (line for line in sections if "A step takes" in line and "GPUs" in line)
-    assert tiles.index("Does not fit") < tiles.index("A step takes")
-    assert "rank 1 needs at least 85.00 GiB of 80.00 GiB" in tiles
-    (memory,) = (line for line in sections if "Rank 1 at its peak: 1.02 GiB" in line)
+    (tiles,) = (line for line in sections if STEP_TIME.title in line and "GPUs" in line)
+    assert tiles.index("Does not fit") < tiles.index(STEP_TIME.title)
+    assert "rank 1 needs at least 85.00 GiB of 80.00 GiB; 5.00 GiB are missing, at train.py:7" in tiles
+    # 77 GiB are in use, 8 were asked for, 3 of which have room: 5 lie above the capacity.
+    (memory,) = (line for line in sections if "Rank 1 needs at least 85.00 GiB of 80.00 GiB" in line)
+    for words in ("capacity 80.00 GiB", "in use 77.00 GiB", "asked for at train.py:7 3.00 GiB", "missing 5.00 GiB"):
+        assert words in memory
+    assert "Rank 1 at its peak: 1.02 GiB" in memory
     assert "parameters 1.00 GiB" in memory
     assert "gradients 20.0 MiB" in memory
     assert not any("at its peak" in note for note in view(content)["notes"])
@@ -212,3 +218,67 @@ def test_memory_over_the_step_that_has_the_peak(tmp_path: Path) -> None:
     (memory,) = (line for line in shown(content, tmp_path) if "over the step that has its peak" in line)
     assert "900 allocations, in the order in which the program asked for them" in memory
     assert "more for a moment" in memory
+
+
+def test_a_card_says_what_binds_a_step_as_the_terminal_does(tmp_path: Path) -> None:
+    content = report()
+    for rank in content["simulated"]["ranks"]:
+        rank |= {"window_ns": 100, "compute_ns": 60, "transfer_ns": 0, "peers_ns": 0, "host_bound_ns": 40, "idle_ns": 0}
+        rank["host_work_ns"] = 90
+    what, why = "the host", "its work takes 90% of the step, the GPU's 60% of the step"
+    assert f"bound by {what}: {why} (compute" in terminal_report(content)
+    (tiles,) = (line for line in shown(content, tmp_path) if "Bound by" in line)
+    assert f"Bound by {what} {why}" in tiles
+    content["simulated"]["step"]["source"] = "the whole run: no steps"
+    assert not any("Bound by" in line for line in shown(content, tmp_path))
+
+
+def test_titles_of_cards_come_from_the_table_of_figures(tmp_path: Path) -> None:
+    content = report()
+    content["simulated"]["work"] |= {"flops": 1.0}
+    content["simulated"]["ranks"][0]["memory"]["reserved_peak_nbytes"] = 1 << 30
+    (tiles,) = (line for line in shown(content, tmp_path) if "GPUs 2 x h200" in line)
+    for figure in (STEP_TIME, MFU, RESERVED):
+        assert f"{figure.title} " in tiles
+
+
+def scripted(code: str) -> Any:
+    """Returns what an expression of the page's scripts is, without a document."""
+    if shutil.which("node") is None:
+        pytest.skip("needs node")
+    folder = Path(cli.__file__).parent / "pages"
+    text = "\n".join((folder / name).read_text() for name in ("format.js", "rows.js"))
+    text += "\nel = () => ({setAttribute() {}, replaceChildren() {}});"
+    told = subprocess.run(["node", "-p", f"{text}\nJSON.stringify({code})"], check=True, capture_output=True, text=True)
+    return json.loads(told.stdout)
+
+
+def test_ticks_of_axes_are_round() -> None:
+    told = scripted("[20e6, 2.5e6, 1.2e9, 800e3, 100e6].map(tick(seconds))")
+    assert told == ["20 ms", "2.5 ms", "1.2 s", "800 µs", "100 ms"]
+
+
+def test_kernels_are_searched_and_sorted() -> None:
+    rows = [
+        {"title": "gemm (aten::mm)", "family": "gemm", "ns": 3},
+        {"title": "cast (aten::copy_)", "family": "element-wise", "ns": 9},
+        {"title": "gemm (aten::addmm)", "family": "gemm", "ns": 5},
+    ]
+    columns = (
+        "[['kernel', row => row.title, 'text long', row => row.title], ['time', row => row.ns, '', row => row.ns], "
+        "['family', row => row.family, 'text', row => row.family]]"
+    )
+
+    def found(*acts: str) -> list[int]:
+        told: list[int] = scripted(
+            f"(rows => {{ {'; '.join(acts)}; return rows.found().map(row => row.ns); }})"
+            f"(new Rows('a', {columns}, {json.dumps(rows)}, 20, 'Search'))"
+        )
+        return told
+
+    search = "rows.wanted.text = 'GEMM aten'"
+    assert found("0") == [3, 9, 5]
+    assert found(search) == [3, 5]
+    assert found(search, "rows.sort(1)") == [5, 3]
+    assert found("rows.sort(1)", "rows.sort(1)") == [3, 5, 9]
+    assert found("rows.sort(0)") == [9, 5, 3]
