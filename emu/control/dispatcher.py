@@ -57,6 +57,7 @@ _OWN: dict[str, Maker] = {
 }
 INTEGER_LIMIT = 1 << 20
 """The most elements of an integer tensor that is computed."""
+Libraries = extensions.Libraries
 
 
 def _maker(name: str, operation: Any) -> Maker:
@@ -95,7 +96,7 @@ def install(
     policy: RoutingPolicy,
     shapes: ShapePolicy,
     reads: UncomputedReads,
-    libraries: extensions.Libraries,
+    libraries: Libraries,
 ) -> Installed:
     """Registers the functions, also before operations of `libraries`. Called once, in the forker.
 
@@ -135,11 +136,11 @@ def install(
     return Installed(library, routing, sized.sizes, control)
 
 
-def libraries_from_now_on() -> extensions.Libraries:
+def libraries_from_now_on() -> Libraries:
     """Begins to note the operations that libraries bring. Called in the forker, before libraries are imported for all
     ranks.
     """
-    return extensions.Libraries(registered_for)
+    return Libraries(registered_for)
 
 
 def registered_for(key: str) -> list[str]:

@@ -16,9 +16,11 @@ import re
 import sys
 import tempfile
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from ..clock import barriers, new_groups, rendezvous, rpc_timeouts, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
@@ -143,93 +145,268 @@ class Prepared:
     """The folded ranks: who plays whom; None: every rank has a process."""
 
 
-def prepare(job: Job) -> Prepared:
-    """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
-    interpreter. Raises CannotPrepare.
-    """
-    gc.disable()  # little of what is imported becomes garbage
-    version = check_torch()
-    held = held_entries.install(version, script_imports.scripts(job))
-    graph_cache.install(version)
-    split_graphs.install()
-    kernels_once.install()
-    loaded_code.install()
-    skipped_work.install()
-    keys.install()
-    checkpoints = Checkpoints()
-    checkpoints.install(imports.when_imported)
-    libraries_of_numbers.install(imports.when_imported)
-    hook = _load_hook(job)
-    numbers = Carriers(hook, imports.when_imported)
-    files = script_imports.read(job)[1]
-    compiles = compile_forecast.compiles(files, job.arguments)
-    past = compile_forecast.past_runs(version, files, job.arguments) if compiles else None
-    compiles = compiles and not (past is not None and past.never_compiled())
-    _import_modules(COMMON_MODULES + (compile_forecast.COMPILER_MODULES if compiles else ()))
-    libraries = dispatcher.libraries_from_now_on()
-    _preload(job.preload)
-    if job.auto_preload:
-        automatic.preload(job)
-    hook.learn_versions()
-    changes.check_symbols()
-    keepers.start(job, hook)
+class Preparation:
+    """A forker that is being prepared. Each step of ``STEPS`` is a method, which leaves here what later ones need."""
+
+    version: str
+    """The version of torch."""
+    held: held_entries.HeldEntries | None
+    checkpoints: Checkpoints
+    hook: Hook
+    numbers: Carriers
+    compiles: bool
+    """True if the script is expected to compile."""
+    libraries: dispatcher.Libraries
+    peaks: PeakMemory
+    folded: FoldedRanks | None
+    clock: VirtualClock
+    ranges: NvtxRanges
+    loading: DataLoading
+    reads: UncomputedReads
+    computed: dispatcher.Installed
+    pages: int
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    # ---- before torch is imported ----------------------------------------------------------------------------------
+
+    def look_for_torch(self) -> None:
+        self.version = check_torch()
+
+    def share_compiled_code(self) -> None:
+        self.held = held_entries.install(self.version, script_imports.scripts(self.job))
+        graph_cache.install(self.version)
+        split_graphs.install()
+        kernels_once.install()
+        loaded_code.install()
+        skipped_work.install()
+        keys.install()
+
+    def watch_files(self) -> None:
+        self.checkpoints = Checkpoints()
+        self.checkpoints.install(imports.when_imported)
+        libraries_of_numbers.install(imports.when_imported)
+
+    def load_hook(self) -> None:
+        self.hook = _load_hook(self.job)
+
+    def find_carriers(self) -> None:
+        self.numbers = Carriers(self.hook, imports.when_imported)
+
+    # ---- imports ---------------------------------------------------------------------------------------------------
+
+    def import_common_modules(self) -> None:
+        files, arguments = script_imports.read(self.job)[1], self.job.arguments
+        self.compiles = compile_forecast.compiles(files, arguments)
+        if self.compiles:
+            past = compile_forecast.past_runs(self.version, files, arguments)
+            self.compiles = past is None or not past.never_compiled()
+        _import_modules(COMMON_MODULES + (compile_forecast.COMPILER_MODULES if self.compiles else ()))
+
+    def note_libraries(self) -> None:
+        self.libraries = dispatcher.libraries_from_now_on()
+
+    def import_users_modules(self) -> None:
+        _preload(self.job.preload)
+        if self.job.auto_preload:
+            automatic.preload(self.job)
+
+    def load_libraries(self) -> None:
+        self.hook.learn_versions()
+        changes.check_symbols()
+
+    # ---- changes ---------------------------------------------------------------------------------------------------
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
-    triton_cache.install()
-    if compiles:
-        keys.compute(_capability(job))
-        if held is not None:
-            held.read()
-    peaks = PeakMemory()
-    compile_time.install(hook, peaks)
-    timeouts.install()
-    rpc_timeouts.install()
-    barriers.install()
-    rendezvous.install()
-    folded = _fold(job, hook)
-    new_groups.install(hook, folded.leaves_out if folded is not None else None)
-    processors.Processors(job.cpus).install(imports.when_imported)
-    clock, ranges = VirtualClock(hook), NvtxRanges(hook)
-    time_functions.install(clock)
-    loading = DataLoading(hook, clock, loading_policy.parse(job.loaders), job.host_scale)
-    loading.install()
-    policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
-    reads = UncomputedReads(hook, job.values, job.loop_turns, checkpoints, numbers)
-    computed = dispatcher.install(
-        hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, reads, libraries
-    )
-    triton_programs.install(hook, CompiledKernels(hook, computed.control))
-    ranges.install()
-    call_sites.install(hook)
-    call_sites.note_backward_passes(hook)
-    frame_counter.install(hook)
-    thread_names.install(hook)
-    garbage.install(hook)
-    completed_work.install(hook)
-    attribute_reads.install(hook)
-    unused_gpu.install()
-    unfused_attention.install(hook.warn_once)
-    exposed_ddp.install(hook.warn_once)
-    results = None
-    if job.share_weights:
-        client, shared = Client(job.runtime_dir), Path(isolation.ranks_folder(job.runtime_dir))
-        installation.install(client, shared / "weights", job.world_size, hook)
-        results = Results(client, shared / "shardings", job.world_size)
-    propagation.install(hook, results)
-    for purpose in USED_BY_RANKS:
-        changes.usable(purpose)
-    _leave_out_handlers(hook)
-    _check_single_threaded()
-    _check_gpu_unasked()
-    _keep_operators()
-    gc.collect()
-    heap.return_large_blocks()
-    hook.keep_data_stack()
-    gc.freeze()
-    gc.enable()
-    pages = keepers.start_pages(job, hook)
+
+    def start_keepers(self) -> None:
+        keepers.start(self.job, self.hook)
+
+    def prepare_compilers(self) -> None:
+        triton_cache.install()
+        if self.compiles:
+            keys.compute(_capability(self.job))
+            if self.held is not None:
+                self.held.read()
+        self.peaks = PeakMemory()
+        compile_time.install(self.hook, self.peaks)
+
+    def change_waits_of_groups(self) -> None:
+        timeouts.install()
+        rpc_timeouts.install()
+        barriers.install()
+        rendezvous.install()
+
+    def fold(self) -> None:
+        self.folded = _fold(self.job, self.hook)
+        new_groups.install(self.hook, self.folded.leaves_out if self.folded is not None else None)
+
+    def replace_time(self) -> None:
+        processors.Processors(self.job.cpus).install(imports.when_imported)
+        self.clock, self.ranges = VirtualClock(self.hook), NvtxRanges(self.hook)
+        time_functions.install(self.clock)
+
+    def change_loaders(self) -> None:
+        job = self.job
+        self.loading = DataLoading(self.hook, self.clock, loading_policy.parse(job.loaders), job.host_scale)
+        self.loading.install()
+
+    def compute_values(self) -> None:
+        job, hook = self.job, self.hook
+        policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
+        self.reads = UncomputedReads(hook, job.values, job.loop_turns, self.checkpoints, self.numbers)
+        self.computed = dispatcher.install(
+            hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, self.reads, self.libraries
+        )
+        triton_programs.install(hook, CompiledKernels(hook, self.computed.control))
+
+    def watch_programs(self) -> None:
+        hook = self.hook
+        self.ranges.install()
+        call_sites.install(hook)
+        call_sites.note_backward_passes(hook)
+        frame_counter.install(hook)
+        thread_names.install(hook)
+        garbage.install(hook)
+        completed_work.install(hook)
+        attribute_reads.install(hook)
+        unused_gpu.install()
+        unfused_attention.install(hook.warn_once)
+        exposed_ddp.install(hook.warn_once)
+
+    def share_results(self) -> None:
+        job, results = self.job, None
+        if job.share_weights:
+            client, shared = Client(job.runtime_dir), Path(isolation.ranks_folder(job.runtime_dir))
+            installation.install(client, shared / "weights", job.world_size, self.hook)
+            results = Results(client, shared / "shardings", job.world_size)
+        propagation.install(self.hook, results)
+
+    # ---- the last steps --------------------------------------------------------------------------------------------
+
+    def look_at_private_names(self) -> None:
+        for purpose in USED_BY_RANKS:
+            changes.usable(purpose)
+
+    def leave_out_handlers(self) -> None:
+        _leave_out_handlers(self.hook)
+        _keep_operators()
+
+    def check_process(self) -> None:
+        _check_single_threaded()
+        _check_gpu_unasked()
+
+    def freeze_memory(self) -> None:
+        gc.collect()
+        heap.return_large_blocks()
+        self.hook.keep_data_stack()
+        gc.freeze()
+        gc.enable()
+
+    def start_pages(self) -> None:
+        self.pages = keepers.start_pages(self.job, self.hook)
+
+
+class Step(NamedTuple):
+    do: Callable[[Preparation], None]
+    why: str
+    """The reason why the step comes after those before it, and before those after it."""
+
+
+STEPS = (
+    Step(Preparation.look_for_torch, "A torch that cannot be emulated ends the run before anything is changed."),
+    Step(
+        Preparation.share_compiled_code,
+        "torch reads the folder of its cache when it is imported, and each version has a folder of its own. Entries of "
+        "earlier runs are added before the cache is changed, keys after it has its folder.",
+    ),
+    Step(
+        Preparation.watch_files, "Modules that write files are changed when they are imported, some of them by torch."
+    ),
+    Step(
+        Preparation.load_hook,
+        "torch loads libcuda and libcudart when it is imported: it must find the hook library in their place.",
+    ),
+    Step(
+        Preparation.find_carriers,
+        "The hook library gets the functions of modules written in C, torch's among them, as these are imported.",
+    ),
+    Step(Preparation.import_common_modules, "All steps below change torch's modules, or ask them."),
+    Step(
+        Preparation.note_libraries,
+        "Operations that are registered from here on are not torch's own: libraries of the user bring them.",
+    ),
+    Step(
+        Preparation.import_users_modules,
+        "Functions that are replaced below are also replaced where these modules have bound them.",
+    ),
+    Step(
+        Preparation.load_libraries,
+        "The libraries of CUDA that torch needs are there: cuDNN is loaded once for all ranks, and what the hook "
+        "library lacks in them is told.",
+    ),
+    Step(
+        Preparation.start_keepers,
+        "They are forked while there is one thread, and before functions are replaced, which they need as they are.",
+    ),
+    Step(
+        Preparation.prepare_compilers,
+        "Keys are made from the sources of the compilers, which have been imported if the script is expected to "
+        "compile. Entries are read by these keys.",
+    ),
+    Step(Preparation.change_waits_of_groups, "torch.distributed is changed before folding wraps the same functions."),
+    Step(
+        Preparation.fold,
+        "Its wrappers go around those of the step before. `new_group` asks it which groups no process makes.",
+    ),
+    Step(Preparation.replace_time, "Time functions are replaced wherever they are bound, so after the imports."),
+    Step(Preparation.change_loaders, "Loaders wait on the virtual clock."),
+    Step(
+        Preparation.compute_values,
+        "Functions are put before the operations of all libraries that have been imported. Files, carriers and "
+        "compiled kernels tell them which values were not computed.",
+    ),
+    Step(Preparation.watch_programs, "These need only torch and the hook library; their order does not matter."),
+    Step(Preparation.share_results, "Ranks ask the keepers for results."),
+    Step(
+        Preparation.look_at_private_names,
+        "Ranks use these names at their start and end, where the first look at each would take host time.",
+    ),
+    Step(
+        Preparation.leave_out_handlers,
+        "Handlers of all modules that were imported have been registered, and none of the script's.",
+    ),
+    Step(Preparation.check_process, "Whatever imports have started or asked for is there now."),
+    Step(Preparation.freeze_memory, "What ranks share is complete: the garbage collector leaves it alone from now on."),
+    Step(
+        Preparation.start_pages,
+        "The process computes values, so it is forked when all is installed, and shares the frozen memory.",
+    ),
+)
+"""The steps of a forker's preparation, in their order."""
+
+
+def prepare(job: Job) -> Prepared:
+    """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
+    interpreter, in the order of ``STEPS``. Raises CannotPrepare.
+    """
+    gc.disable()  # little of what is imported becomes garbage
+    made = Preparation(job)
+    for step in STEPS:
+        step.do(made)
     return Prepared(
-        hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, loading, _temporary_folders(), pages, folded
+        hook=made.hook,
+        clock=made.clock,
+        ranges=made.ranges,
+        peaks=made.peaks,
+        holders=MemoryHolders(made.hook),
+        computed=made.computed,
+        reads=made.reads,
+        loading=made.loading,
+        folders=_temporary_folders(),
+        pages=made.pages,
+        folded=made.folded,
     )
 
 
