@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prices", metavar="NAME|FILE", help="what an hour of a GPU costs (default: listed, of public pages)"
     )
     parser.add_argument("--keep-going", action="store_true", help="go on also if the first trial fails")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="write the figures, too: .csv, .json, .parquet")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write the figures, too: .csv, .json, .parquet, .md")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="write the best ones as .png, .svg, .pdf")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with filters for a browser, one file")
     parser.add_argument("--json", action="store_true", help="print JSON in place of text")

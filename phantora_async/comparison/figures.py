@@ -410,17 +410,26 @@ def holders(reports: Sequence[Report]) -> list[Held]:
     ones.
     """
     tables: list[dict[tuple[str, ...], int]] = []
+    sites: dict[tuple[str, ...], str] = {}
     for fullest in _fullest(reports):
         table: dict[tuple[str, ...], int] = defaultdict(int)
         for one in fullest["holders"]:
-            table[one["part"], one["op"], one["site"]] += one["nbytes"]
+            key = one["part"], one["op"], _without_folder(one["site"])
+            sites[key] = one["site"]
+            table[key] += one["nbytes"]
         tables.append(table)
-    return _held(tables, lambda key: (*key[:2], _function(key[2])), _holder_title)
+
+    def title_of(key: tuple[str, ...]) -> tuple[str, str]:
+        part, op, _ = key
+        return " at ".join(filter(None, [op, sites[key]])) or "others", part
+
+    return _held(tables, lambda key: (*key[:2], _function(key[2])), title_of)
 
 
-def _holder_title(key: tuple[str, ...]) -> tuple[str, str]:
-    part, op, site = key
-    return " at ".join(filter(None, [op, site])) or "others", part
+def _without_folder(site: str) -> str:
+    """The site's text without the folders of its file: a checkout may be anywhere."""
+    file, blank, rest = site.partition(" ")
+    return f"{file.rpartition('/')[2]}{blank}{rest}"
 
 
 def _held(

@@ -1,7 +1,8 @@
 """Finds changes that make a recorded run faster: each line of advice is a simulation of one.
 
 Machine settings are replays of the recording. What the script itself decides (batch, recomputation, sharding, bucket
-sizes) only its arguments can say: these are runs of it, of arguments that the user names or that `arguments` finds.
+sizes) is run: with arguments that the user names or that `arguments` finds, and with the defaults and keywords of
+PyTorch that `patches` changes from outside.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from emu.contract import records
@@ -19,14 +21,16 @@ from emu.contract.records import NcclKind
 from phantora_async.api import running
 from phantora_async.api.results import Run
 from phantora_async.errors import PhantoraError, UsageError
+from phantora_async.figures import INTERVAL_HIGH, INTERVAL_LOW, RESERVED
 from phantora_async.options import OPTIONS, RunOptions
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.replay import uncollected
 from phantora_async.replaying.variants import Player, Variant
-from phantora_async.spending.job import job_of, logged_tokens
+from phantora_async.spending.job import Job, job_of, logged_tokens
 from phantora_async.study.arguments import Worth, worth_trying
-from phantora_async.wording import printable, seconds
+from phantora_async.study.patches import patched, patches, took_hold
+from phantora_async.wording import gib, printable, seconds
 
 FIRST_WITH_NCCL2 = (2, 15)
 LEAST = 0.005
@@ -35,7 +39,13 @@ MOST_LINES = 5
 """The most changes that are listed, the one that makes the run fastest first."""
 NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
 TWICE = {"server.gpu_gbps": "NVLink twice as fast", "server.nic_gbps": "network cards twice as fast"}
-NO_HOST = "a host that takes no time: the most that compiling, CUDA graphs or fewer launches can bring"
+NO_HOST = "a host that takes no time: the most that a faster host can bring with these kernels"
+NOT_TRIED = (
+    "torch.compile and CUDA graphs, unless the script has a switch for them (--try): they change the program; kernels "
+    "that are joined can bring more than a host that takes no time",
+    "FSDP2 or tensor parallelism in place of DistributedDataParallel, and where ranks are placed: other programs",
+)
+"""The changes that are not simulated, with the reason."""
 EARLIER_NCCL = ("TORCH_DIST_USE_NCCL2", "0")
 """The variable with which PyTorch uses its NCCL backend from before 2.15 (docs/prediction-off.md)."""
 FOUND = "auto"
@@ -58,6 +68,10 @@ class Try:
     by_tokens: bool = False
     reason: str = ""
     """The reason why nothing is known."""
+    memory_nbytes: float | None = None
+    """The memory that the fullest GPU's allocator reserves; None: it is that of the recorded run, or not known."""
+    interval_s: tuple[float, float] | None = None
+    """The 90% interval of the step time; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,8 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
         tries = [_replayed(player, what, changes, base.step_ns) for what, changes in _settings(recording)]
     wanted = [one for text in arguments for one in (_found(recording) if text == FOUND else [Worth(text, 1.0)])]
     tries += [_run(recording, one, base.step_ns, run) for one in wanted]
+    if FOUND in arguments:
+        tries += _patched(recording, base.step_ns, run)
     if hides_nothing(recording):
         tries.append(_with_earlier_nccl(recording, base.step_ns, run))
     known = [one for one in tries if one.change is not None]
@@ -97,6 +113,7 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
             "step_s": base.step_ns / 1e9,
             "tries": [asdict(one) for one in sorted(known, key=lambda one: one.change or 0.0)],
             "unknown": [asdict(one) for one in tries if one.change is None],
+            "not_tried": list(NOT_TRIED),
         }
     )
 
@@ -173,7 +190,40 @@ def _with_earlier_nccl(recording: Recording, base_ns: int, run: Runner) -> Try:
     job = job_of(done.report)
     if job is None:
         return Try(what, None, None, reason="no steps were found")
-    return Try(what, job.step_s, job.step_s * 1e9 / base_ns - 1)
+    return _of_run(done, job, what, job.step_s * 1e9 / base_ns - 1)
+
+
+def _of_run(done: Run, job: Job, what: str, change: float, by_tokens: bool = False) -> Try:
+    """The result of a run, with what it needs and how sure it is."""
+    simulated = done.report["simulated"]
+    low, high = INTERVAL_LOW.value(simulated), INTERVAL_HIGH.value(simulated)
+    interval = None if low is None or high is None else (low, high)
+    return Try(what, job.step_s, change, by_tokens, "", RESERVED.value(simulated), interval)
+
+
+def _patched(recording: Recording, base_ns: int, run: Runner) -> Iterator[Try]:
+    """Runs the script with changes of PyTorch's defaults and keywords. One that changes nothing of it is no advice."""
+    script = Path(str(recording.run.get("script", "")))
+    text = script.read_text(errors="replace") if script.is_file() else ""
+    signatures = [one.signature for one in recording.costs.values()]
+    with TemporaryDirectory(prefix="phantora-advise-") as folder:
+        for patch in patches(ranks=recording.world_size, signatures=signatures, script=text):
+            try:
+                done = run(patched(_options(recording, ()), patch, Path(folder)), {})
+                held = took_hold(done.log(0))
+            except PhantoraError as error:
+                yield Try(patch.what, None, None, reason=error.message.splitlines()[0])
+                continue
+            except ValueError as error:
+                yield Try(patch.what, None, None, reason=str(error))
+                continue
+            job = job_of(done.report)
+            if not held:
+                yield Try(patch.what, None, None, reason=patch.missing)
+            elif job is None:
+                yield Try(patch.what, None, None, reason="no steps were found")
+            else:
+                yield _of_run(done, job, patch.what, job.step_s * 1e9 / base_ns - 1)
 
 
 def _replayed(player: Player, what: str, changes: Changes, base_ns: int) -> Try:
@@ -195,15 +245,13 @@ def _found(recording: Recording) -> list[Worth]:
         found = worth_trying(Path(told["script"]), [str(one) for one in told["arguments"]])
     except ValueError as error:
         raise UsageError(f"--try {FOUND}: {error}", hint) from None
-    if not found:
-        raise UsageError(f"--try {FOUND}: {told['script']} names no batch size, recomputation or compiling", hint)
     return found
 
 
 def _run(recording: Recording, wanted: Worth, base_ns: int, run: Runner) -> Try:
     text = wanted.text
     try:
-        done = run(_options(recording, _words(text)), {})
+        done = run(_options(recording, () if wanted.without else _words(text), wanted.without), {})
     except PhantoraError as error:
         return Try(text, None, None, reason=error.message.splitlines()[0])
     job = job_of(done.report)
@@ -212,21 +260,25 @@ def _run(recording: Recording, wanted: Worth, base_ns: int, run: Runner) -> Try:
     before, _ = logged_tokens(recording.report, recording.world_size, base_ns / 1e9)
     if before and job.tokens_per_step:
         change = (job.step_s / job.tokens_per_step) / (base_ns / 1e9 / before) - 1
-        return Try(text, job.step_s, change, by_tokens=True)
+        return _of_run(done, job, text, change, by_tokens=True)
     if wanted.work != 1.0:
         what = f"{text} (steps of {wanted.work:g} times the work)"
-        return Try(what, job.step_s, job.step_s * 1e9 / base_ns / wanted.work - 1, by_tokens=True)
-    return Try(text, job.step_s, job.step_s * 1e9 / base_ns - 1)
+        return _of_run(done, job, what, job.step_s * 1e9 / base_ns / wanted.work - 1, by_tokens=True)
+    return _of_run(done, job, text, job.step_s * 1e9 / base_ns - 1)
 
 
-def _options(recording: Recording, arguments: Sequence[str]) -> RunOptions:
-    """The options of the recorded run, with more arguments of the script. Raises UsageError."""
+def _options(recording: Recording, arguments: Sequence[str], without: Sequence[str] = ()) -> RunOptions:
+    """The options of the recorded run, with more arguments of the script, and without these. Raises UsageError."""
     told = recording.run
     if not told.get("script"):
         raise UsageError(f"{recording.folder}: run.json is missing: it is not known what was run")
     given = {name: value for name, value in told["options"].items() if name in OPTIONS and name not in OF_RUN}
     return RunOptions(
-        told["script"], [*told["arguments"], *arguments], show_ranks="none", progress=False, **given
+        told["script"],
+        [*(one for one in told["arguments"] if one not in without), *arguments],
+        show_ranks="none",
+        progress=False,
+        **given,
     ).checked()
 
 
@@ -247,9 +299,24 @@ def text(told: Document) -> str:
     if worse:
         lines.append(f"worse: {'; '.join(_change(one) for one in worse)}")
     lines += [f"not known: {one['what']}: {one['reason']}" for one in told["unknown"]]
+    lines += [f"not tried: {one}" for one in told.get("not_tried", ())]
     return printable("\n".join(lines))
 
 
 def _change(one: Document) -> str:
     of = "time of a token" if one["by_tokens"] else "step"
-    return f"{one['what']}: {of} {one['change']:+.1%} ({seconds(round(one['step_s'] * 1e9))} a step)"
+    return f"{one['what']}: {of} {one['change']:+.1%} ({_beside(one)})"
+
+
+def _beside(one: Document) -> str:
+    """The step time with its interval, and the memory of a run."""
+    texts = [f"{_seconds(one['step_s'])} a step"]
+    if interval := one.get("interval_s"):
+        texts.append(f"90% {_seconds(interval[0])} to {_seconds(interval[1])}")
+    if memory := one.get("memory_nbytes"):
+        texts.append(f"{gib(memory)} reserved")
+    return ", ".join(texts)
+
+
+def _seconds(value: float) -> str:
+    return seconds(round(value * 1e9))

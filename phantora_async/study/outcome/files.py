@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from formats.files import try_to_write, write_whole
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
+from phantora_async.study.outcome.columns import columns
 from phantora_async.study.outcome.front import Entry, Outcome
 from phantora_async.study.outcome.text import OF, rows
 from phantora_async.study.trials.goal import ENERGY, MEMORY, TIME
-from phantora_async.wording import short
+from phantora_async.wording import markdown, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TABLES = (".csv", ".json", ".parquet")
+TABLES = (".csv", ".json", ".parquet", ".md")
 PICTURES = (".png", ".svg", ".pdf")
 GIB = 2**30
 Rows = Sequence[Mapping[str, Any]]
@@ -78,11 +79,25 @@ def table(found: Outcome, kind: str) -> bytes:
         return (json.dumps(told, indent=1) + "\n").encode()
     if kind == ".parquet":
         return _parquet(told)
+    if kind == ".md":
+        return _markdown(found).encode()
     out = io.StringIO()
     writer = csv.DictWriter(out, list(told[0]) if told else ["trial"], lineterminator="\n")
     writer.writeheader()
     writer.writerows(told)
     return out.getvalue().encode()
+
+
+def _markdown(found: Outcome) -> str:
+    """The table as Markdown, as a terminal shows it."""
+    shown, front = columns(found), set(map(id, found.front))
+    titles = ["trial", *(one.title for one in shown), "how", "remark"]
+    lines = [f"| {' | '.join(titles)} |", f"| --- |{' ---: |' * len(shown)} --- | --- |"]
+    for entry in found.entries:
+        remark = "; ".join(filter(None, ["best" if id(entry) in front else "", entry.unfit or entry.result.reason]))
+        cells = [entry.trial.name, *(one.text(entry) for one in shown), entry.result.how, remark]
+        lines.append(f"| {' | '.join(map(markdown, cells))} |")
+    return "\n".join([*lines, ""])
 
 
 def _parquet(told: Rows) -> bytes:

@@ -21,7 +21,7 @@ from phantora_async.study.trials.goal import (
     TIME,
     Goal,
 )
-from phantora_async.study.trials.results import Result
+from phantora_async.study.trials.results import HIGH, Result
 from phantora_async.study.trials.trial import Trial
 from profiles import Price
 
@@ -134,9 +134,27 @@ class Outcome:
         return [self.fit[number] for _, number in front]
 
     def best(self, objective: str) -> Entry:
-        """The best trial in one objective. Among equal ones it is the one that is better in the other objectives."""
-        others = [name for name in self.objectives if name != objective]
+        """The best trial in one objective. Among equal ones it is the one that is better in the other objectives, the
+        cheaper one first.
+        """
+        others = sorted((name for name in self.objectives if name != objective), key=lambda name: name != MONEY)
         return min(self.front, key=lambda one: [self._known(one, name) for name in (objective, *others)])
+
+    @cached_property
+    def tied(self) -> list[Entry]:
+        """The trials whose time differs from the best one's by less than that one's 90% interval reaches upwards, the
+        cheapest first; empty if there is no other one, or if the interval is not known.
+        """
+        if TIME not in self.objectives:
+            return []
+        best = min(self.fit, key=lambda one: self._known(one, TIME))
+        step_s, high_s = (best.result.figures.get(name) for name in (STEP, HIGH))
+        if not step_s or high_s is None:
+            return []
+        most = self._known(best, TIME) * high_s / step_s
+        found = [one for one in self.fit if self._known(one, TIME) <= most]
+        order = [MONEY, TIME] if MONEY in self.objectives else [TIME]
+        return sorted(found, key=lambda one: [self._known(one, name) for name in order]) if len(found) > 1 else []
 
     def _known(self, entry: Entry, objective: str) -> float:
         loss = entry.loss(objective, self.of)

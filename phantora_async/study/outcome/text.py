@@ -7,13 +7,13 @@ from typing import Any
 
 from phantora_async.budget import FIGURES
 from phantora_async.spending.bill import INCLUDES
-from phantora_async.spending.text import amount_text, duration_text, energy_text, number
+from phantora_async.spending.text import duration_text, energy_text, number
+from phantora_async.study.outcome.columns import WHOLE, columns
 from phantora_async.study.outcome.front import Entry, Outcome
-from phantora_async.study.trials.goal import ENERGY, JOB, MEMORY, MFU, MILLION_TOKENS, MONEY, RATE, STEP, TIME
+from phantora_async.study.trials.goal import ENERGY, MEMORY, MFU, MONEY, RATE, TIME
 from phantora_async.study.trials.results import Result
 from phantora_async.wording import GROWS, gib, printable, seconds
 
-WHOLE = {STEP: "of a step", MILLION_TOKENS: "of a million tokens", JOB: "of the job"}
 OF = {
     of: dict.fromkeys((TIME, MONEY, ENERGY), text) | dict.fromkeys((RATE, MFU, MEMORY), "")
     for of, text in WHOLE.items()
@@ -21,6 +21,8 @@ OF = {
 """Words for the amount of work that an objective is for."""
 NAME = 60
 """The characters of a name that are shown."""
+MOST_TIED = 5
+"""The most trials that are named as equally fast."""
 Command = Callable[[Entry], str]
 
 
@@ -38,32 +40,13 @@ def as_text(found: Outcome, command: Command) -> str:
 
 
 def _titles(found: Outcome) -> list[str]:
-    rate = ["tokens/s"] if found.by_tokens else []
-    return [
-        "trial",
-        "step",
-        *rate,
-        "memory",
-        "MFU",
-        f"costs {WHOLE[found.of]}",
-        *([] if found.of != JOB else ["takes"]),
-        "how",
-    ]
+    return ["trial", *(one.title for one in columns(found)), "how"]
 
 
 def _cells(found: Outcome, entry: Entry, best: bool) -> list[str]:
-    figures, job, told = entry.result.figures, entry.job, entry.bill
-    assert job is not None, "a trial that is compared has steps"
-    assert told is not None, "a trial that is compared has steps"
-    rate = [f"{job.tokens_per_step / job.step_s:,.0f}"] if found.by_tokens and job.tokens_per_step else []
     return [
         f"{'*' if best else ' '} {_short(entry)}",
-        FIGURES["step"].text(job.step_s),
-        *rate,
-        gib(figures.get("memory", 0.0)),
-        FIGURES["mfu"].text(figures["mfu"]) if "mfu" in figures else "",
-        amount_text(told[found.of], told["price"]),
-        *([] if found.of != JOB else [duration_text(told[JOB]["hours"])]),
+        *(one.text(entry) for one in columns(found)),
         entry.result.how,
     ]
 
@@ -91,6 +74,13 @@ def _remarks(found: Outcome) -> list[str]:
     if not found.fit:
         return ["no trial can be compared"]
     lines = [f"* best of {len(found.fit)} in {', '.join(found.objectives)}: no other one is better in all of these"]
+    if found.tied:
+        names = ", ".join(_short(one) for one in found.tied[:MOST_TIED])
+        more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
+        cheapest = "the cheapest first: " if MONEY in found.objectives else ""
+        lines.append(
+            f"{len(found.tied)} trials are equally fast within the 90% interval of the fastest, {cheapest}{names}{more}"
+        )
     if missing := [name for name in found.asked if name not in found.objectives]:
         lines.append(f"not compared: {', '.join(missing)} (not known of each trial: a GPU without price or power)")
     if not found.by_tokens and len({_work(one) for one in found.fit}) > 1:
@@ -152,6 +142,7 @@ def as_document(found: Outcome, command: Command) -> dict[str, Any]:
         "by": found.of,
         "currency": next((one.price.currency for one in found.entries if one.price is not None), ""),
         "trials": [_told(found, one, id(one) in front) for one in found.entries],
+        "tied": [one.trial.name for one in found.tied],
         "best": {name: {"trial": one.trial.name, "command": command(one)} for name, one in best.items()},
         "includes": INCLUDES,
     }
@@ -179,13 +170,14 @@ def rows(found: Outcome) -> list[dict[str, Any]]:
     """A row for each trial, with a column for each setting that was chosen."""
     front = set(map(id, found.front))
     told = [_told(found, one, id(one) in front) for one in found.entries]
+    shown = columns(found)
     chosen = dict.fromkeys(key for one in told for key in one["chosen"])
     plain = ("how", "state", "compared", "front", "reason", "report")
     return [
         {"trial": one["trial"]}
         | {key: one["chosen"].get(key) for key in chosen}
-        | {name: one["figures"].get(name) for name in FIGURES}
+        | {name: value for column in shown for name, value in column.values(entry).items()}
         | {f"{name}_value": one["values"].get(name) for name in found.objectives}
         | {name: one[name] for name in plain}
-        for one in told
+        for one, entry in zip(told, found.entries, strict=True)
     ]

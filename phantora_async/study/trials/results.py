@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from phantora_async.budget import Limits, broken_text, ended_over_budget, figures_of
+from phantora_async.figures import INTERVAL_HIGH, INTERVAL_LOW
 from phantora_async.spending.job import Job, job_of
 from phantora_async.study.trials.trial import Trial
 from phantora_async.wording import EXPANDABLE, gib, growth_text
@@ -16,6 +17,8 @@ DONE, NO_MEMORY, PRUNED, FAILED = "done", "out of memory", "pruned", "failed"
 STATES = (DONE, NO_MEMORY, PRUNED, FAILED)
 FRAGMENTED = "fragmented"
 """The beginning of the reason of a trial whose tensors would have fitted."""
+LOW, HIGH = "step_low", "step_high"
+"""The names of the ends of the step's 90% interval among a result's figures, in seconds."""
 RUN, REPLAY, NOT_RUN = "run", "replay", "not run"
 
 
@@ -30,7 +33,9 @@ class Result:
     reason: str
     """The reason why there are no figures; if there are figures, a note on them, or empty."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """The figures by their names in ``budget``: bytes, seconds, shares. For a pruned trial they are lower bounds."""
+    """The figures by their names in ``budget``, and LOW and HIGH: bytes, seconds, shares. For a pruned trial they are
+    lower bounds.
+    """
     job: Job | None = None
     """The job with its tokens as the script has logged them."""
     report: str = ""
@@ -60,7 +65,14 @@ def result_of(trial: Trial, how: str, report: Mapping[str, Any], path: str, wall
         return Result(trial.key, trial.name, how, NO_MEMORY, reason, {}, None, path, wall_s)
     growth = memory.get("growth")
     notes = [*([growth_text(growth)] if growth else []), *([note] if note else [])]
-    return Result(trial.key, trial.name, how, DONE, "; ".join(notes), figures_of(report), job, path, wall_s)
+    figures = figures_of(report) | _interval(report)
+    return Result(trial.key, trial.name, how, DONE, "; ".join(notes), figures, job, path, wall_s)
+
+
+def _interval(report: Mapping[str, Any]) -> dict[str, float]:
+    """The ends of the 90% interval of the step time; empty if it has none."""
+    ends = {LOW: INTERVAL_LOW.value(report["simulated"]), HIGH: INTERVAL_HIGH.value(report["simulated"])}
+    return {name: value for name, value in ends.items() if value is not None}
 
 
 def pruned_of(trial: Trial, limits: Limits, report: Mapping[str, Any], path: str, wall_s: float) -> Result | None:

@@ -6,9 +6,11 @@ import hashlib
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +96,9 @@ class Trial:
 
     @property
     def _what(self) -> list[Any]:
-        from importlib.metadata import version
-
         script = str(self.options.script)
-        return [script, _content(script), list(self.options.arguments), version("phantora-async")]
+        versions = [own_version(), torch_version(None if self.options.python is None else str(self.options.python))]
+        return [script, _content(script), list(self.options.arguments), versions]
 
     @property
     def recordable(self) -> bool:
@@ -181,6 +182,34 @@ def name_of(chosen: Mapping[str, Value]) -> str:
         else:
             parts.append(f"{key.strip('-$=')}={text}")
     return " ".join(filter(None, parts)) or "as it is"
+
+
+@cache
+def own_version() -> str:
+    """A digest of this package's sources, cost models and tables: what it predicts may change with each of them."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[3]
+    for room in ("phantora_async", "emu", "netsim", "formats", "profiles"):
+        for path in sorted((root / room).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(f"{path.relative_to(root)}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@cache
+def torch_version(python: str | None) -> str:
+    """The version of PyTorch that an interpreter has; empty if it has none. None: this interpreter."""
+    if python is None:
+        try:
+            return version("torch")
+        except PackageNotFoundError:
+            return ""
+    command = [python, "-c", "import importlib.metadata; print(importlib.metadata.version('torch'))"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""  # the run says what is wrong with it
 
 
 def _content(path: str) -> str:

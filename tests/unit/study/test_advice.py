@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.variants import Player, Variant
 from phantora_async.study.advice import NO_HOST, advise, hides_nothing, text
 from phantora_async.study.arguments import worth_trying
+from phantora_async.study.patches import FUSED, TOOK_HOLD, patched, patches, took_hold
 from tests.unit.replay.recordings import record
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
@@ -82,8 +86,11 @@ parser.add_argument("--compile", action="store_true")
     ("given", "found"),
     [
         ([], ["--micro-batch-size 8", "--micro-batch-size 2", "--recompute", "--compile"]),
-        (["-b", "1", "--compile"], ["--micro-batch-size 2", "--recompute"]),
-        (["--micro-batch-size=6", "--recompute"], ["--micro-batch-size 12", "--micro-batch-size 3", "--compile"]),
+        (["-b", "1", "--compile"], ["--micro-batch-size 2", "--recompute", "without --compile"]),
+        (
+            ["--micro-batch-size=6", "--recompute"],
+            ["--micro-batch-size 12", "--micro-batch-size 3", "without --recompute", "--compile"],
+        ),
     ],
 )
 def test_what_a_script_s_text_names(tmp_path: Path, given: list[str], found: list[str]) -> None:
@@ -101,21 +108,121 @@ def test_a_batch_that_is_found_is_compared_by_its_work(rec: Path, runs: Runs) ->
     base_s = advise(rec, [], runs.run).document["step_s"]
     runs.change = change
     told = advise(rec, ["auto"], runs.run).document
-    assert len(runs.asked) == 4
+    assert len([one for one in runs.arguments if one != ["--layers", "2"]]) == 4
     changes = {one["what"]: one["change"] for one in told["tries"] if one["what"].startswith("--")}
     assert changes["--micro-batch-size 8 (steps of 2 times the work)"] == pytest.approx(-0.25, abs=1e-6)
     assert changes["--recompute"] == pytest.approx(0.5, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [("pass", "names no batch size, recomputation or compiling"), ("def", "no Python that can be read")],
-)
-def test_a_script_in_which_nothing_is_found(rec: Path, runs: Runs, text: str, fault: str) -> None:
-    Path("train.py").write_text(text)
-    with pytest.raises(UsageError, match=fault):
+def test_a_script_that_cannot_be_read(rec: Path, runs: Runs) -> None:
+    Path("train.py").write_text("def")
+    with pytest.raises(UsageError, match="no Python that can be read"):
         advise(rec, ["auto"], runs.run)
     assert runs.asked == []
+
+
+MORE = """
+parser.add_argument("--bucket-mb", type=float, default=0.1)
+parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+parser.add_argument("--microbatches", type=int, default=4)
+"""
+
+
+def test_buckets_types_and_micro_batches_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MORE)
+    found = worth_trying(tmp_path / "train.py", [])
+    assert [one.text for one in found] == ["--bucket-mb 25", "--dtype bf16", "--microbatches 8", "--microbatches 2"]
+    assert {one.work for one in found} == {1.0}, "a step does the same work"
+    assert worth_trying(tmp_path / "train.py", ["--bucket-mb", "25", "--dtype", "bf16", "--microbatches", "0"]) == []
+
+
+def test_a_switch_that_was_given_is_left_out(rec: Path, runs: Runs) -> None:
+    Path("train.py").write_text(SCRIPT)
+    Path("rec/run.json").write_text(json.dumps(RUN | {"arguments": ["--recompute", "--layers", "2"]}))
+    advise(rec, ["auto"], runs.run)
+    assert ["--layers", "2"] in runs.arguments
+
+
+def test_defaults_of_pytorch_are_changed_from_outside(rec: Path, runs: Runs) -> None:
+    """The change of a log that says that it took hold is advice, with the memory of its run; of another it is said why
+    not.
+    """
+    Path("train.py").write_text("from torch.utils.checkpoint import checkpoint\n")
+    programs: list[str] = []
+
+    def run(options: RunOptions, environment: dict[str, str]) -> Any:
+        done = runs.run(options, environment)
+        programs.append(Path(options.script).read_text())
+        took = "fused=True" in programs[-1]
+        done.run_dir = Path("logs")
+        done.run_dir.mkdir(exist_ok=True)
+        (done.run_dir / "rank0.log").write_text(f"{TOOK_HOLD}\n" if took else "trained\n")
+        return done
+
+    told = advise(rec, ["auto"], run).document
+    assert [list(one.arguments) for one in runs.asked] == [["--layers", "2"]] * len(programs)
+    (fused,) = [one for one in told["tries"] if one["what"].startswith("a fused optimizer")]
+    assert (fused["step_s"], fused["memory_nbytes"]) == (0.4, 60 << 30)
+    missing = {one["what"]: one["reason"] for one in told["unknown"]}
+    assert missing["DistributedDataParallel(bucket_cap_mb=25)"] == "the script makes no DistributedDataParallel"
+    assert any("no recomputation" in what for what in missing)
+    assert not any("DataLoader" in program for program in programs), "the script has none"
+    assert "60.00 GiB reserved" in text(told)
+    assert "not tried: torch.compile" in text(told)
+
+
+def test_which_changes_a_run_could_use() -> None:
+    f32 = "gemm;cublasGemmEx;n;n;256;16;256;1;f32;f32;f32;f32;default;aten::mm;[[16, 256]]"
+    known = {one.what.partition(" (")[0] for one in patches(ranks=1, signatures=[f32], script="")}
+    assert known == {
+        "TF32 for products of FP32",
+        "autocast to bf16 around the whole script",
+        "a fused optimizer",
+        "an optimizer that takes all parameters at once",
+    }
+    fused = "kernel;adam;8;512;0;aten::_fused_adamw_;[[256]]"
+    assert list(patches(ranks=1, signatures=[f32.replace("f32", "bf16"), fused], script="")) == []
+
+
+FAKE_TORCH = """
+class Made:
+    def __init__(self, params=(), lr=1.0, **keywords):
+        self.keywords = keywords
+"""
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_the_program_runs_the_script_as_it_is(tmp_path: Path, module: bool) -> None:
+    """The stand-in for PyTorch has what the change needs; arguments, names and the folder are the script's own."""
+    torch = tmp_path / "site" / "torch"
+    torch.mkdir(parents=True)
+    (torch / "__init__.py").write_text(
+        FAKE_TORCH + "import types\noptim = types.SimpleNamespace(Adam=Made, AdamW=Made, SGD=Made, Adagrad=Made)\n"
+    )
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "beside.py").write_text("here = True\n")
+    (work / "job.py").write_text(
+        "import sys, beside, torch\nmade = torch.optim.AdamW(lr=2.0)\n"
+        "print(__name__, sys.argv[1:], made.keywords['fused'])\n"
+    )
+    script = "job" if module else str(work / "job.py")
+    options = patched(RunOptions(script, ["--x"], module=module), FUSED, tmp_path)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *([str(work)] * module)])}
+    done = subprocess.run(
+        [sys.executable, str(options.script), *options.arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.stdout == "__main__ ['--x'] True\n", done.stderr
+    assert took_hold(done.stderr)
+
+
+def test_a_launcher_s_script_is_not_changed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a launcher starts the script"):
+        patched(RunOptions("torchrun", ["x.py"], launcher=True), FUSED, tmp_path)
 
 
 def test_text_says_what_is_better_the_same_and_worse() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -68,3 +69,24 @@ def test_what_is_not_known_of_all_is_not_compared() -> None:
     found = Outcome(trials, ["time", "memory", "money", "energy"])
     assert found.objectives == ["time", "memory"]
     assert Outcome([], ["time"]).front == []
+
+
+def with_interval(found: Entry, high_s: float) -> Entry:
+    return replace(found, result=replace(found.result, figures={**found.result.figures, "step_high": high_s}))
+
+
+def test_trials_within_the_interval_are_one_group_with_the_cheapest_first() -> None:
+    """The fastest step takes 1 s, at most 1.2 s: 1.1 s is no slower for all that is known, and half as dear."""
+    fastest = with_interval(entry("fastest", 1.0, 50, gpus=16), 1.2)
+    trials = [fastest, entry("cheaper", 1.1, 50), entry("slower", 1.3, 40)]
+    found = Outcome(trials, ["time", "memory", "money"])
+    assert [one.result.name for one in found.tied] == ["cheaper", "fastest"]
+    assert Outcome([entry("fastest", 1.0, 50), *trials[1:]], ["time"]).tied == [], (
+        "without an interval nothing is equal"
+    )
+    assert Outcome([fastest, trials[2]], ["time"]).tied == [], "nobody else"
+
+
+def test_of_trials_with_as_much_memory_the_cheapest_is_named() -> None:
+    trials = [entry("fast", 1.0, 30, gpus=16), entry("cheap", 1.5, 30)]
+    assert Outcome(trials, ["time", "memory", "money"]).best("memory").result.name == "cheap"

@@ -12,6 +12,7 @@ import pytest
 
 from phantora_async import cli
 from phantora_async.errors import ExitCode, UsageError
+from phantora_async.options import RunOptions
 from phantora_async.study.sweeping import Swept, sweep
 
 from .conftest import Runs
@@ -39,6 +40,29 @@ def test_tables_have_a_row_for_each_trial(swept: Swept) -> None:
     assert [one["--fast"] for one in told] == [False, False, True, True]
     assert float(rows[2]["time_value"]) == told[2]["time_value"] == pytest.approx(0.2 * 1e6 / 10000)
     assert [one["mfu_value"] for one in told] == [0.4] * 4
+
+
+def test_markdown_and_csv_have_the_columns_of_the_terminal(runs: Runs) -> None:
+    def change(options: RunOptions, simulated: dict[str, Any]) -> None:
+        simulated["step"]["interval"] = {"low_ns": 300_000_000, "high_ns": 500_000_000}
+
+    runs.change = change
+    swept = sweep(STUDY)
+    swept.write_table("table.md")
+    swept.write_table("table.csv")
+    head, _, first, *_ = Path("table.md").read_text().splitlines()
+    titles = [cell.strip() for cell in head.strip("|").split("|")]
+    in_terminal = ["step", "90% interval", "tokens/s", "memory", "MFU", "costs of a million tokens"]
+    assert titles == ["trial", *in_terminal, "how", "remark"]
+    line = str(swept).splitlines()[0]
+    assert [title for title in in_terminal if title in line] == in_terminal
+    assert "300.0 ms to 500.0 ms" in first
+    with open("table.csv", newline="") as file:
+        row = next(csv.DictReader(file))
+    assert (row["step"], row["step_low"], row["step_high"]) == ("0.4", "0.3", "0.5")
+    assert float(row["tokens_per_second"]) == 25000.0
+    assert "4 trials are equally fast" in str(swept)
+    assert len(swept.document()["tied"]) == 4
 
 
 def test_parquet_is_the_same_table(swept: Swept) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from phantora_async import cli
 from phantora_async.errors import ExitCode, UsageError
+from phantora_async.study.trials import trial as trial_module
 from phantora_async.study.trials.study_file import check_options, read
 from phantora_async.study.trials.trial import identifier, name_of
 
@@ -135,3 +136,17 @@ def test_the_example_can_start() -> None:
     study = read(Path(__file__).parents[3] / "examples" / "sweep.toml")
     assert len(study.trials) > 4
     check_options(study, "study")
+
+
+@pytest.mark.parametrize("name", ["own_version", "torch_version"])
+def test_another_version_makes_another_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What an earlier PyTorch or an earlier model gave is not known of this one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("pass\n")
+    study = {"run": RUN, "trial": [{}]}
+    before = read(study).trials[0]
+    first = before.key, before.program
+    monkeypatch.setattr(trial_module, name, lambda *_: "another")
+    after = read(study).trials[0]
+    assert after.key != first[0]
+    assert after.program != first[1], "its recording is not replayed either"
