@@ -218,9 +218,24 @@ void ph_host_range_ends(ph_thread *thread) {
 
 /* ---- instants ---------------------------------------------------------------------------------------------------- */
 
+/* Grows with every call and op: what a program does besides its own Python functions. */
+PH_EXPORT uint64_t phantora_activity(void) {
+    return atomic_load_explicit(&ph_counts.api_calls, memory_order_relaxed) +
+           atomic_load_explicit(&ph_counts.ops, memory_order_relaxed);
+}
+
+/* A thread that looks on has an instant of its own only while the program waits for it: a file that it writes, for
+ * example, would move the clock of a program that goes on. */
+static bool has_no_instant(ph_thread *thread) {
+    if (LIKELY(!thread->looks_on) || thread->waited_for_at == 1 + phantora_activity()) return false;
+    thread->clock_ns = 0;
+    return true;
+}
+
 uint64_t ph_host_clock(void) {
-    if (UNLIKELY(ph_thread_is_watcher())) return atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
     ph_thread *thread = ph_self();
+    if (UNLIKELY(ph_thread_is_watcher()) || UNLIKELY(has_no_instant(thread)))
+        return atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
     join_backward(thread);
     uint64_t rank_ns = atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
     if (thread->clock_ns < rank_ns) thread->clock_ns = rank_ns;
@@ -250,12 +265,6 @@ void ph_host_return_to(const ph_host_mark *mark) {
     thread->modelled_ns = mark->modelled_ns;
     thread->age = mark->age;
     memcpy(thread->counts, mark->counts, sizeof mark->counts);
-}
-
-/* Grows with every call and op: what a program does besides its own Python functions. */
-PH_EXPORT uint64_t phantora_activity(void) {
-    return atomic_load_explicit(&ph_counts.api_calls, memory_order_relaxed) +
-           atomic_load_explicit(&ph_counts.ops, memory_order_relaxed);
 }
 
 void ph_host_catch_up(void) {

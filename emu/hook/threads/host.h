@@ -43,6 +43,8 @@ void ph_host_node_begins(void);
 /* The outermost range of a thread has ended. */
 void ph_host_range_ends(struct ph_thread *thread);
 
+/* Grows with every call and op: what a program does besides its own Python functions. */
+PH_EXPORT uint64_t phantora_activity(void);
 /* The instant of a record of the calling thread: never before that of an earlier record. */
 uint64_t ph_host_clock(void);
 /* The instant that a record would have now; no record is made. */

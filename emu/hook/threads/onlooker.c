@@ -38,7 +38,7 @@ static bool is_waited_for(void) {
         uint64_t calls, worked_ns, since_ns;
         bool waited_for;
     } seen;
-    uint64_t calls = atomic_load(&ph_counts.api_calls) + atomic_load(&ph_counts.ops);
+    uint64_t calls = phantora_activity();
     bool quiet = calls == seen.calls && !ph_threads_blocked() && !ph_uncounted_threads();
     if (quiet && seen.waited_for) return true;
     uint64_t now_ns = clock_of(CLOCK_MONOTONIC);
@@ -54,7 +54,9 @@ static bool is_waited_for(void) {
 }
 
 static bool looks_on(ph_thread *thread, bool may_be_waited_for) {
-    if (may_be_waited_for && is_waited_for()) return false;
+    bool waited_for = may_be_waited_for && is_waited_for();
+    thread->waited_for_at = waited_for ? 1 + phantora_activity() : 0;
+    if (waited_for) return false;
     thread->clock_ns = 0; /* what it has done depends on how often it asked */
     return true;
 }

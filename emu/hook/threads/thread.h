@@ -63,12 +63,14 @@ typedef struct ph_thread {
     int capture_mode;
     enum ph_thread_kind kind;
     bool looks_on, daemon; /* it has given the GPU no work yet; Python calls it a daemon: see threads/onlooker.c */
-    uint64_t handed_over;  /* 1 + the work that the GPU had been given when its task was handed over; 0: not known */
-    uint16_t site;         /* see ph_site_inherit; 0: its own frames tell its place */
-    uint32_t name_checks;  /* how often its name has been looked at while its kind was unknown */
-    uint64_t clock_ns;     /* host time of this thread */
-    uint64_t pass;         /* the backward pass that it last worked for */
-    uint64_t modelled_ns;  /* what the counts cost */
+    uint64_t
+        waited_for_at;    /* 1 + the program's calls and ops when it was found waiting for this thread; 0: it was not */
+    uint64_t handed_over; /* 1 + the work that the GPU had been given when its task was handed over; 0: not known */
+    uint16_t site;        /* see ph_site_inherit; 0: its own frames tell its place */
+    uint32_t name_checks; /* how often its name has been looked at while its kind was unknown */
+    uint64_t clock_ns;    /* host time of this thread */
+    uint64_t pass;        /* the backward pass that it last worked for */
+    uint64_t modelled_ns; /* what the counts cost */
     uint64_t counts[PH_HOST_KINDS];
     uint64_t age;      /* counts Python functions and operators run */
     uint64_t nccl_age; /* when NCCL launched last */

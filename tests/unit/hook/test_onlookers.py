@@ -8,6 +8,9 @@ import pytest
 
 from emu.contract import records
 
+from .test_host_time import WORK
+from .test_ranges import Nvtx
+
 
 def waits(coordinator):
     return [(record.scope, record.stream) for record in coordinator.of(records.HOST_WAIT)]
@@ -96,3 +99,21 @@ def test_a_task_that_a_task_hands_on_is_as_old_as_the_first(running):
         assert found == [first] != [rank.c.phantora_hands_over()]
 
     running(program)
+
+
+def test_a_thread_that_looks_on_moves_no_clock(running):
+    """What it does meets a script that trains on somewhere, which depends on this machine."""
+    op = b"aten::add, op_id = 3, sizes = [[4]]"
+
+    def program(rank):
+        nvtx, kernel = Nvtx(rank), rank.kernel("k")
+        nvtx.range(op)
+        rank.launch(kernel)
+        onlooker(rank, lambda: ([nvtx.range(op) for _ in range(50)], rank.c.phantora_host_clock_ns())).join()
+        nvtx.range(op)
+        rank.launch(kernel)
+
+    told = running(program, cost=lambda _: (1, 1), **WORK | {"host_ns__op": 100})
+    (segment,) = told.of(records.SEGMENT)
+    # One operator before each launch; 50 more on the other thread would take 5,000 ns.
+    assert (segment.host_ns, segment.launches, segment.tail_ns) == (100, 2, 101)
