@@ -26,6 +26,7 @@ from emu.contract.records import MarkerKind, NcclKind, ScopeKind
 from phantora_async.virtual_time import Collective, CommCreation
 from phantora_async.virtual_time.facts import is_sleep
 from phantora_async.virtual_time.rows import ROW_LAYOUT, row_of
+from phantora_async.virtual_time.states import Totals
 
 ROW = np.dtype(
     [("kind", "<u2"), ("site", "<u2"), ("stream", "<u4"), ("host_ns", "<u8"), ("values", "<u8", (6,))],
@@ -218,13 +219,5 @@ class RankRows:
         return self._site_only(fact)
 
     def _counters(self, fact: Any) -> bytes:
-        self.counters += COUNTERS.pack(
-            fact.launches,
-            fact.flops,
-            fact.host_work_ns,
-            fact.api_calls,
-            fact.ops,
-            fact.unmodelled_reads,
-            fact.refused_calls,
-        )
+        self.counters += COUNTERS.pack(*Totals.of(fact))
         return self._site_only(fact)

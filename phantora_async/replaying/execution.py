@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.errors import ProtocolError
 from phantora_async.recording.given_answers import RecordedAnswers
@@ -15,6 +14,7 @@ from phantora_async.recording.recording import Recording, Stream
 from phantora_async.replaying.programs import programs_of, tables_of
 from phantora_async.virtual_time import Collective, CommCreation, Stop, Timeline
 from phantora_async.virtual_time.native.binding import bytes_at, int64s
+from phantora_async.virtual_time.states import Totals
 
 TURN = 20_000
 """The events after which the network may forget what is complete."""
@@ -52,9 +52,9 @@ class RecordedRun:
         made.joined = list(made.callers)
         return made
 
-    def counters(self, place: int, number: int) -> records.Counters:
+    def counters(self, place: int, number: int) -> Totals:
         """See ``Recorded``."""
-        return records.Counters._make((records.COUNTERS, 0, 0, 0, *self._streams[place].counters[number - 1], b""))
+        return Totals._make(self._streams[place].counters[number - 1])
 
 
 def execute(recording: Recording, timeline: Timeline) -> tuple[Stop, list[RecordedAnswers]]:

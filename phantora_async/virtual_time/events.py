@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from emu.contract import records
 from phantora_async.figures import Shares
 from phantora_async.virtual_time.facts import Collective
-from phantora_async.virtual_time.states import HostState
+from phantora_async.virtual_time.states import HostState, Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class StepDone:
     """The step's number, counted from 0."""
     host_ns: int
     """The instant at which the host reached the marker."""
-    counters: records.Counters
+    counters: Totals
     shares: Shares
     """The shares of all the rank's devices, at ``at_ns``."""
 

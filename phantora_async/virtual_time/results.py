@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.figures import Shares
 from phantora_async.virtual_time.events import StepDone
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.states import Totals
 
 WARM_UP = 2
 """The steps that are left out of figures if more follow: the first two intervals between markers."""
@@ -29,7 +29,7 @@ class StepFigures(NamedTuple):
     """The instant at which the host reached the marker."""
     device_ns: int
     """The instant at which all work enqueued before the marker was done."""
-    counters: records.Counters
+    counters: Totals
     shares: Shares
     """The shares of all the rank's devices at ``device_ns``."""
 

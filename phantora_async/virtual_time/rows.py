@@ -10,7 +10,7 @@ from typing import Any
 from emu.contract import records
 from phantora_async.virtual_time.facts import UNSEEN, Collective, CommCreation, is_sleep
 from phantora_async.virtual_time.native import binding
-from phantora_async.virtual_time.states import NO_COUNTERS, total
+from phantora_async.virtual_time.states import NO_TOTALS, Totals
 
 ROW_LAYOUT = struct.Struct("<HHIQ6Q")
 """The layout of a row, here and in a recording: kind, site, stream, host time, and six values."""
@@ -42,13 +42,13 @@ class RowWriter:
     """Writes the rows of one rank. Data that rows cannot hold is kept here by number: counters, and texts of traces."""
 
     def __init__(self, number_of: Callable[[Collective], int], creation_of: Callable[[CommCreation], int]) -> None:
-        self.counters: dict[int, records.Counters] = {}
+        self.counters: dict[int, Totals] = {}
         """The totals since the run's start, by the number of COUNTERS until then. ``forget`` drops those that no step
         will need.
         """
         self.traces: dict[int, records.Trace] = {}
         self._counted = self._traced = 0
-        self._before = NO_COUNTERS
+        self._before = NO_TOTALS
         """The counts of former processes."""
         self._joined: list[int] = []
         self._number_of = number_of
@@ -78,7 +78,7 @@ class RowWriter:
 
     def process_ended(self, counters: int) -> None:
         """Adds up the counts of a process that has ended: the next process of the rank counts from 0 again."""
-        self._before = self.counters.get(counters, NO_COUNTERS)
+        self._before = self.counters.get(counters, NO_TOTALS)
 
     # ---- writers ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class RowWriter:
 
     def _counters(self, fact: records.Counters) -> bytes:
         self._counted += 1
-        self.counters[self._counted] = fact if self._before is NO_COUNTERS else total(self._before, fact)
+        self.counters[self._counted] = self._before.plus(Totals.of(fact))
         return _PACK(fact.kind, fact.site, 0, fact.host_ns, self._counted, 0, 0, 0, 0, 0)
 
     def _nccl_launch(self, fact: Any) -> bytes:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.contract import records
 from emu.contract.records import DeviceKind
 from phantora_async.figures import Shares
 from phantora_async.over_time import (
@@ -28,7 +27,7 @@ from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.native.binding import int64s
 from phantora_async.virtual_time.results import CompletedCollective, StepInstants, StepWindow
-from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, StreamState
+from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, StreamState, Totals
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
@@ -81,7 +80,7 @@ class RankSnapshot(NamedTuple):
     last_site: int
     """The site of the last received call that has one, executed or not; 0: unknown."""
     steps: int
-    counters: records.Counters
+    counters: Totals
     memory: MemoryPeaks
     """The largest peaks of its devices."""
     shares: Shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -58,17 +59,26 @@ class MemoryPeaks(NamedTuple):
 
 
 NO_MEMORY = MemoryPeaks(0, 0, 0)
-NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, b"")
 
 
-def total(before: records.Counters, now: records.Counters) -> records.Counters:
-    """The sum of what two processes of one rank have counted, one after the other."""
-    return now._replace(
-        launches=before.launches + now.launches,
-        flops=before.flops + now.flops,
-        host_work_ns=before.host_work_ns + now.host_work_ns,
-        api_calls=before.api_calls + now.api_calls,
-        ops=before.ops + now.ops,
-        unmodelled_reads=before.unmodelled_reads + now.unmodelled_reads,
-        refused_calls=before.refused_calls + now.refused_calls,
-    )
+class Totals(NamedTuple):
+    """What a rank has counted since the run's start: the fields of COUNTERS."""
+
+    launches: int
+    flops: float
+    host_work_ns: int
+    api_calls: int
+    ops: int
+    unmodelled_reads: int
+    refused_calls: int
+
+    @classmethod
+    def of(cls, record: records.Counters) -> Totals:
+        return cls._make(getattr(record, name) for name in cls._fields)
+
+    def plus(self, other: Totals) -> Totals:
+        """The sum of what two processes of one rank have counted, one after the other."""
+        return Totals(*map(operator.add, self, other))
+
+
+NO_TOTALS = Totals(0, 0.0, 0, 0, 0, 0, 0)

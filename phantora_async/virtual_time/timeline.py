@@ -25,7 +25,7 @@ from phantora_async.virtual_time.network import NetworkModel
 from phantora_async.virtual_time.results import Results
 from phantora_async.virtual_time.rows import RowWriter
 from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
-from phantora_async.virtual_time.states import NO_COUNTERS, HostState, MemoryPeaks
+from phantora_async.virtual_time.states import NO_TOTALS, HostState, MemoryPeaks, Totals
 from phantora_async.virtual_time.timelines import Timelines
 
 TURN = 100_000
@@ -91,7 +91,7 @@ class Recorded(Protocol):
     def collective(self, called: Any) -> Collective:
         """The collective for a program's call: see ``Engine.called``."""
 
-    def counters(self, place: int, number: int) -> records.Counters:
+    def counters(self, place: int, number: int) -> Totals:
         """The totals of the program of this place after so many COUNTERS."""
 
 
@@ -464,10 +464,10 @@ class Timeline:
 
     # ---- what is told ----------------------------------------------------------------------------------------------
 
-    def counters(self, place: int, number: int) -> records.Counters:
+    def counters(self, place: int, number: int) -> Totals:
         """The totals of this host after so many COUNTERS."""
         if not number:
-            return NO_COUNTERS
+            return NO_TOTALS
         if self.recorded is not None:
             return self.recorded.counters(place, number)
         return self.writers[place].counters[number]

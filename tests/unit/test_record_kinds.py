@@ -14,7 +14,6 @@ MOST = 5
 MORE = {
     "SEGMENT": 17,
     "HELLO": 11,
-    "COUNTERS": 10,
     "COMM_INIT": 8,
     "MARKER": 8,
     "NCCL_LAUNCH": 8,
@@ -26,7 +25,7 @@ MORE = {
     "STREAM_CREATE": 6,
 }
 """The kinds that more files name, and how many. A number may fall; one that rises needs a reason. Most of the files of
-SEGMENT, HELLO and COUNTERS take an object of that class, as explanations of a step take segments.
+SEGMENT and HELLO take an object of that class, as explanations of a step take segments.
 """
 _NAMED = re.compile(r"\brecords\.(\w+)|\b(?:PH_KIND_|struct ph_)(\w+)")
 

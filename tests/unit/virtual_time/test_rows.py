@@ -20,6 +20,7 @@ from phantora_async.recording.rows import (
     totals,
 )
 from phantora_async.virtual_time.rows import ROW_LAYOUT, RowWriter
+from phantora_async.virtual_time.states import Totals
 
 
 def nobody(what: object) -> int:
@@ -93,3 +94,13 @@ def test_recorded_rows_tell_steps_kernels_totals_and_communicators() -> None:
     assert kernel_launches(rows).tolist() == [2]
     assert np.flatnonzero(totals(rows)).tolist() == [3]
     assert np.flatnonzero(creations(rows)).tolist() == [4, 5]
+
+
+def test_totals_are_the_fields_of_counters_added_over_processes() -> None:
+    """A process counts from 0; its rank's totals begin with what the process before has counted."""
+    writer = RowWriter(nobody, nobody)
+    writer.write([one(records.Counters.encode(1, 2, 3.5, 4, 5, 6, 7, 8))])
+    writer.process_ended(1)
+    writer.write([one(records.Counters.encode(1, 10, 1.5, 20, 30, 40, 50, 60))])
+    assert writer.counters == {1: (2, 3.5, 4, 5, 6, 7, 8), 2: (12, 5.0, 24, 35, 46, 57, 68)}
+    assert Totals._fields == records.Counters._fields[4:-1]
