@@ -68,6 +68,7 @@ def network(
     nic_gbps: float,
     domains: int,
     env: tuple[tuple[str, str], ...],
+    cpu: str = "",
     version: tuple[int, int] | None = None,
 ):
     """The described cluster with a run's NICs, ``domains`` of what NVLink joins, and the settings of an environment."""
@@ -77,7 +78,7 @@ def network(
     in_server = described.gpus_per_server
     # A server's description has at most one card for each of its GPUs: several cards of one GPU count as one.
     cards = min(nics, in_server)
-    spec["server"] |= {"nics": cards * trays, "nic_gbps": nic_gbps * nics / cards}
+    spec["server"] |= {"nics": cards * trays, "nic_gbps": nic_gbps * nics / cards} | ({"cpu": cpu} if cpu else {})
     given = settings.read(described.environment_of(domains) | dict(env), cards * trays).settings
     if version:
         given = replace(given, version=version)
@@ -107,7 +108,14 @@ def predict(run: dict[str, Any], nbytes: int) -> tuple[float, str]:
     env = tuple(sorted(run.get("env", {}).items()))
     domains = run.get("nvlink_domains", run["servers"])
     topology, params, given = network(
-        run["cluster"], run["gpus_per_server"], run["nics_per_server"], run["nic_gbps"], domains, env, version(run)
+        run["cluster"],
+        run["gpus_per_server"],
+        run["nics_per_server"],
+        run["nic_gbps"],
+        domains,
+        env,
+        run.get("cpu", ""),
+        version(run),
     )
     ranks = members(run, topology.server.gpus)
     op, ends, exchange = run["op"], ranks, False

@@ -63,6 +63,8 @@ class MulticastKernel:
     """The time of the barriers and flags of one such step."""
     gbs: float
     """An all-reduce's rate through the switch in GB/s, for eight and more members."""
+    tree_gbs: float
+    """The same rate in NVLSTree, whose blocks also feed the trees between servers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ def multicast(
     kernel, members = params.kernel.multicast, where.ranks // where.nodes
     step_nbytes = multicast_step(nbytes, choice.channels, members, where.nodes, settings)
     # A port carries (n+1)/n of the bytes; the rate is that of eight members.
-    gbs = kernel.gbs * min(1.0, members / (members + 1) * 9 / 8)
+    gbs = (kernel.gbs if where.nodes == 1 else kernel.tree_gbs) * min(1.0, members / (members + 1) * 9 / 8)
     step_us = step_nbytes / (1000 * gbs) + kernel.step_us
     latency_us = kernel.start_us
     if where.nodes > 1:
