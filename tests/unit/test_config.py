@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from netsim import NcclSettings
 from phantora_async.cli import Parser
 from phantora_async.commands import run
 from phantora_async.config import Config, resolve
+from phantora_async.config.servers import nccl_settings
 from phantora_async.errors import UsageError
 from phantora_async.launch.runtime import Runtime
 from phantora_async.session import Session
+from profiles import ProfileError, load_cluster
 
 
 @pytest.fixture
@@ -209,3 +212,21 @@ def test_the_gpu_stands_for_the_hungriest_of_the_job(config: type[Resolver]) -> 
     power = config.of("-n", "4", "--cluster", "dgx-h200").gpu.power
     assert power is not None
     assert power.among == 4
+
+
+def test_a_provider_s_variables_of_nccl_hold_between_servers_where_the_job_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mega = load_cluster("a3-mega")
+    one, two = (nccl_settings(mega, servers)[0] for servers in (1, 2))
+    assert one == NcclSettings()
+    assert (two.protocols["all_reduce"], two.nvls, two.buffer_nbytes) == ({"simple", "ll128"}, False, 8 << 20)
+    monkeypatch.setenv("NCCL_PROTO", "LL")
+    assert nccl_settings(mega, 2)[0].protocols["all_reduce"] == {"ll"}
+
+
+def test_a_cluster_sets_variables_of_nccl_only(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "p5"\n[nccl_environment]\nFI_PROVIDER = "efa"\n')
+    with pytest.raises(ProfileError, match=r"FI_PROVIDER.*begins with NCCL_"):
+        load_cluster(path)

@@ -168,10 +168,10 @@ def test_the_time_of_a_choice_does_not_depend_on_the_version() -> None:
 
 def test_multicast_that_feeds_trees_has_a_lower_rate_than_in_one_server() -> None:
     # Published all-reduces of Blackwell over two servers and over two racks end at 385 to 390 GB/s, whatever the cards.
-    for servers, nic_gbps in ((1, 400.0), (2, 8000.0)):
-        topology = cluster("dgx-b200", servers, {"nic_gbps": nic_gbps})
+    for number, nic_gbps in ((1, 400.0), (2, 8000.0)):
+        topology = cluster("dgx-b200", number, {"nic_gbps": nic_gbps})
         gbs = (1 << 36) / time_us(all_reduce(1 << 36, topology, "blackwell")) / 1000
-        assert gbs == pytest.approx((482 if servers == 1 else 387), rel=0.03)
+        assert gbs == pytest.approx(482 if number == 1 else 387, rel=0.03)
 
 
 def test_a_ring_s_channel_hands_its_slices_to_the_host_s_proxy() -> None:
