@@ -2,7 +2,7 @@
 const filters = document.getElementById('filters');
 const body = document.querySelector('#table tbody');
 const rows = [...body.rows];
-const points = [...document.querySelectorAll('circle[data-row]')];
+const points = [...document.querySelectorAll('.point[data-row]')];
 
 function wanted(row) {
   for (const select of filters.querySelectorAll('select')) {

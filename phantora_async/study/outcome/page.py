@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import html
 import json
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from phantora_async.pages import assembled
+from phantora_async.spending.text import KWH_J
 from phantora_async.study.outcome.text import OF, figure_text
+from phantora_async.study.trials.goal import ENERGY, MEMORY, MONEY, MORE_IS_BETTER, RATE, TIME
+from phantora_async.study.trials.results import HIGH, LOW, NO_MEMORY
 from phantora_async.wording import printable
 
 Document = Mapping[str, Any]
@@ -85,7 +90,8 @@ def _row(document: Document, one: Document, number: int, keys: Sequence[str]) ->
     cells.append(_cell(one["how"], one["how"], "text"))
     remark = "; ".join(filter(None, ["best" if one["front"] else "", one["reason"]]))
     cells.append(_cell(remark, remark, "text"))
-    kind = "front" if one["front"] else "" if one["compared"] else "unfit"
+    lacks = " lacks" if one["state"] == NO_MEMORY else ""
+    kind = "front" if one["front"] else "" if one["compared"] else f"unfit{lacks}"
     chosen_text = _text(json.dumps(chosen))
     return f'<tr id="trial{number}" class="{kind}" data-chosen="{chosen_text}">{"".join(cells)}</tr>'
 
@@ -99,29 +105,94 @@ def _cell(text: object, value: object, kind: str = "") -> str:
 
 
 def _picture(document: Document, fit: Sequence[Document]) -> str:
+    """The trials in the first two objectives. The line joins those that no other one beats in these two; they are
+    numbered, and listed below with their figures. Bars are the 90% intervals.
+    """
     if len(document["objectives"]) < 2 or not fit:
         return "<p>A picture needs two objectives that are known of all trials.</p>"
     across, up = document["objectives"][:2]
-    x = _scale([one["values"][across] for one in fit], LEFT, WIDTH - EDGE)
-    y = _scale([one["values"][up] for one in fit], HEIGHT - BOTTOM, EDGE)
-    parts = [_axis(across, fit, document, x, upright=False), _axis(up, fit, document, y, upright=True)]
-    front = sorted((one for one in fit if one["front"]), key=lambda one: one["values"][across])
+    ranges = {name: [value for one in fit for value in _range(one, name)] for name in (across, up)}
+    x = _scale(ranges[across], LEFT, WIDTH - EDGE)
+    y = _scale(ranges[up], HEIGHT - BOTTOM, EDGE)
+    parts = [
+        _axis(across, ranges[across], document, x, upright=False),
+        _axis(up, ranges[up], document, y, upright=True),
+    ]
+    front = front_in((across, up), fit)
     line = " ".join(f"{x(one['values'][across]):.1f},{y(one['values'][up]):.1f}" for one in front)
     parts.append(f'<polyline points="{line}"/>')
+    place = {id(one): number for number, one in enumerate(front, start=1)}
+    listed = []
     for number, one in enumerate(document["trials"]):
-        if one["compared"]:
-            values = ", ".join(
-                f"{name} {figure_text(name, one['values'][name], document['currency'])}" for name in (across, up)
-            )
-            kind = ' class="front"' if one["front"] else ""
-            parts.append(
-                f'<circle{kind} data-row="trial{number}" r="4" cx="{x(one["values"][across]):.1f}" '
-                f'cy="{y(one["values"][up]):.1f}"><title>{_text(one["trial"])}: {_text(values)}</title></circle>'
-            )
-    label = _text(
+        if not one["compared"]:
+            continue
+        values = ", ".join(
+            f"{name} {figure_text(name, one['values'][name], document['currency'])}{_range_text(one, name, document)}"
+            for name in (across, up)
+        )
+        at_x, at_y = x(one["values"][across]), y(one["values"][up])
+        (left, right), (low, high) = _range(one, across), _range(one, up)
+        label = place.get(id(one))
+        shown = f'<text x="{at_x + 7:.1f}" y="{at_y - 6:.1f}">{label}</text>' if label else ""
+        parts.append(
+            f'<g class="point{" front" if label else ""}" data-row="trial{number}">'
+            f'<line x1="{x(left):.1f}" x2="{x(right):.1f}" y1="{at_y:.1f}" y2="{at_y:.1f}"/>'
+            f'<line x1="{at_x:.1f}" x2="{at_x:.1f}" y1="{y(low):.1f}" y2="{y(high):.1f}"/>'
+            f'<circle r="4" cx="{at_x:.1f}" cy="{at_y:.1f}"><title>{_text(one["trial"])}: {_text(values)}</title>'
+            f"</circle>{shown}</g>"
+        )
+        if label:
+            listed.append((label, f"<li><strong>{_text(one['trial'])}</strong>: {_text(values)}</li>"))
+    about = _text(
         f"{across} from left to right, {up} upwards, a point for each of {len(fit)} trials; the table has them"
     )
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    picture = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
+    names = "".join(text for _, text in sorted(listed))
+    return f"<p>{_text(_about(document, across, up))}</p>{picture}<ol>{names}</ol>"
+
+
+def _about(document: Document, across: str, up: str) -> str:
+    text = f"The numbered trials are those that no other one beats in {across} and {up}; bars are 90% intervals."
+    if len(document["objectives"]) > 2:
+        text += f" The table marks as best those that none beats in any of {', '.join(document['objectives'])}."
+    return text
+
+
+def front_in(objectives: Sequence[str], fit: Sequence[Document]) -> list[Document]:
+    """The trials that no other one beats in these objectives, by the first of them."""
+
+    def losses(one: Document) -> tuple[float, ...]:
+        return tuple(-one["values"][name] if name in MORE_IS_BETTER else one["values"][name] for name in objectives)
+
+    points = [losses(one) for one in fit]
+    return sorted(
+        (
+            one
+            for one, mine in zip(fit, points, strict=True)
+            if not any(
+                other != mine and all(theirs <= own for theirs, own in zip(other, mine, strict=True))
+                for other in points
+            )
+        ),
+        key=lambda one: float(one["values"][objectives[0]]),
+    )
+
+
+def _range(one: Document, name: str) -> tuple[float, float]:
+    """The 90% interval of an objective that follows the step time; of others, and where it is not known, the value."""
+    value, figures = one["values"][name], one.get("figures", {})
+    step, ends = figures.get("step"), [figures.get(end) for end in (LOW, HIGH)]
+    if name not in (TIME, MONEY, RATE) or not step or None in ends:
+        return value, value
+    low, high = (value * step / end if name == RATE else value * end / step for end in ends)
+    return min(low, high), max(low, high)
+
+
+def _range_text(one: Document, name: str, document: Document) -> str:
+    low, high = _range(one, name)
+    if low == high:
+        return ""
+    return f" ({' to '.join(figure_text(name, end, document['currency']) for end in (low, high))})"
 
 
 def _scale(values: Sequence[float], begin: float, end: float) -> Scale:
@@ -131,13 +202,40 @@ def _scale(values: Sequence[float], begin: float, end: float) -> Scale:
     return lambda value: begin + (value - low) / (1.1 * span) * (end - begin)
 
 
+def round_steps(low: float, high: float, unit: float = 1.0, about: int = 4) -> list[float]:
+    """About so many values from low to high that are round in the unit: multiples of 1, 2, 2.5 or 5 times ten to some
+    power. One value if there is no range.
+    """
+    span = (high - low) / unit
+    if span <= 0:
+        return [low]
+    power = 10.0 ** math.floor(math.log10(span / about))
+    step = next(times * power for times in (1, 2, 2.5, 5, 10) if times * power >= span / about)
+    first, last = math.ceil(low / unit / step - 1e-9), math.floor(high / unit / step + 1e-9)
+    return [number * step * unit for number in range(first, last + 1)]
+
+
+def _unit(name: str, value: float) -> float:
+    """The unit in which the values of an objective are written."""
+    if name == MEMORY:
+        return 2.0**30
+    if name == TIME:
+        return 3600.0 if value >= 3600 else 1.0
+    return 1 / KWH_J if name == ENERGY and value < 1 else 1.0
+
+
 def _axis(
-    name: str, fit: Sequence[Document], document: Document, at: Callable[[float], float], *, upright: bool
+    name: str, values: Sequence[float], document: Document, at: Callable[[float], float], *, upright: bool
 ) -> str:
-    low, high = min(one["values"][name] for one in fit), max(one["values"][name] for one in fit)
     marks = []
-    for value in dict.fromkeys((low, (low + high) / 2, high)):
-        text = _text(figure_text(name, value, document["currency"]))
+    for value in round_steps(min(values), max(values), _unit(name, max(values))):
+        # Round values need no zeros behind the point.
+        written = (
+            re.sub(r"\.?0+(?=[ %]|$)", "", shown)
+            if "." in (shown := figure_text(name, value, document["currency"]))
+            else shown
+        )
+        text = _text(written)
         if upright:
             marks.append(f'<text x="{LEFT - 8}" y="{at(value) + 4:.1f}" text-anchor="end">{text}</text>')
         else:

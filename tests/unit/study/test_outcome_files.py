@@ -13,6 +13,7 @@ import pytest
 from phantora_async import cli
 from phantora_async.errors import ExitCode, UsageError
 from phantora_async.options import RunOptions
+from phantora_async.study.outcome.page import front_in, round_steps, sweep_page
 from phantora_async.study.sweeping import Swept, sweep
 
 from .conftest import Runs
@@ -158,3 +159,51 @@ def test_what_cannot_be_written(swept: Swept) -> None:
 
     with pytest.raises(NotWritten, match=r"cannot write no/page.html: No such file"):
         swept.write_page("no/page.html")
+
+
+def test_the_front_of_the_page_is_that_of_the_two_objectives_that_it_draws() -> None:
+    def one(name: str, time: float, memory: float, mfu: float) -> dict[str, Any]:
+        return {"trial": name, "values": {"time": time, "memory": memory, "mfu": mfu}}
+
+    fit = [one("a", 3, 1, 0.1), one("b", 1, 3, 0.1), one("c", 3, 3, 0.9), one("d", 2, 2, 0.1)]
+    assert [each["trial"] for each in front_in(("time", "memory"), fit)] == ["b", "d", "a"]
+    assert [each["trial"] for each in front_in(("time", "mfu"), fit)] == ["b", "c"], "more is better"
+
+
+def test_axes_have_round_steps() -> None:
+    assert round_steps(0.7668, 5.614) == pytest.approx([2, 4])
+    assert round_steps(1.1, 3.0) == pytest.approx([1.5, 2.0, 2.5, 3.0])
+    assert round_steps(10 * 2**30, 30 * 2**30, unit=2**30) == [
+        10 * 2**30,
+        15 * 2**30,
+        20 * 2**30,
+        25 * 2**30,
+        30 * 2**30,
+    ]
+    assert round_steps(2.0, 2.0) == [2.0]
+
+
+def test_points_have_numbers_figures_and_intervals() -> None:
+    trial = {"chosen": {}, "how": "run", "state": "done", "compared": True, "reason": "", "front": True}
+    figures = {"step": 1.0, "step_low": 0.9, "step_high": 1.5}
+    lacking = trial | {"trial": "z", "state": "out of memory", "compared": False, "front": False, "values": {}}
+    document = {
+        "objectives": ["time", "memory"],
+        "by": "million_tokens",
+        "currency": "$",
+        "includes": "",
+        "best": {},
+        "trials": [
+            trial | {"trial": "a", "values": {"time": 20.0, "memory": 2.0**30}, "figures": figures},
+            trial | {"trial": "b", "values": {"time": 10.0, "memory": 2.0**31}, "figures": {}},
+            lacking | {"values": {"time": None, "memory": None}},
+        ],
+    }
+    page = Page(sweep_page(document, "study"))
+    text = " ".join(page.texts)
+    # The interval of the time is 0.9 to 1.5 times its value, as that of a step is; memory has none.
+    assert "a : time 20.000 s (18.000 s to 30.000 s), memory 1.00 GiB" in text
+    assert "b : time 10.000 s, memory 2.00 GiB" in text
+    assert [one["class"] for one in page.all("g")] == ["point front", "point front"]
+    assert {"15 s", "1 GiB"} <= set(page.texts), "round ticks"
+    assert [one["class"] for one in page.all("tr") if one.get("id")] == ["front", "front", "unfit lacks"]
