@@ -15,6 +15,7 @@ from profiles.signature import (
     Library,
     Memset,
     Norm,
+    Packed,
     Rnn,
     Sdpa,
     Sequences,
@@ -50,6 +51,8 @@ def title(signature: str) -> str:
             causal = " causal" if what.causal else ""
             if isinstance(what, Windowed):
                 causal += f" window={what.left}+{what.right}"
+            if isinstance(what, Packed):
+                causal += f" packed: {what.sequences} sequences of {what.queries} in all"
             shapes = f"q={_dims(what.q)} k={_dims(what.k)}"
             return _with_op(f"attention {what.direction} {what.dtype} {shapes}{causal}", what.op)
         case Sequences():

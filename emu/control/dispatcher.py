@@ -18,7 +18,7 @@ from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .data_sizes.chosen_sizes import ChosenSizes
 from .data_sizes.sized_ops import SizedOps
-from .extensions import attention
+from .extensions import attention, packed_attention
 from .extensions import operations as extensions
 from .random_numbers import choices, distributions, fills
 from .routing.routing import Routing
@@ -128,6 +128,7 @@ def install(
         _install_sparse(library, key, control, sized, registered_for(key))
     libraries.compute(control, sized.finding)
     attention.follow(control, registered_for)
+    packed_attention.follow(control)
     argument_checks.install(control)
     reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
     reads.decisions.forget_on_device = control.forget_followed

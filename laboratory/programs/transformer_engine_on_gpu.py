@@ -1,8 +1,9 @@
 """Kernels of Transformer Engine by size: te_bench.py OUT [REPS] [GROUPS] [EVERY]. Each repetition begins with a `spin_kernel`; the first
 repetition is a warm-up, then two behind a fill of 256 MiB (nothing in the L2 cache), then two with what is there.
-Writes OUT: JSON lines {case, kernels: [[name, grid, block, [ns of each repetition]]...]}."""
+Writes OUT: JSON lines {case, kernels: [[name, grid, block, [ns of each repetition]]...], span: ns from the first
+kernel to the end of the last, of each repetition}."""
 
-import gzip, json, os, sys, tempfile, time, traceback
+import contextlib, gzip, itertools, json, os, random, sys, tempfile, time, traceback
 import torch, torch.nn as nn
 import transformer_engine.pytorch as te
 import transformer_engine_torch as tex
@@ -566,6 +567,229 @@ for b, s in ((1, 1024), (4, 1024), (1, 2048), (2, 2048), (1, 4096), (2, 4096), (
                     dpa(b, s, h, g, d, dv, "causal", "bshd", None, True),
                 )
             )
+
+
+def ragged(total, kind, n):
+    """Lengths of sequences that are together `total` long."""
+    if kind == "equal":
+        return [total // n] * n
+    if kind == "long":  # one takes half
+        return [total // 2] + [total // 2 // (n - 1)] * (n - 1)
+    g = random.Random(total * 31 + n)  # as documents are: log-normal
+    parts = [g.lognormvariate(0, 1) for _ in range(n)]
+    return [max(int(total * p / sum(parts)), 1) for p in parts]
+
+
+def packed(lengths, h, g, d, dv, mask, win=None, most=None):
+    def make():
+        a = te.DotProductAttention(
+            h, (d, dv) if dv != d else d, num_gqa_groups=g, qkv_format="thd", attn_mask_type=mask, attention_dropout=0.0
+        )
+        total = sum(lengths)
+        cu = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32, device=dev)
+        kw = dict(
+            cu_seqlens_q=cu, cu_seqlens_kv=cu, max_seqlen_q=most or max(lengths), max_seqlen_kv=most or max(lengths)
+        )
+        if win:
+            kw["window_size"] = win
+        q, k, v = (rnd(total, n, dd).requires_grad_() for n, dd in ((h, d), (g, d), (g, dv)))
+
+        def f():
+            a(q, k, v, **kw).sum().backward()
+            q.grad = k.grad = v.grad = None
+
+        return f
+
+    return make
+
+
+for b, s in ((1, 1024), (2, 4096), (1, 8192), (1, 16384)):
+    for h, g, d in ((8, 8, 64), (16, 16, 128), (32, 8, 128)):
+        for win, mask in (((128, 0), "causal"), ((1024, 0), "causal"), ((4096, 0), "causal"), ((256, 256), "no_mask")):
+            if sum(win) < s:
+                about = dict(op="dpa_window", b=b, s=s, h=h, g=g, d=d, dv=d, mask=mask, fmt="bshd", win=win)
+                C.append(("window", about, dpa(b, s, h, g, d, d, mask, "bshd", win)))
+for total, n, kind in (
+    (4096, 4, "equal"),
+    (4096, 16, "documents"),
+    (8192, 8, "documents"),
+    (8192, 4, "long"),
+    (16384, 64, "documents"),
+    (16384, 8, "equal"),
+    (32768, 16, "documents"),
+    (32768, 9, "long"),
+):
+    lengths = ragged(total, kind, n)
+    for h, g, d, dv in ((16, 4, 128, 128), (32, 8, 128, 128), (16, 16, 64, 64), (16, 16, 192, 128)):
+        for mask, win, most in (
+            ("padding_causal", None, None),
+            ("padding", None, None),
+            ("padding_causal", (512, 0), None),
+            ("padding_causal", None, total),
+        ):
+            if (h == 32 or d == 128) or (win is None and most is None):
+                about = dict(op="dpa_packed", lengths=lengths, h=h, g=g, d=d, dv=dv, mask=mask, win=win, most=most)
+                C.append(("packed", about, packed(lengths, h, g, d, dv, mask, win, most)))
+for b, s in ((4, 1024), (1, 2048), (2, 2048), (2, 4096), (1, 8192), (1, 16384)):
+    for h, g in ((8, 8), (32, 8), (32, 32)):
+        for mask in ("causal", "no_mask"):
+            about = dict(op="dpa_fp8", b=b, s=s, h=h, g=g, d=128, dv=128, mask=mask, fmt="bshd")
+            C.append(("fp8attention", about, dpa(b, s, h, g, 128, 128, mask, "bshd", None, True)))
+
+
+def uneven(t, e, empty):
+    """Rows of each expert, multiples of 16, as a router that is not balanced gives them."""
+    g = random.Random(t * 7 + e)
+    parts = [g.lognormvariate(0, 0.7) for _ in range(e)]
+    for i in range(empty):
+        parts[i * 2] = 0
+    sizes = [int(t * p / sum(parts)) // 16 * 16 for p in parts]
+    sizes[-1] += t - sum(sizes)
+    return sizes
+
+
+def grouped_by(sizes, n, k, rec):
+    def make():
+        l = te.GroupedLinear(len(sizes), k, n, bias=False, params_dtype=bf, device=dev)
+        x, g = rnd(sum(sizes), k).requires_grad_(), rnd(sum(sizes), n)
+        r = RECIPES[rec]() if rec != "bf16" else None
+
+        def f():
+            with te.autocast(enabled=True, recipe=r) if r else contextlib.nullcontext():
+                y = l(x, sizes)
+            y.backward(g)
+            x.grad = None
+            for p in l.parameters():
+                p.grad = None
+
+        return f
+
+    return make
+
+
+for t, e, empty in ((4096, 8, 0), (8192, 8, 2), (16384, 8, 0), (8192, 32, 8), (32768, 32, 0), (16384, 64, 0)):
+    for n, k in ((4096, 2048), (2048, 1408), (7168, 2048)):
+        for rec in ("bf16", "current", "block"):
+            sizes = uneven(t, e, empty)
+            C.append(("uneven", dict(op="grouped_" + rec, sizes=sizes, n=n, k=k), grouped_by(sizes, n, k, rec)))
+
+
+def permuted(t, h, e, k, skew, dt, sort):
+    def make():
+        from transformer_engine.pytorch.permutation import (
+            moe_permute_with_probs,
+            moe_sort_chunks_by_index,
+            moe_unpermute,
+        )
+
+        score = torch.rand(t, e, device=dev) + skew * torch.linspace(1, 0, e, device=dev)
+        idx = score.topk(k, dim=1).indices
+        rm = torch.zeros(t, e, dtype=torch.bool, device=dev).scatter_(1, idx, True)
+        probs = (torch.rand(t, e, device=dev) * rm).requires_grad_()
+        x, g = rnd(t, h, dt=dt).requires_grad_(), rnd(t, h, dt=dt)
+        if sort:
+            sizes = torch.full((e,), t // e, dtype=torch.int32, device=dev)
+            order = torch.arange(e, dtype=torch.int32, device=dev).view(2, -1).T.reshape(-1).contiguous()
+            gs = rnd(t, h, dt=dt)
+
+            def f():
+                y = moe_sort_chunks_by_index(x, sizes, order)
+                y.backward(gs)
+                x.grad = None
+
+            return f
+
+        def f():
+            y, p, m = moe_permute_with_probs(x, probs, rm, t * k)
+            z = moe_unpermute(y * p[:, None].to(dt), m, restore_shape=x.shape, map_type="mask")
+            z.backward(g)
+            x.grad = probs.grad = None
+
+        return f
+
+    return make
+
+
+for t, h in ((2048, 2048), (4096, 4096), (4096, 7168), (8192, 2048), (8192, 7168), (16384, 4096)):
+    for e, k in ((8, 1), (8, 2), (64, 6), (128, 8), (256, 8)):
+        for skew in (0, 1):
+            if t * h * k <= 1 << 29:
+                about = dict(op="permute_probs", t=t, h=h, e=e, k=k, skew=skew)
+                C.append(("permute2", about, permuted(t, h, e, k, skew, bf, False)))
+    for e in (8, 64):
+        C.append(("permute2", dict(op="sort_chunks", t=t, h=h, e=e), permuted(t, h, e, 1, 0, bf, True)))
+
+
+def mlp(t, h, f_, rec, ln):
+    def make():
+        l = te.LayerNormMLP(
+            h, f_, bias=False, normalization="RMSNorm", activation="swiglu", params_dtype=bf, device=dev
+        )
+        x, g = rnd(t, h).requires_grad_(), rnd(t, h)
+        r = RECIPES[rec]() if rec != "bf16" else None
+
+        def f():
+            with te.autocast(enabled=True, recipe=r) if r else contextlib.nullcontext():
+                y = l(x)
+            y.backward(g)
+            x.grad = None
+            for p in l.parameters():
+                p.grad = None
+
+        return f
+
+    return make
+
+
+for t in (2048, 4096, 16384):
+    for h, f_ in ((2048, 7168), (4096, 14336)):
+        for rec in ("bf16", "delayed", "current", "block"):
+            C.append(("mlp", dict(op="mlp_" + rec, t=t, h=h, f=f_), mlp(t, h, f_, rec, True)))
+
+
+def qkv_rope(s, b, h, g, d):
+    def make():
+        from transformer_engine.pytorch.attention.rope import RotaryPositionEmbedding, apply_fused_qkv_rotary_pos_emb
+
+        r = RotaryPositionEmbedding(d)(s).cuda()
+        x = rnd(s, b, g, (h // g + 2) * d).requires_grad_()
+        grads = [rnd(s, b, h, d), rnd(s, b, g, d), rnd(s, b, g, d)]
+
+        def f():
+            y = apply_fused_qkv_rotary_pos_emb(x, r, r, [h // g * d, d, d])
+            torch.autograd.backward(y, grads)
+            x.grad = None
+
+        return f
+
+    return make
+
+
+def rope_packed(total, n, h, d):
+    def make():
+        from transformer_engine.pytorch.attention.rope import apply_rotary_pos_emb, RotaryPositionEmbedding
+
+        lengths = ragged(total, "documents", n)
+        total_ = sum(lengths)
+        r = RotaryPositionEmbedding(d)(max(lengths)).cuda()
+        cu = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32, device=dev)
+        x, g = rnd(total_, h, d).requires_grad_(), rnd(total_, h, d)
+
+        def f():
+            apply_rotary_pos_emb(x, r, tensor_format="thd", fused=True, cu_seqlens=cu).backward(g)
+            x.grad = None
+
+        return f
+
+    return make
+
+
+for s, b in ((2048, 1), (4096, 1), (4096, 2), (8192, 2), (16384, 1)):
+    for h, g, d in ((16, 4, 128), (32, 8, 128)):
+        C.append(("rope2", dict(op="qkv_rope", s=s, b=b, h=h, g=g, d=d), qkv_rope(s, b, h, g, d)))
+for total, n in ((4096, 8), (8192, 16), (32768, 16)):
+    for h, d in ((8, 128), (32, 128), (16, 64)):
+        C.append(("rope2", dict(op="rope_packed", t=total, n=n, h=h, d=d), rope_packed(total, n, h, d)))
 seen, cases = {}, []
 for i, (group, about, make) in enumerate(C):
     if GROUPS is not None and group not in GROUPS:
@@ -589,8 +813,8 @@ def in_order(one):
 
 
 out = gzip.open(OUT, "wt") if OUT.endswith("gz") else open(OUT, "w")
-for start in range(0, len(cases), 200):
-    part, ran = cases[start : start + 200], []
+for start in range(0, len(cases), 60):
+    part, ran = cases[start : start + 60], []
     with profile(activities=[ProfilerActivity.CUDA]) as p:
         for i, group, about, make in part:
             try:
@@ -626,6 +850,7 @@ for start in range(0, len(cases), 200):
         reps = segments[j * per : j * per + per - 1]
         if reps and REPS > 2:
             reps[0] = reps[0][:-1]  # the fill before the next one
+        span = [round(1000 * (max(e["ts"] + e["dur"] for e in one) - one[0]["ts"])) for one in reps if one]
         reps = [in_order(one) for one in reps]
         rows = []
         if reps and all(len(one) == len(reps[0]) for one in reps):
@@ -645,11 +870,13 @@ for start in range(0, len(cases), 200):
                     group=group,
                     case=about,
                     kernels=rows,
+                    span=span,
                     raw=[[(e["name"][:80], round(1000 * e["dur"])) for e in one] for one in reps] if not rows else None,
                 )
             )
             + "\n"
         )
+    out.flush()
     done += ran
     print(start + len(part), "of", len(cases), f"{time.time() - begin:.0f} s", flush=True)
 out.close()

@@ -22,7 +22,7 @@ MAY_CHANGE = (QUERIES, MEMORY, WIDTH, ATTRIBUTES)
 """The kinds of answers that stop a replay, unless the user allows that they change."""
 Allowed = Set[str]
 _ALLOC = CALL_KINDS.index("alloc")
-_ATTENTION = re.compile(r"^(sdpa|windowed);|flash_fwd|flash_bwd|fmha_cutlass")
+_ATTENTION = re.compile(r"^(sdpa|windowed|packed);|flash_fwd|flash_bwd|fmha_cutlass")
 """Finds the signatures of attention by cuDNN, FlashAttention and CUTLASS."""
 
 

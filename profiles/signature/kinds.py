@@ -143,6 +143,19 @@ class Windowed(Sdpa):
 
 
 @dataclass(frozen=True, slots=True)
+class Packed(Sdpa):
+    window: bool
+    sequences: int
+    queries: int
+    keys: int
+    rows: int
+    columns: int
+    tiles: int
+    longest: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rnn:
     direction: str
     mode: str
@@ -192,6 +205,7 @@ Signature = (
     | Norm
     | Sdpa
     | Windowed
+    | Packed
     | Rnn
     | Library
     | Copy
@@ -211,6 +225,7 @@ CLASSES: dict[str, type[Signature]] = {
     "norm": Norm,
     "sdpa": Sdpa,
     "windowed": Windowed,
+    "packed": Packed,
     "rnn": Rnn,
     "library": Library,
     "copy": Copy,

@@ -3,7 +3,7 @@ if that decides how many they have (torchvision's NMS); those of flash-attn, and
 they compute.
 
 Lives here: the function before those that a library brings for CUDA and for CPUs (`operations`), and before attention
-with packed sequences or a window (`attention`).
+with packed sequences or a window (`attention`, `packed_attention` for Transformer Engine's).
 Comes in: libraries that `torch.ops.load_library` loads, and calls of their operations. Goes out: values in emulated
 device memory, and which of its bytes are known.
 May import: `emu.private`, `emu.control`'s other modules; torch and the standard library.

@@ -64,7 +64,7 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
         given = {
             ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
         }
-        found = _sequences(control, in_name, **given)
+        found = sequences(control, in_name, **given)
         if found is None:
             return call(keyset, *args, **kwargs)
         hook.sequences(found)
@@ -76,7 +76,7 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
     return attend
 
 
-def _sequences(
+def sequences(
     control: ControlTensors,
     in_name: bool,
     q: Tensor,
@@ -86,9 +86,11 @@ def _sequences(
     right: int | None = None,
     ends_q: Tensor | None = None,
     ends_k: Tensor | None = None,
+    packed: bool = True,
 ) -> tuple[int, ...] | None:
     """Returns the fields of a `sequences` signature; None if sizes and the kernel's name tell all. `in_name`: the
-    kernel's name has whether the mask is causal, else `causal` is a `custom_mask_type`.
+    kernel's name has whether the mask is causal, else `causal` is a `custom_mask_type`. `packed`: the sequences are one
+    behind the other, so that all together are as long as the tensors; else shorter ones are padded.
     """
     before = None if left is None or left < 0 else left
     after = 0 if causal else None if right is None or right < 0 else right
@@ -101,6 +103,8 @@ def _sequences(
         return together(((queries, keys),), before, after, batch)
     queries_of, keys_of = _lengths(control, ends_q), _lengths(control, ends_k)
     if queries_of is None or keys_of is None:
+        if not packed:
+            return None
         n = max(ends_q.numel() - 1, 1)
         return together(((-(-q.size(-3) // n), -(-k.size(-3) // n)),), before, after, n)
     return tuple(map(rounded, together(tuple(zip(queries_of, keys_of, strict=False)), before, after)))

@@ -75,7 +75,7 @@ typedef struct norm_problem {
 } norm_problem;
 
 typedef struct sdpa_problem {
-    int32_t backward, dtype, causal, dropout;
+    int32_t backward, dtype, causal, dropout, ragged, unused; /* ragged: sequences are one behind the other */
     int64_t q[4], k[4], v[4];
     int64_t left, right; /* bounds of a window, as in its signature; left 0: there is none */
 } sdpa_problem;

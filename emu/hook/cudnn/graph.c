@@ -190,6 +190,8 @@ static int64_t value_of(const graph_bound *it, const backend *variant_pack) {
     return sum;
 }
 
+static bool is_ragged(const backend *tensor) { return backend_child(tensor, ATTR_TENSOR_RAGGED_OFFSETS, 0) != NULL; }
+
 /* Reads what the operation does to the scores, which is a graph of its own. */
 static void scores(const backend *node, backend_attribute name, sdpa_problem *out) {
     const backend *graph = backend_child(node, name, 0);
@@ -209,6 +211,7 @@ static bool attention_node(const backend *node, sdpa_problem *out) {
     four(backend_child(node, forward ? ATTR_SDPA_FORWARD_Q : ATTR_SDPA_BACKWARD_Q, 0), false, out->q, &out->dtype);
     four(backend_child(node, forward ? ATTR_SDPA_FORWARD_K : ATTR_SDPA_BACKWARD_K, 0), false, out->k, NULL);
     four(backend_child(node, forward ? ATTR_SDPA_FORWARD_V : ATTR_SDPA_BACKWARD_V, 0), false, out->v, NULL);
+    out->ragged = is_ragged(backend_child(node, forward ? ATTR_SDPA_FORWARD_Q : ATTR_SDPA_BACKWARD_Q, 0));
     scores(node, forward ? ATTR_SDPA_FORWARD_SUBGRAPH : ATTR_SDPA_BACKWARD_SUBGRAPH, out);
     if (forward && backend_child(node, ATTR_SDPA_FORWARD_DROPOUT_SEED, 0)) out->dropout = 1;
     return true;
@@ -233,6 +236,7 @@ static bool attention(const backend *graph, int64_t nops, sdpa_problem *out) {
             real_products++;
             if (real_products == 1) {
                 four(a, false, out->q, &out->dtype);
+                out->ragged = is_ragged(a);
                 four(b, true, out->k, NULL);
             } else if (real_products == 2) {
                 four(b, true, out->v, NULL);
@@ -284,14 +288,16 @@ void graph_work_of(const backend *graph, graph_engine engine, graph_work *out) {
     out->nbytes = real_nbytes(graph, nops);
 }
 
-enum { SDPA_COUNTER_NBYTES = 256 }; /* of an H200, cuDNN 9.19 */
+enum { SDPA_COUNTER_NBYTES = 256, SDPA_GRADIENT_NBYTES = 2 }; /* of an H200, cuDNN 9.19 */
 
-/* From a counter the kernel's blocks take their tiles. Backward, the queries' gradients add up in f32: an attention
- * whose sums are 256 MiB large reserved 258 MiB for both, rounded up, on that H200. */
+/* From a counter the kernel's blocks take their tiles. Backward, heads that share keys write gradients of their own
+ * before these add up; a ragged graph has tensors for them. The queries' gradients in f32 are the frontend's. So it was
+ * in 36 sizes on an H200 to the byte (laboratory/notes/transformer-engine-h200.md). */
 static size_t attention_workspace(const sdpa_problem *it) {
     if (ph_cfg.cc_major < 9) return 0;
-    size_t elements = (size_t)(it->q[0] * it->q[1] * it->q[2] * it->q[3]);
-    return SDPA_COUNTER_NBYTES + (it->backward ? elements * sizeof(float) : 0);
+    bool shared = it->backward && !it->ragged && it->k[1] < it->q[1];
+    size_t rows = (size_t)(it->q[0] * it->q[1] * it->k[2]), depths = (size_t)(it->k[3] + it->v[3]);
+    return SDPA_COUNTER_NBYTES + (shared ? rows * depths * SDPA_GRADIENT_NBYTES : 0);
 }
 
 int64_t graph_engines(const graph_work *work) {

@@ -205,7 +205,43 @@ static size_t describe_windowed(const void *what, char *text, size_t capacity) {
     return ph_format_windowed(&signature, text, capacity);
 }
 
+typedef struct {
+    sdpa_problem problem;
+    ph_sequences sequences;
+} packed_problem;
+
+static size_t describe_packed(const void *what, char *text, size_t capacity) {
+    const described *it = what;
+    const packed_problem *packed = it->problem;
+    const sdpa_problem *p = &packed->problem;
+    const ph_sequences *s = &packed->sequences;
+    ph_signature_packed signature = {.direction = p->backward ? PH_BACKWARD : PH_FORWARD,
+                                     .q = {p->q, 4},
+                                     .k = {p->k, 4},
+                                     .v = {p->v, 4},
+                                     .dtype = ph_dtype_of_cudnn(p->dtype),
+                                     .causal = p->causal,
+                                     .dropout = p->dropout,
+                                     .op = it->op->name,
+                                     .sizes = it->op->sizes,
+                                     .window = p->left > 0,
+                                     .sequences = s->sequences,
+                                     .queries = s->queries,
+                                     .keys = s->keys,
+                                     .rows = s->rows,
+                                     .columns = s->columns,
+                                     .tiles = s->tiles,
+                                     .longest = s->longest,
+                                     .pairs = s->pairs};
+    return ph_format_packed(&signature, text, capacity);
+}
+
 int sdpa_launch(void *stream, const sdpa_problem *problem) {
+    const ph_sequences *sequences = &ph_self()->sequences;
+    if (sequences->sequences) {
+        packed_problem packed = {*problem, *sequences};
+        return launch(stream, 0x7061636b, describe_packed, &packed, sizeof packed);
+    }
     /* A bound beyond which no key lies is none. */
     bool before = problem->left > 0 && problem->left < problem->q[2],
          after = problem->causal && problem->right > 0 && problem->right < problem->k[2] - 1;

@@ -37,7 +37,7 @@ typedef struct ph_groups {
     uint64_t groups, used, rows, longest, tiles64, tiles128;
 } ph_groups;
 
-/* The sequences of an attention that a thread launches: emu/control/extensions/attention.py tells them. Fields as in
+/* The sequences of an attention that a thread launches: emu/control/extensions/ tells them. Fields as in
  * the `sequences` signature (emu/contract/signature.def). Without sequences nothing is known. */
 typedef struct ph_sequences {
     uint64_t sequences, queries, keys, rows, columns, tiles, longest, pairs;

@@ -18,7 +18,7 @@ from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both, overlapped
 from profiles.models.power import attention_in_a_job
-from profiles.signature import Kernel, Sdpa, Sequences, Shape, Windowed, dtype_nbytes
+from profiles.signature import Kernel, Packed, Sdpa, Sequences, Shape, Windowed, dtype_nbytes
 
 TILE = 128  # queries and keys
 FEW_QUERIES = 8  # queries up to which it is decoding: blocks divide the keys, and time is that of reading them
@@ -52,9 +52,8 @@ class Figures:
 
 
 FIGURES = {
-    # With a window: eight sizes with one of 512 keys, 6 % off in the mean, 23 % where there are few blocks.
-    ("cudnn", "fwd"): Figures(0.0703, 0.00084, 1960.0, 0.73, 0.2225, 0.154, 1.0, 0.0, 3390.0),
-    ("cudnn", "bwd"): Figures(0.211, 0.00225, 4390.0, 0.566, 0.16, 0.247, 1.0, 0.0, 9360.0),
+    ("cudnn", "fwd"): Figures(0.0703, 0.00084, 1960.0, 0.73, 0.2225, 0.154, 1.0, 0.0, 3200.0),
+    ("cudnn", "bwd"): Figures(0.211, 0.00225, 4390.0, 0.566, 0.16, 0.247, 1.0, 0.0, 6050.0),
     # PyTorch's bundled FlashAttention 2 and memory-efficient kernels, for tensor cores before Hopper's.
     ("flash", "fwd"): Figures(0.089, 0.00216, 1300.0, 1.0, 0.09, 0.2, 1.0, 12.0, 3500.0),
     ("flash", "bwd"): Figures(0.125, 0.00734, 3200.0, 0.5, 0.13, 0.2, 1.2),
@@ -79,9 +78,12 @@ LATENT_CAUSAL = replace(FIGURES["cudnn", "bwd"], deep=1.06)  # the causal backwa
 EIGHT_BITS = {"fwd": 0.625, "bwd": 0.9}  # operands of 8 bits, beside the time of those of 16 with half the bytes
 FULL_PRECISION = {"fwd": 3.6, "bwd": 2.9}  # f32 operands
 WIDE_FULL_PRECISION = 1.22  # backward by the efficient kernels: depths of more than 64 in f32 take smaller tiles
+SETUP_NS = 2900.0  # cudnn, packed sequences: one block writes descriptors of the sequences' tiles
 COMBINE, MOST_PARTS = "flash_fwd_splitkv_combine_kernel", 7  # the keys are divided into 2**7 parts at most
 HALF = 0.45  # the kernel that sums dO x O before the backward pass: its share of the streaming bandwidth
 CONVERT = 0.8  # the kernel that converts dQ after it: likewise
+PACKED_HALF = 0.25  # as HALF, where each sequence has its own length: 0.18 to 0.35
+BOTH_SIDES = 1.14  # cudnn, backward, with a window on both sides: no tile is left out, and all are masked
 
 
 class Extent(NamedTuple):
@@ -116,12 +118,20 @@ class Problem:
     window: bool
     extent: Extent
     backend: str = "cudnn"
+    packed: bool = False
 
 
 def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
     """The estimate of cuDNN's call with all its helper kernels (row sums, conversion of dQ)."""
     batch, heads, queries, depth = what.q[-4:]
-    if isinstance(what, Windowed):
+    slower = 1.0
+    if isinstance(what, Packed):
+        extent = Extent(
+            what.sequences, what.queries, what.keys, what.rows, what.columns, what.tiles, what.longest, what.pairs
+        )
+    elif isinstance(what, Windowed) and what.direction == "bwd" and what.right > 0:
+        extent, slower = equal(batch, queries, what.k[-2], False), BOTH_SIDES
+    elif isinstance(what, Windowed):
         extent = banded(batch, queries, what.k[-2], what.left, what.right)
     else:
         extent = equal(batch, queries, what.k[-2], what.causal, from_start=True)
@@ -136,13 +146,15 @@ def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
         what.dropout,
         mask,
         what.causal,
-        isinstance(what, Windowed),
+        isinstance(what, Windowed) or (isinstance(what, Packed) and what.window),
         extent,
+        packed=isinstance(what, Packed),
     )
     backward = what.direction == "bwd"
 
     def ns(machine: Machine) -> float:
-        whole = attention_ns(machine, problem) + (_around_ns(machine, problem) if backward else 0.0)
+        whole = slower * attention_ns(machine, problem) + (_around_ns(machine, problem) if backward else 0.0)
+        whole += SETUP_NS if problem.packed else 0.0
         return whole * (EIGHT_BITS[what.direction] if peak_of(what.dtype) == "f8" else 1.0)
 
     return both(
@@ -328,8 +340,16 @@ def _around_ns(machine: Machine, what: Problem) -> float:
     """
     item = dtype_nbytes(what.dtype)
     rows = what.heads * what.extent.queries * what.depth
-    sums, converted = machine.memory_ns(rows * 2 * item) / HALF, machine.memory_ns(rows * (4 + item)) / CONVERT
-    return sums + converted + 2 * machine.gpu.achieved.kernel_floor_ns
+    sums = machine.memory_ns(rows * 2 * item) / (PACKED_HALF if what.packed else HALF)
+    converted = machine.memory_ns(rows * (4 + item)) / CONVERT
+    floor = machine.gpu.achieved.kernel_floor_ns
+    if not what.packed:
+        return sums + converted + 2 * floor
+    # Before, a kernel writes where the tiles begin; after it, the keys' gradients of heads that share them add up.
+    shared = what.heads > what.key_heads
+    columns = what.extent.keys * (what.depth + what.value_depth) * (what.heads + what.key_heads)
+    added = machine.memory_ns(columns * item) / CONVERT + 2 * floor if shared else 0.0
+    return sums + converted + added + 3 * floor
 
 
 def _masked(direction: str, sizes: tuple[Shape, ...]) -> bool:

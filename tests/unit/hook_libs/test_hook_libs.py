@@ -20,7 +20,7 @@ def sources(folder: str, *names: str) -> list[Path]:
 
 
 DATA = [
-    *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions", "taken"),
+    *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions", "snapshots"),
     *sources("sources", "source", "source_map", "store", "contents", "table", "remote", "host_names"),
     *sources("threads", "python"),
     *sources("core", "alloc", "hash", "lock"),

@@ -1,5 +1,6 @@
 /* cuBLAS, cuBLASLt and cuDNN: which calls become which signatures, and what their queries answer. */
 #include "cudnn/backend.h"
+#include "threads/thread.h"
 #include "fakes.h"
 
 typedef struct handle handle;
@@ -273,10 +274,11 @@ static void trials(void) {
 
 /* Two products with a mask between them; in the backward pass the second one is that of dO and V, and a third follows.
  * Returns the workspace. */
-static int64_t attention(bool backward) {
+static int64_t attention(bool backward, int64_t key_heads) {
     void *graph = make(BACKEND_OPGRAPH), *first = make(BACKEND_OP_MATMUL), *second = make(BACKEND_OP_MATMUL),
          *third = make(BACKEND_OP_MATMUL), *mask = make(BACKEND_OP_POINTWISE), *how = make(BACKEND_POINTWISE);
-    int64_t q[4] = {2, 4, 128, 64}, kt[4] = {2, 4, 64, 256}, v[4] = {2, 4, 256, 64}, s[4] = {2, 4, 128, 256};
+    int64_t q[4] = {2, 4, 128, 64}, kt[4] = {2, key_heads, 64, 256}, v[4] = {2, key_heads, 256, 64},
+            s[4] = {2, 4, 128, 256};
     int greater_equal = 303;
     attach(first, ATTR_MATMUL_A, tensor(2, 1, 4, q, false));
     attach(first, ATTR_MATMUL_B, tensor(2, 2, 4, kt, false));
@@ -355,6 +357,14 @@ static void windows(void) {
     CHECK(strcmp(fake_signatures[3], "sdpa;fwd;2x4x512x64;2x4x512x64;2x4x512x64;f16;1;0;aten::op;[[8, 64]]") == 0);
     windowed(512, 100, true);
     CHECK(strstr(fake_signatures[4], "windowed;") && strstr(fake_signatures[4], ";512;100"));
+
+    ph_self()->sequences = (ph_sequences){3, 700, 690, 7, 6, 12, 3, 90000}; /* the control tells them */
+    windowed(512, 0, true);
+    CHECK(strcmp(fake_signatures[5], "packed;fwd;2x4x512x64;2x4x512x64;2x4x512x64;f16;1;0;aten::op;[[8, 64]];1;"
+                                     "3;700;690;7;6;12;3;90000") == 0);
+    windowed(0, 0, true);
+    CHECK(strstr(fake_signatures[6], "packed;") && strstr(fake_signatures[6], ";0;3;700;"));
+    ph_self()->sequences = (ph_sequences){0};
 }
 
 static void graphs(void) {
@@ -367,10 +377,12 @@ static void graphs(void) {
     convolution(0, 1);
     CHECK(strstr(fake_signatures[2], ";1;f32;nhwc;"));
 
-    int64_t counter = attention(false);
+    int64_t counter = attention(false, 4);
     CHECK(strcmp(fake_signatures[3], "sdpa;fwd;2x4x128x64;2x4x256x64;2x4x256x64;f16;1;0;aten::op;[[8, 64]]") == 0);
-    CHECK(attention(true) - counter == 2 * 4 * 128 * 64 * 4); /* the gradients of the queries add up in f32 */
+    CHECK(attention(true, 4) == counter);
     CHECK(strcmp(fake_signatures[4], "sdpa;bwd;2x4x128x64;2x4x256x64;2x4x256x64;f16;1;0;aten::op;[[8, 64]]") == 0);
+    /* Pairs of heads share keys: 8 gradients of 256 keys and values are written before they add up. */
+    CHECK(attention(true, 2) - counter == 2 * 4 * 256 * (64 + 64) * 2);
     int value = 0;
     CHECK(cudnnGetProperty(0, &value) == 0 && value >= 9);
 }

@@ -35,6 +35,8 @@ int main(void) {
     SHOW("sdpa", sdpa, PH_BACKWARD, {heads, 4}, {heads, 4}, {heads, 4}, PH_DTYPE_F16, true, false, op, sizes);
     SHOW("windowed", windowed, PH_BACKWARD, {heads, 4}, {heads, 4}, {heads, 4}, PH_DTYPE_F16, true, false, op, sizes,
          65, 64);
+    SHOW("packed", packed, PH_FORWARD, {heads, 4}, {heads, 4}, {heads, 4}, PH_DTYPE_BF16, true, false, op, sizes, true,
+         3, 1000, 990, 9, 8, 22, 5, 230000);
     SHOW("triton", triton, "add_kernel", {64, 1, 1}, {128, 1, 1}, 0, "-,-,4096", "module {|tt.return|}", op, sizes);
     SHOW("grouped", grouped, "device_kernel", {132, 1, 1}, {384, 1, 1}, 200000, 64, 60, 4096, 512, 90, 70, op, sizes);
     SHOW("sequences", sequences, "_Z3foov", {2, 3, 1}, {128, 1, 1}, 0, op, sizes, 3, 1000, 990, 9, 8, 22, 5, 230000);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import profiles
+from emu.control.extensions.attention import together
 from profiles.models.dispatch import estimate
 from profiles.models.products.attention import banded, equal
 from profiles.signature import parse
@@ -160,6 +161,35 @@ def test_attention_of_cudnn_with_a_window(direction: str, q: str, measured_us: f
     """laboratory/rows/transformer-engine-h200.jsonl.gz: a window of 512 keys was priced as a causal mask."""
     k = q.replace("x24x", "x8x")
     what = parse(f"windowed;{direction};{q};{k};{k};bf16;1;0;nvte_fused_attn;[];513;0")
+    assert estimate(profiles.load_gpu("h200"), what).solo_ns == pytest.approx(1e3 * measured_us, rel=0.1)
+
+
+def test_attention_of_cudnn_with_a_window_on_both_sides_leaves_out_no_tile_backward() -> None:
+    """laboratory/rows/transformer-engine-more-h200.jsonl.gz: 256 keys on each side of 8,192; forward it does."""
+    q = "1x16x8192x128"
+    for direction, measured_us in (("fwd", 108), ("bwd", 2712)):
+        what = parse(f"windowed;{direction};{q};{q};{q};bf16;1;0;nvte_fused_attn;[];257;256")
+        assert estimate(profiles.load_gpu("h200"), what).solo_ns == pytest.approx(1e3 * measured_us, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("direction", "heads", "lengths", "measured_us"),
+    [
+        ("fwd", "16x4", [16384, *[2048] * 8], 2006),
+        ("bwd", "16x4", [16384, *[2048] * 8], 5900),
+        ("fwd", "32x8", [2048] * 8, 539),
+        ("bwd", "32x8", [2048] * 8, 1865),
+    ],
+)
+def test_packed_sequences_of_cudnn_cost_the_pairs_that_they_have(
+    direction: str, heads: str, lengths: list[int], measured_us: float
+) -> None:
+    """They were priced as if all were as long as the longest, nine of 16,384 at 4.5 times."""
+    h, shared = heads.split("x")
+    longest = max(lengths)
+    q, k = f"{len(lengths)}x{h}x{longest}x128", f"{len(lengths)}x{shared}x{longest}x128"
+    fields = ";".join(map(str, together(tuple((one, one) for one in lengths), None, 0)))
+    what = parse(f"packed;{direction};{q};{k};{k};bf16;1;0;nvte_fused_attn;[];0;{fields}")
     assert estimate(profiles.load_gpu("h200"), what).solo_ns == pytest.approx(1e3 * measured_us, rel=0.1)
 
 

@@ -16,6 +16,7 @@ from profiles.signature import (
     Kernel,
     Library,
     Memset,
+    Packed,
     Rnn,
     Scaled,
     Sdpa,
@@ -84,6 +85,13 @@ def test_every_number_has_a_dtype_that_python_knows(written: dict[str, list[str]
             ),
         ),
         ("sdpa", Sdpa("bwd", *[(2, 4, 128, 64)] * 3, "f16", True, False, "aten::op", SIZES)),
+        (
+            "packed",
+            Packed(
+                *("fwd", *[(2, 4, 128, 64)] * 3, "bf16", True, False, "aten::op", SIZES, True),
+                *(3, 1000, 990, 9, 8, 22, 5, 230000),
+            ),
+        ),
         ("windowed", Windowed("bwd", *[(2, 4, 128, 64)] * 3, "f16", True, False, "aten::op", SIZES, 65, 64)),
         (
             "triton",
