@@ -117,7 +117,14 @@ class StreamForm:
         return known
 
     def _launch(self, record: records.NcclLaunch) -> Form:
-        return self.stream(record.stream), *map(self._op, records.NcclOp.decode_all(record.payload, 0, record.nops))
+        """The form of a launch. Sends and receives of a group go to their peers in any order: a program that goes
+        through the ranks from 0 on sends to the others in an order that differs from rank to rank.
+        """
+        collectives: list[Form] = []
+        messages: list[Form] = []
+        for op in records.NcclOp.decode_all(record.payload, 0, record.nops):
+            (messages if op.op in PAIRWISE else collectives).append(self._op(op))
+        return self.stream(record.stream), *collectives, *sorted(messages)
 
     def _op(self, op: records.NcclOp) -> Form:
         peer = op.peer

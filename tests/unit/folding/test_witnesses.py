@@ -196,6 +196,26 @@ def test_a_peer_must_be_the_one_that_has_the_same_place(run: Run) -> None:
     assert "ranks 4: send of 100 i8 to rank 2 on ranks 0-6:2" in run.message()
 
 
+@pytest.mark.parametrize(("by_distance", "equal"), [(True, True), (False, False)])
+def test_a_group_s_messages_go_to_their_peers_in_any_order(run: Run, by_distance: bool, equal: bool) -> None:
+    """Each rank goes through the replicas from the first one on. What it sends to a replica must depend on how far away
+    that is, and not on its number.
+    """
+
+    def write(script: Script, rank: int) -> None:
+        script.comm = comm(run, DP, rank)
+        own = {REPRESENTATIVE: 1, WITNESS: 2}[rank]
+        amounts = [100 * (1 + (peer - own) % 4 if by_distance else 1 + peer) for peer in range(4)]
+        kinds = (NcclKind.SEND, NcclKind.RECV)
+        script.launch(*[script.op(kind, amounts[peer], peer=peer) for peer in range(4) for kind in kinds])
+
+    run.both(write)
+    if equal:
+        run.witnesses.check()
+    else:
+        assert "send of 100 i8 to rank 0 on ranks 0-6:2" in run.message()
+
+
 def split(parent: int, color: int, seq: int, each_its_own: int, *part: int) -> bytes:
     told = pack(f"<{2 + len(part)}I", each_its_own, len(part), *part)
     return records.CommSplit.encode(1, 70 + seq, parent, color, 0, seq, payload=told)
