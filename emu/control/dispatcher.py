@@ -21,6 +21,7 @@ from .data_sizes.sized_ops import SizedOps
 from .extensions import attention, packed_attention
 from .extensions import operations as extensions
 from .random_numbers import choices, distributions, fills
+from .routing import fused_routers
 from .routing.routing import Routing
 from .sparse import operations as sparse_ops
 from .sparse.coalesce import coalesce
@@ -129,6 +130,7 @@ def install(
     libraries.compute(control, sized.finding)
     attention.follow(control, registered_for)
     packed_attention.follow(control)
+    fused_routers.follow(routing)
     argument_checks.install(control)
     reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
     reads.decisions.forget_on_device = control.forget_followed

@@ -43,6 +43,15 @@ def choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int
     return result
 
 
+def outside(policy: RoutingPolicy, rows: int, candidates: int, groups: int, k: int, layer: int) -> Tensor:
+    """Returns bool[rows, candidates]: the candidates that are in none of the `k` groups that the row chooses."""
+    import torch
+
+    chosen = _choose(policy, rows, groups, k, layer, None)
+    others = torch.ones(rows, groups, dtype=torch.bool, device="cpu").scatter_(1, chosen, False)
+    return others.repeat_interleave(candidates // groups, 1)
+
+
 def order(policy: RoutingPolicy, rows: int, candidates: int, layer: int) -> Tensor:
     """Returns int64[rows, candidates]: all candidates of each row, ordered so that every prefix follows the policy."""
     import torch

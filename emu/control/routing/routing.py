@@ -90,7 +90,7 @@ class Routing:
 
         self.loads = RoutingLoads(control.hook)
         self._control = control
-        self._policy = policy
+        self.policy = policy
         self._scores = ScoreMasks(control)
         self._layers: dict[int, weakref.WeakKeyDictionary[Any, dict[int, int]]] = {}
         """Numbers of layers, by candidates, module and place among the choices of a compiled graph."""
@@ -144,7 +144,7 @@ class Routing:
             if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
                 last = indices.unsqueeze(dim)
             last = last.movedim(dim, -1)
-            counted = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving, verb)
+            counted = self.fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving, verb)
             if counted is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
                 if _in_compiled_code():
                     counted.used()  # by kernels, which cannot be seen
@@ -172,7 +172,7 @@ class Routing:
                 and control.state([Place(indices)]) in (UNKNOWN, ASSUMED)
             ):
                 rows = indices if indices.dim() > 1 and indices.size(-1) <= candidates else indices.reshape(-1, 1)
-                counted = self._fill(rows, candidates, rows.size(-1), None, -1, False, verb)
+                counted = self.fill(rows, candidates, rows.size(-1), None, -1, False, verb)
                 if counted is not None:
                     counted.used()
             return call(keyset, indices, *args, **kwargs)
@@ -190,7 +190,7 @@ class Routing:
             return Place(scores)
         return control.known([scores])
 
-    def _fill(
+    def fill(
         self,
         indices: Tensor,
         candidates: int,
@@ -199,8 +199,13 @@ class Routing:
         dim: int,
         arriving: Place | bool,
         verb: str,
+        form: Callable[[Tensor], Tensor] | None = None,
+        groups: tuple[int, int] | None = None,
     ) -> CountedChoice | None:
-        """Writes the indices, whose last dimension is that of the candidates; None if they cannot be written."""
+        """Writes the indices, whose last dimension is that of the candidates; None if they cannot be written. `form`
+        makes of them what is written in their place. `groups`: how many groups of candidates there are, and of how many
+        of them the candidates are. Called by the function that the program's operation calls.
+        """
         control = self._control
         module, layer, routes = self._place(candidates)
         rows, chosen_by_row = indices.numel() // indices.size(-1), 1 if count is None else count
@@ -215,8 +220,10 @@ class Routing:
             if isinstance(arriving, Place) and control.state_of(arriving) == KNOWN:
                 return
             mask = None if excluded is None else excluded.mask().movedim(dim, -1).reshape(rows, candidates)
+            if groups is not None:
+                mask = expert_choice.outside(self.policy, rows, candidates, *groups, layer)
             chosen, loads = self._chosen(rows, candidates, count, layer, mask)
-            view.copy_(chosen.view(view.shape))
+            view.copy_((chosen if form is None else form(chosen)).view(view.shape))
             counted.known(loads)
 
         self._scores.chosen(indices)
@@ -244,11 +251,11 @@ class Routing:
             self._cache.move_to_end(key)
             return found
         if count is None:
-            chosen = expert_choice.order(self._policy, rows, candidates, layer)
+            chosen = expert_choice.order(self.policy, rows, candidates, layer)
             counted = chosen[:, 0]
         else:
             allowed = None if excluded is None else ~excluded
-            chosen = counted = expert_choice.choose(self._policy, rows, candidates, count, layer, allowed)
+            chosen = counted = expert_choice.choose(self.policy, rows, candidates, count, layer, allowed)
         loads = torch.bincount(counted.flatten(), minlength=candidates).tolist()
         if excluded is None:
             self._cache[key] = chosen, loads
