@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from phantora_async.api.replays import replay
-    from phantora_async.api.results import Family, Kernel, Rank, Run, Step, compare, load
+    from phantora_async.api.results import Kernel, KernelFamily, Rank, Run, Step, compare, load
     from phantora_async.api.running import run
     from phantora_async.comparison import Comparison
     from phantora_async.errors import PhantoraError, RunFailure, UsageError
@@ -29,7 +29,7 @@ _PLACES = {
     "Advice": "phantora_async.study.advice",
     "Checked": "phantora_async.gate.checked",
     "Comparison": "phantora_async.comparison",
-    "Family": "phantora_async.api.results",
+    "KernelFamily": "phantora_async.api.results",
     "Kernel": "phantora_async.api.results",
     "PhantoraError": "phantora_async.errors",
     "Rank": "phantora_async.api.results",
@@ -55,8 +55,8 @@ __all__ = [
     "Advice",
     "Checked",
     "Comparison",
-    "Family",
     "Kernel",
+    "KernelFamily",
     "PhantoraError",
     "Rank",
     "Run",

@@ -26,7 +26,7 @@ from phantora_async.figures import (
     TOKENS,
 )
 from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
-from phantora_async.report.gpu_work import Work, family_rows, kernel_rows
+from phantora_async.report.gpu_work import WorkRow, family_rows, kernel_rows
 from phantora_async.report.steps import has_step_time
 from phantora_async.wording import gib, seconds
 
@@ -107,7 +107,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class KernelFamily:
     """All GPU work that one model prices, of a step and GPU; its kernels' times add up to its time."""
 
     family: str
@@ -291,10 +291,10 @@ class Run:
         return [_kernel(one) for one in kernel_rows(self._simulated)]
 
     @cached_property
-    def families(self) -> list[Family]:
+    def families(self) -> list[KernelFamily]:
         """The GPU work by family, the longest first."""
         return [
-            Family(one.family, one.launches, one.ns / 1e9, one.mean_ns / 1e9, one.share)
+            KernelFamily(one.family, one.launches, one.ns / 1e9, one.mean_ns / 1e9, one.share)
             for one in family_rows(self._simulated)
         ]
 
@@ -389,7 +389,7 @@ def _rank(one: Mapping[str, Any]) -> Rank:
     )
 
 
-def _kernel(row: Work) -> Kernel:
+def _kernel(row: WorkRow) -> Kernel:
     first = row.signatures[0]
     return Kernel(
         title=row.title,

@@ -17,7 +17,7 @@ from phantora_async.wording import gib, launches_text, markdown, markdown_code, 
 if TYPE_CHECKING:
     import pandas
 
-    from phantora_async.api.results import Family, Kernel, Run
+    from phantora_async.api.results import Kernel, KernelFamily, Run
 
 Table = Literal["figures", "steps", "ranks", "families", "kernels", "memory", "collectives", "reasons"]
 MOST_FAMILIES = 8
@@ -83,13 +83,13 @@ class Reason:
 
 def rows_of(run: Run, table: Table) -> tuple[type[Any], Sequence[Any]]:
     """The table's dataclass and its rows. Raises UsageError for an unknown table."""
-    from phantora_async.api.results import Family, Kernel, Rank, Step
+    from phantora_async.api.results import Kernel, KernelFamily, Rank, Step
 
     kinds: dict[str, tuple[type[Any], Callable[[], Sequence[Any]]]] = {
         "figures": (Figures, lambda: [_figures(run)]),
         "steps": (Step, lambda: run.steps),
         "ranks": (Rank, lambda: run.ranks),
-        "families": (Family, lambda: run.families),
+        "families": (KernelFamily, lambda: run.families),
         "kernels": (Kernel, lambda: run.kernels),
         "memory": (MemoryPart, lambda: _memory(run)),
         "collectives": (Collective, lambda: _collectives(run)),
@@ -148,7 +148,7 @@ def as_markdown(run: Run) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _work_cells(one: Kernel | Family) -> tuple[str, ...]:
+def _work_cells(one: Kernel | KernelFamily) -> tuple[str, ...]:
     return f"{one.share:.1%}", _seconds(one.time), launches_text(one.launches), _seconds(one.mean_time)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from phantora_async.figures import has_steps
 from phantora_async.report import notes, unused_notes, used_no_gpu
-from phantora_async.report.gpu_work import Work, beside_kernels, family_rows, kernel_rows, work_window
+from phantora_async.report.gpu_work import WorkRow, beside_kernels, family_rows, kernel_rows, work_window
 from phantora_async.report.loading import loading_binds
 from phantora_async.report.text import what_binds
 
@@ -60,7 +60,7 @@ def _work(simulated: Document) -> dict[str, Any]:
         return {}
     plain = ("title", "family", "source", "bound", "ns", "launches", "share")
 
-    def listed(rows: Sequence[Work]) -> list[dict[str, Any]]:
+    def listed(rows: Sequence[WorkRow]) -> list[dict[str, Any]]:
         return [{name: getattr(row, name) for name in plain} for row in rows]
 
     return {

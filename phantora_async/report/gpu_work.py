@@ -21,7 +21,7 @@ LEAST_BESIDE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkRow:
     """GPU work that differs in nothing that is shown, or a whole family of it. Figures are those of a step and GPU: the
     mean over GPUs and the steps that count; in the window of the whole run they are those of a GPU.
     """
@@ -73,7 +73,7 @@ def work_window(simulated: Simulated, rank: int | None = None) -> str:
     return f"{each}, {several}{window(simulated, 'steps')}"
 
 
-def kernel_rows(simulated: Simulated, rank: int | None = None) -> list[Work]:
+def kernel_rows(simulated: Simulated, rank: int | None = None) -> list[WorkRow]:
     """The rows of single kernels, the longest first. Signatures that would read the same share a row."""
     found: dict[tuple[str, ...], list[tuple[float, float, Mapping[str, Any]]]] = {}
     for ns, launches, one in _counted(simulated, rank):
@@ -82,7 +82,7 @@ def kernel_rows(simulated: Simulated, rank: int | None = None) -> list[Work]:
     return _rows(found, simulated, rank, families=False)
 
 
-def family_rows(simulated: Simulated, rank: int | None = None) -> list[Work]:
+def family_rows(simulated: Simulated, rank: int | None = None) -> list[WorkRow]:
     """The rows of families, the longest first. They have the same times as the rows of kernels."""
     found: dict[tuple[str, ...], list[tuple[float, float, Mapping[str, Any]]]] = {}
     for ns, launches, one in _counted(simulated, rank):
@@ -130,14 +130,14 @@ def _rows(
     rank: int | None,
     *,
     families: bool,
-) -> list[Work]:
+) -> list[WorkRow]:
     total_ns = sum(ns for group in found.values() for ns, _, _ in group) or 1.0
     rows = []
     for key, group in found.items():
         ns = sum(part for part, _, _ in group)
         ordered = [one for _, _, one in sorted(group, key=lambda part: -part[0])]
         rows.append(
-            Work(
+            WorkRow(
                 title=key[0] if families else key[2],
                 family=family_of(ordered[0]),
                 source="" if families else key[0],

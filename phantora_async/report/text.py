@@ -13,7 +13,7 @@ from rich.text import Text
 
 from phantora_async.figures import HOST_WORK, IN_SENTENCES, TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
 from phantora_async.figures.time_accounts import HOST, IDLE
-from phantora_async.report.gpu_work import Work, beside_kernels, family_rows, kernel_rows, work_window
+from phantora_async.report.gpu_work import WorkRow, beside_kernels, family_rows, kernel_rows, work_window
 from phantora_async.report.loading import binding_note, loading_binds
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
@@ -411,7 +411,7 @@ def _work_table(title: str, width: int, *, alone: bool = False) -> Table:
     return table
 
 
-def _fill(table: Table, rows: Sequence[Work], most: int, others: str) -> None:
+def _fill(table: Table, rows: Sequence[WorkRow], most: int, others: str) -> None:
     """Adds the first rows, and one for the rest."""
     blank = [""] * (len(table.columns) - 5)
     # A table that would end with "1 others" shows that one instead.
