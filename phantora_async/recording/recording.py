@@ -210,9 +210,10 @@ class Recording:
             found.__dict__.pop(name, None)
         found.setup, found.comms, found.creations = setup, tables.comms, tables.creations
         found.kernels, found.sleeps, found.warnings = tables.kernels, tables.sleeps, tables.warnings
-        found.report = {
-            name: part for name, part in self.report.items() if name != "calls"
-        }  # of other numbers of ranks
+        meshes = {one.folding and one.folding.mesh for one in (setup, self.setup)}
+        if len(meshes) > 1:
+            # Calls were counted over all ranks of the run, and these are more or fewer.
+            found.report = {name: part for name, part in self.report.items() if name != "calls"}
         found._streams, found._others = {}, [{}, *tables.others]
         found._ranks = {
             rank: self._ranks[part.of] | {"comms": part.comms, "creations": part.creations, "others": part.others}

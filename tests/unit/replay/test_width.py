@@ -166,6 +166,17 @@ def test_every_rank_of_the_wider_run_is_simulated_or_shares_a_timeline(recording
     assert each.stream(9) is each.stream(3)
 
 
+def test_calls_counted_over_all_ranks_are_of_their_number(recording: Recording) -> None:
+    """Ranks that share timelines, or no longer do, are as many as they were."""
+    given = setup(recording, "dp=8")
+    recording.report = recording.report | {"calls": {"window": "steps"}}
+    for timelines in (Timelines(8, given.folding, given.servers), Timelines(8)):
+        assert map_ranks(recording, given.servers, timelines).report == recording.report
+    wide, width = widened(given, ["dp=16"])
+    found = map_ranks(recording, wide.servers, Timelines(16, wide.folding, wide.servers), width)
+    assert found.report == {"kernel_times": [], "logged": []}
+
+
 def changed(recording: Recording, **values: int) -> None:
     """Changes the calls of all kernels."""
     recording.kernels = [tuple(call._replace(**values) for call in kernel) for kernel in recording.kernels]
