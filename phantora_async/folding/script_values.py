@@ -195,6 +195,19 @@ class ScriptValues:
         """The names of the script's own functions."""
         return frozenset(self._functions)
 
+    def tables(self, node: ast.expr) -> list[ast.Dict]:
+        """The dictionaries that the text writes for an expression: it is one itself, or the name of one."""
+        match node:
+            case ast.Dict():
+                return [node]
+            case ast.Name(id=name):
+                found = self._names[None].of.get(name, ())
+            case ast.Attribute(attr=name):
+                found = (*self._attributes.of.get(name, ()), *self._names[None].of.get(name, ()))
+            case _:
+                return []
+        return [one for one, _ in found if isinstance(one, ast.Dict)]
+
     def may_depend_on_place(self, node: ast.expr) -> bool:
         """Returns false if nothing in the expression has to do with the rank's place."""
         known = self._dependent.get(node)
@@ -532,6 +545,13 @@ class ScriptValues:
         if name == "get" and isinstance(node.func, ast.Attribute):
             table = self._value(node.func.value, source)
             return self._applied(lambda of, *rest: of.get(*rest), table, *arguments)
+        if name == "field":  # of a dataclass
+            for keyword in node.keywords:
+                if keyword.arg in ("default", "default_factory"):
+                    made = keyword.value
+                    if isinstance(made, ast.Name) and made.id in self._functions:
+                        return self._returned(made.id)
+                    return self._value(made.body if isinstance(made, ast.Lambda) else made, source)
         if name in ("get_local_rank", "get_coordinate", "get_rank", "rank") and self._in_mesh(node):
             return self._mesh_rank(node, name)
         if name == "device" and arguments:

@@ -58,8 +58,8 @@ _HARMLESS = frozenset(
     )
 )
 """The functions that take a rank to name it, its device, its peers or its random numbers."""
-_COUNTING = frozenset(("range", "sleep"))
-"""The functions whose argument is an amount even if it is a rank itself."""
+_COUNTING = frozenset(("range", "sleep", "getattr"))
+"""The functions whose argument is an amount, or chooses a task, even if it is a rank itself."""
 _HARMLESS_KEYWORDS = frozenset(("device", "device_id", "device_ids", "dst", "output_device", "rank", "seed", "src"))
 
 
@@ -90,7 +90,7 @@ def told_apart(sources: Sequence[Source], arguments: Sequence[str], ranks: Ranks
                 first = Each(gpu == 0 for gpu in ranks.place(LOCAL_RANK))
                 site = f"{source.name}:{call.lineno}"
                 found[site, first] = Told(site, first, frozenset((LOCAL_RANK,)))
-        for node, is_condition in _places(source.tree, False, values.functions):
+        for node, is_condition in (*_places(source.tree, False, values.functions), *_chosen(source.tree, values)):
             if not values.may_depend_on_place(node):
                 continue
             value, depends_on = values.of(node, source)
@@ -157,6 +157,21 @@ def _arguments(call: ast.Call, harmless: bool, own: frozenset[str]) -> Iterator[
             yield value, False if name in _COUNTING else None
         yield from _places(value, is_name, own)
     yield from _places(call.func, harmless, own)
+
+
+def _chosen(tree: ast.AST, values: ScriptValues) -> Iterator[tuple[ast.expr, bool]]:
+    """Yields what ranks take from a table of functions, as in ``{1: work}.get(local_rank, rest)``, each entry by its
+    text. A table of known values counts where one of these is used.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=written, attr="get"), args=[key, *rest]):
+                for table in values.tables(written):
+                    if any(isinstance(value, ast.Lambda | ast.Name | ast.Attribute) for value in table.values):
+                        texts: list[ast.expr] = [ast.Constant(ast.unparse(value)) for value in table.values]
+                        default = ast.Constant(ast.unparse(rest[0]) if rest else "None")
+                        of = ast.Attribute(ast.Dict(table.keys, texts), "get", ast.Load())
+                        yield ast.copy_location(ast.Call(of, [key, default], []), node), False
 
 
 def _name(function: ast.expr) -> str:

@@ -151,7 +151,23 @@ def _verdict(document: Mapping[str, Any]) -> list[str]:
     """
     simulated = document["simulated"]
     lines = [_memory(simulated), _step(simulated), _bound(simulated, loading_binds(document.get("loading")))]
-    return lines + ([independent_text(simulated)] if simulated.get("independent") else [])
+    if simulated.get("independent"):
+        return [*lines, independent_text(simulated)]
+    return [*lines, TRAINED_ALONE] if trained_alone(simulated) else lines
+
+
+TRAINED_ALONE = (
+    "the ranks are in a process group, but no collective ran on their GPUs and nothing went between these: each "
+    "rank trains a model of its own (is DistributedDataParallel or fully_shard missing?), unless gradients go through "
+    "the CPU"
+)
+
+
+def trained_alone(simulated: Mapping[str, Any]) -> bool:
+    """Returns true if ranks of one process group did optimizer steps, and no GPU sent anything to another."""
+    if simulated["world_size"] == 1 or simulated["collectives"] or simulated["links"]["kinds"]:
+        return False
+    return has_steps(simulated["step"])
 
 
 def independent_text(simulated: Mapping[str, Any]) -> str:

@@ -67,6 +67,19 @@ THIRD = {2, 6, 10, 14}
         ("p.add_argument('--gpu', type=int, default=1)\nif local_rank == args.gpu: x()", THIRD),
         ("p.add_argument('--local-rank', type=int, default=0)\nif args.local_rank == 2: x()", THIRD),
         ("n = {2: 8}.get(local_rank, 16)\nx(n)", THIRD),
+        ("class C:\n    WORK = {0: light, 2: heavy}\n    def x(self): self.WORK.get(self.local_rank, light)()", THIRD),
+        ("{12: heavy}.get(rank, light)()", {12}),
+        ("getattr(self, f'at_{local_rank == 2}')()", THIRD),
+        ("WORK = {2: heavy}\nWORK.get(local_rank, light)()", THIRD),
+        (
+            "class C:\n    gpu: int = field(default_factory=lambda: int(os.environ['LOCAL_RANK']))\nif c.gpu == 2: x()",
+            THIRD,
+        ),
+        (
+            "def own(): return int(os.environ['LOCAL_RANK'])\nclass C:\n    gpu: int = field(default_factory=own)\n"
+            "if c.gpu == 2: x()",
+            THIRD,
+        ),
         ("if not local_rank: x()", {0, 4, 8, 12}),
         ("pending = dcp.async_save(state)", {0, 4, 8, 12}),  # in a thread, which uses the first GPU
         ("tqdm(y, disable=not accelerator.is_local_main_process)", {0, 4, 8, 12}),
