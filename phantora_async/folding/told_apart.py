@@ -58,8 +58,8 @@ _HARMLESS = frozenset(
     )
 )
 """The functions that take a rank to name it, its device, its peers or its random numbers."""
-_COUNTING = frozenset(("range", "sleep", "getattr"))
-"""The functions whose argument is an amount, or chooses a task, even if it is a rank itself."""
+_COUNTING = frozenset(("range", "sleep"))
+"""The functions whose argument is an amount even if it is a rank itself."""
 _HARMLESS_KEYWORDS = frozenset(("device", "device_id", "device_ids", "dst", "output_device", "rank", "seed", "src"))
 
 
@@ -90,14 +90,15 @@ def told_apart(sources: Sequence[Source], arguments: Sequence[str], ranks: Ranks
                 first = Each(gpu == 0 for gpu in ranks.place(LOCAL_RANK))
                 site = f"{source.name}:{call.lineno}"
                 found[site, first] = Told(site, first, frozenset((LOCAL_RANK,)))
-        for node, is_condition in (*_places(source.tree, False, values.functions), *_chosen(source.tree, values)):
+        chosen = dict(_chosen(source.tree, values))
+        for node, is_condition in (*_places(source.tree, False, values.functions), *chosen.items()):
             if not values.may_depend_on_place(node):
                 continue
             value, depends_on = values.of(node, source)
             kinds: Each | None = None
             if not depends_on:
                 continue
-            if value is UNKNOWN and not is_condition:
+            if value is UNKNOWN and not is_condition and node not in chosen:
                 continue  # most often where the rank's part of the data begins
             if value is not UNKNOWN:
                 # One value for all; or the rank itself, or a device, handed on.
@@ -161,10 +162,12 @@ def _arguments(call: ast.Call, harmless: bool, own: frozenset[str]) -> Iterator[
 
 def _chosen(tree: ast.AST, values: ScriptValues) -> Iterator[tuple[ast.expr, bool]]:
     """Yields what ranks take from a table of functions, as in ``{1: work}.get(local_rank, rest)``, each entry by its
-    text. A table of known values counts where one of these is used.
+    text, and names that they give to ``getattr``. A table of known values counts where one of these is used.
     """
     for node in ast.walk(tree):
         match node:
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, key, *_]):
+                yield key, False
             case ast.Call(func=ast.Attribute(value=written, attr="get"), args=[key, *rest]):
                 for table in values.tables(written):
                     if any(isinstance(value, ast.Lambda | ast.Name | ast.Attribute) for value in table.values):

@@ -114,6 +114,8 @@ def test_which_ranks_differ(text: str, ranks: set[int]) -> None:
         "assert seen == list(range(rank, 64, world))",
         "if world_size > 1 and epoch % 2: x()",
         "if tp_size == 8 or ep_rank == 2: x()",
+        "for name in names: getattr(net, name).to(local_rank)",
+        "key = f'at{rank}'\nstore.get(key)",
         "if rank ==",
     ],
 )
@@ -128,6 +130,8 @@ def test_what_all_ranks_do(text: str) -> None:
         ("if node_rank in busy: x()", {"server"}),
         ("if rank == table[0]: x()", {"rank"}),
         ("if dist.get_rank(group) == 0: x()", {"rank in a group"}),
+        ("row, col = mesh.get_coordinate()\ngetattr(self, f'at_{row}', self.rest)()", {"rank in a group"}),
+        ("WORK = {0: heavy}\nWORK.get(mesh.get_coordinate()[1], light)()", {"rank in a group"}),
         ("rank = 0\nif go:\n    rank = rank % 4\nrank = rank // 2\nif rank == 1: x()", {"rank"}),
     ],
 )
