@@ -113,7 +113,7 @@ class Pricing:
         found = self._streams.get((id(stream), share))
         if found is None:
             try:
-                found = _Folding(self, stream, self._prices(share)).priced(self._recording.history(rank))
+                found = _Folding(self, stream, self._prices(share), share).priced(self._recording.history(rank))
             except (KeyError, IndexError) as error:
                 raise self._recording.damaged(f"the history of rank {rank} is not complete: {error}") from None
             self._streams[id(stream), share] = found
@@ -155,7 +155,7 @@ class Pricing:
 class _Folding:
     """Folds one stream of rows again."""
 
-    def __init__(self, pricing: Pricing, stream: Stream, prices: Mapping[int, Price]) -> None:
+    def __init__(self, pricing: Pricing, stream: Stream, prices: Mapping[int, Price], share: float) -> None:
         self._pricing = pricing
         self._prices = prices
         self._stream = stream
@@ -171,6 +171,9 @@ class _Folding:
         """The additional time of copies that the host itself makes, which is in no clock yet."""
         self._clocks: dict[int, PowerClock] = {}
         self._device_of: dict[int, int] = {}
+        # A slow GPU takes longer between kernels, too, as one that a fault slows does.
+        achieved = pricing.machine.gpu.achieved
+        self._gaps_ns = tuple(round(gap_ns / share) for gap_ns in (achieved.graph_gap_ns, achieved.launch_gap_ns))
         self._slowed_ns: dict[int, int] = {}
         self._told: list[dict[int, int]] = []
         self._host_work: list[int] = []
@@ -204,7 +207,7 @@ class _Folding:
     def _segments(self, number: int) -> None:
         """Folds a list of launches, whose segments end with it."""
         machine, then, now = self._pricing.machine, self._pricing.recorded_prices, self._prices
-        gaps = machine.gpu.achieved.graph_gap_ns, machine.gpu.achieved.launch_gap_ns
+        gaps = self._gaps_ns
         begun: dict[int, tuple[int, _Segment]] = {}
         for launch in self._pricing.launches(number):
             key, stream, what = launch.key, launch.stream, launch.what
