@@ -1,11 +1,12 @@
 // Columns, stacked or one in front of the other: steps, ranks, parts of time. Where there are more than fit, neighbours
 // share a column: their mean if stacked, else their largest.
 
-const LEFT = 62, BOTTOM = 22, TOP = 8;
+const LEFT = 62, BOTTOM = 22, TOP = 8, WIDEST = 96;
 
 class Columns extends Picture {
   // options: {labels(place), series: [{name, colour, values}], stacked, form(value), axis, most, band: [low, high],
-  // lines: [{value, name, colour}], unit: of round steps of the axis}
+  // lines: [{value, name, colour}], unit: of round steps of the axis, across: {until, form} of an axis below that is no row
+  // of names}
   constructor(label, options) {
     super(label, options.height ?? 190);
     this.options = options;
@@ -33,11 +34,11 @@ class Columns extends Picture {
     return `${where}: ` + series.map(one => `${one.name ? one.name + ' ' : ''}${form(this.value(one, column, each))}`).join(', ');
   }
 
-  // Round instants below columns that are parts of time.
-  paintTimes(context, width, height, until_ns) {
-    for (const at_ns of ticks(until_ns, Math.max(2, Math.floor((width - LEFT) / 110))).filter(at_ns => at_ns <= until_ns)) {
-      const text = at_ns ? tick(seconds)(at_ns) : '0', half = context.measureText(text).width / 2;
-      context.fillText(text, Math.min(LEFT + at_ns / until_ns * (width - LEFT), width - half), height - BOTTOM / 2);
+  // Round values below columns that are parts of a whole.
+  paintAcross(context, width, height, {until, form}) {
+    for (const at of ticks(until, Math.max(2, Math.floor((width - LEFT) / 110))).filter(at => at <= until)) {
+      const text = at ? tick(form)(at) : '0', half = context.measureText(text).width / 2;
+      context.fillText(text, Math.min(LEFT + at / until * (width - LEFT), width - half), height - BOTTOM / 2);
     }
   }
 
@@ -54,7 +55,7 @@ class Columns extends Picture {
     }
     const steps = this.options.most ? [0, most / 4, most / 2, most * 3 / 4, most] : ticks(most, 4, this.options.unit), top = steps.at(-1);
     const y = value => height - BOTTOM - (height - BOTTOM - TOP) * Math.min(value / top, 1);
-    const wide = (width - LEFT) / columns, gap = wide > 6 ? Math.min(wide * 0.2, 8) : wide > 3 ? 1 : 0;
+    const wide = (width - LEFT) / columns, gap = wide > 6 ? Math.max(Math.min(wide * 0.2, 8), this.options.across ? 0 : wide - WIDEST) : wide > 3 ? 1 : 0;
     context.fillStyle = colour('--faint');
     context.textAlign = 'right';
     context.textBaseline = 'middle';
@@ -92,7 +93,7 @@ class Columns extends Picture {
     }
     context.fillStyle = colour('--faint');
     context.textAlign = 'center';
-    if (this.options.until_ns) return this.paintTimes(context, width, height, this.options.until_ns);
+    if (this.options.across) return this.paintAcross(context, width, height, this.options.across);
     const fitting = Math.max(1, Math.floor((width - LEFT) / 90)), apart = 2 ** Math.max(0, Math.ceil(Math.log2(columns / fitting)));
     for (let column = 0; column < columns; column += apart) {
       const text = labels(column * each), half = context.measureText(text).width / 2;

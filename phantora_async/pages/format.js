@@ -69,11 +69,12 @@ function el(name, attributes = {}, ...children) {
   return made;
 }
 
-// columns: [title, form(row), 'text' for a column of text]; a form may return an element.
+// columns: [title, form(row), 'text' for a column of text]; a form may return an element. On a phone each figure has its
+// title in front of it.
 function table(columns, rows) {
   const head = columns.map(([title, , kind]) => el('th', {class: kind, scope: 'col'}, title));
-  const cells = row => columns.map(([, form, kind]) => el('td', {class: kind}, form(row)));
-  const made = el('table', {}, el('thead', {}, el('tr', {}, head)), el('tbody', {}, rows.map(row => el('tr', {}, cells(row)))));
+  const cells = row => columns.map(([title, form, kind]) => el('td', {class: kind, 'data-title': title}, form(row)));
+  const made = el('table', {class: 'named plain'}, el('thead', {}, el('tr', {}, head)), el('tbody', {}, rows.map(row => el('tr', {}, cells(row)))));
   return el('div', {class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'table'}, made);
 }
 

@@ -8,10 +8,11 @@ const LABELS = 130, AXIS = 20;
 const chosen = new Map();  // by the picture's id: the part of the run that the user has chosen
 
 class Heat extends Picture {
-  // options: {id, rows: [{label, describe(part)}], parts, part_ns, until_ns, paintCell(row, part) -> [red, green, blue],
+  // options: {id, rows: [{label, describe(part)}], parts, part_ns, until_ns, paintCell(row, part) -> [red, green, blue], or in place of
+  // it shares(row, part) and colours(): of each share one and of what is left, from below to above,
   // marks: instants of step ends, from_ns, to_ns: what is shown first}
   constructor(label, options) {
-    const rowHeight = Math.max(3, Math.min(26, Math.floor(420 / options.rows.length)));
+    const rowHeight = Math.max(3, Math.min(options.shares ? 36 : 26, Math.floor(420 / options.rows.length)));
     super(label, options.rows.length * rowHeight + AXIS);
     this.options = options;
     this.rowHeight = rowHeight;
@@ -89,36 +90,58 @@ class Heat extends Picture {
     this.draw();
   }
 
-  // One pixel for each cell. Made once for each set of colours.
-  made() {
-    if (this.image) return this.image;
-    const {rows, parts, paintCell} = this.options;
-    const image = document.createElement('canvas');
-    image.width = Math.max(parts, 1);
-    image.height = rows.length;
+  // One pixel for each cell, or a column of them that has each share's colour. Made once for each set of colours, and
+  // again if another number of parts shares a column of the screen.
+  made(each) {
+    if (this.image && this.image.each === each) return this.image;
+    const {rows, parts, paintCell, shares} = this.options, high = shares ? this.cellHeight() : 1;
+    const image = document.createElement('canvas'), colours = this.options.colours?.();
+    image.each = each;
+    image.width = Math.max(Math.ceil(parts / each), 1);
+    image.height = rows.length * high;
     const context = image.getContext('2d'), pixels = context.createImageData(image.width, image.height);
     rows.forEach((row, place) => {
-      for (let part = 0; part < parts; part++)
-        pixels.data.set([...paintCell(row, part), 255], 4 * (place * image.width + part));
+      for (let column = 0; column < image.width && parts; column++) {
+        const stack = shares ? this.stack(row, column * each, Math.min(each, parts - column * each)) : null;
+        for (let line = 0; line < high; line++) {
+          const painted = stack ? colours[stack.findIndex(upTo => (high - line - 0.5) / high <= upTo)] : paintCell(row, column);
+          pixels.data.set([...painted, 255], 4 * ((place * high + line) * image.width + column));
+        }
+      }
     });
     context.putImageData(pixels, 0, 0);
     return this.image = image;
   }
 
+  // Where each share of a column ends, from 0 to 1: the mean of its parts.
+  stack(row, first, parts) {
+    const sums = [];
+    for (let part = first; part < first + parts; part++)
+      this.options.shares(row, part).forEach((share, place) => { sums[place] = (sums[place] ?? 0) + share; });
+    const sum = sums.reduce((a, b) => a + b, 0), all = sum > 0.95 * parts ? sum : parts, ends = [];  // shares are rounded
+    let end = 0;
+    for (const one of sums) ends.push(end += one / all);
+    return [...ends, Infinity];
+  }
+
+  cellHeight() { return this.rowHeight - (this.rowHeight > 6 ? 1 : 0); }
+
   paint(context, width, height) {
     const {rows, part_ns, parts, marks = []} = this.options, left = this.labelWidth(), wide_ns = this.to_ns - this.from_ns;
     const x = at_ns => left + (at_ns - this.from_ns) / wide_ns * (width - left);
-    const image = this.made(), bottom = height - AXIS;
-    const first = Math.max(0, Math.floor(this.from_ns / part_ns)), last = Math.min(parts, Math.ceil(this.to_ns / part_ns));
+    const bottom = height - AXIS, stacked = Boolean(this.options.shares), shown = wide_ns / part_ns;
+    const each = stacked ? Math.max(1, Math.ceil(shown / (width - left))) : 1, column_ns = each * part_ns, image = this.made(each);
+    const columns = Math.ceil(parts / each), cell = this.cellHeight(), high = stacked ? cell : 1;
+    const first = Math.max(0, Math.floor(this.from_ns / column_ns)), last = Math.min(columns, Math.ceil(this.to_ns / column_ns));
     context.save();
     context.beginPath();
     context.rect(left, 0, width - left, bottom);
     context.clip();
-    context.imageSmoothingEnabled = last - first > width - left;
+    context.imageSmoothingEnabled = !stacked && last - first > width - left;
     context.imageSmoothingQuality = 'high';
     for (let row = 0; row < rows.length; row++)
-      context.drawImage(image, first, row, Math.max(last - first, 1), 1, x(first * part_ns), row * this.rowHeight,
-        x(last * part_ns) - x(first * part_ns), this.rowHeight - (this.rowHeight > 6 ? 1 : 0));
+      context.drawImage(image, first, row * high, Math.max(last - first, 1), high, x(first * column_ns), row * this.rowHeight,
+        x(last * column_ns) - x(first * column_ns), cell);
     context.fillStyle = colour('--text');
     const marked = marks.filter(at_ns => at_ns >= this.from_ns && at_ns <= this.to_ns);
     if (marked.length < 100) for (const at_ns of marked) context.fillRect(x(at_ns) - 0.5, 0, 1, bottom);

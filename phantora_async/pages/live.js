@@ -81,7 +81,7 @@ function states(view) {
 function liveBanner(view) {
   if (view.lost) return el('div', {class: 'banner bad', role: 'status'}, 'The connection to the run is lost; what is shown is its last state. ' +
     'If the run still lasts, the page connects again by itself.');
-  return view.live ? el('div', {class: 'banner', role: 'status'}, 'The run lasts. This page changes as it goes on.') : null;
+  return view.live ? el('div', {class: 'banner', role: 'status'}, 'The run is under way. This page changes as it goes on.') : null;
 }
 
 // The first state makes the page; later ones replace what has changed.

@@ -9,6 +9,7 @@ function section(id, title, ...children) {
 function tiles(view) {
   const {step, work, memory, virtual_ns, world_size, gpu, ranks} = view.report.simulated, {interval} = step;
   const largest = Math.max(...ranks.map(rank => rank.memory.reserved_peak_nbytes));
+  const whole = ns => seconds(ns).replace(' ', '\u00a0');  // a figure stays with its unit
   const tile = (name, value, more, kind) => el('div', {class: kind}, el('dt', {}, name), el('dd', {}, value, more ? el('small', {}, more) : null));
   const titled = (name, ...rest) => tile(FIGURES[name].title, ...rest);
   const [binds, why] = view.binds ?? [];
@@ -16,7 +17,7 @@ function tiles(view) {
   return el('dl', {class: 'tiles', id: 'key'},
     ...(view.live ? [] : fits(memory)).map(said => tile('Memory', ...said)),
     (view.live || view.report.exit_code) && !hasSteps(step) ? null : titled('step_time', seconds(step.median_ns), counted),
-    interval && !(view.report.exit_code && !hasSteps(step)) ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
+    interval && !(view.report.exit_code && !hasSteps(step)) ? tile(`${percent(interval.level, 0)} interval`, `${whole(interval.low_ns)} to ${whole(interval.high_ns)}`) : null,
     binds ? tile('Bound by', binds, why) : null,
     work.flops ? titled('mfu', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU in ${ranksWindow(view)}`) : null,
     largest ? titled('peak_reserved', size(largest), `at most by any rank in ${FIGURES.peak_reserved.window}`) : null,
@@ -64,7 +65,7 @@ function steps(view) {
   const host = step.host_median_ns === null ? '' : `, ${seconds(step.host_median_ns)} on the host`;
   const range = step.counted > 1 ? `; ${seconds(step.min_ns)} to ${seconds(step.max_ns)}` : '';
   return section('steps', 'Step times',
-    el('p', {}, `A step takes ${seconds(step.median_ns)}${host} (median of ${countedSteps(step)}${range}). Steps from: ${step.source}.` +
+    el('p', {}, `A step takes ${seconds(step.median_ns)}${host} (${step.counted > 1 ? 'median of ' : ''}${countedSteps(step)}${range}). Steps from: ${step.source}.` +
       (first === 2 ? ' Step 1 begins with the run and is not timed.' : '')),
     picture.element,
     legend([['counted', '--bar'], ...(step.warm_up ? [['warm-up, not counted', '--pale']] : []),
@@ -117,22 +118,21 @@ function activity(view) {
     const said = ACCOUNTS.map(({name, title}) => [title, shareAt(row[name], part)]).filter(([, share]) => share > 0);
     return said.length ? said.map(([title, share]) => `${percent(share, 0)} ${title}`).join(', ') : 'GPU not used yet';
   }}));
-  let colours;
   const picture = new Heat(`What ${plural(rows.length, 'row')} of ranks did over ${seconds(activity.until_ns)}`, {
     id: 'activity', rows, parts, part_ns: activity.part_ns, until_ns: activity.until_ns, marks: stepEnds(view), ...firstShown(view, activity),
-    paintCell: (row, part) => {
-      colours ??= {of: ACCOUNTS.map(one => rgb(colour(one.colour))), unused: rgb(colour('--unused'))};
-      const shares = ACCOUNTS.map(({name}) => shareAt(row[name], part)), total = shares.reduce((a, b) => a + b, 0);
-      const parts = [...shares, Math.max(0, 1 - total)], sum = Math.max(total, 1);
-      return [0, 1, 2].map(at => [...colours.of, colours.unused].reduce((mixed, one, place) => mixed + one[at] * parts[place] / sum, 0));
-    },
+    shares: (row, part) => ACCOUNTS.map(({name}) => shareAt(row[name], part)),
+    colours: () => [...ACCOUNTS.map(one => one.colour), '--unused'].map(name => rgb(colour(name))),
   });
-  const recolour = picture.recolour.bind(picture);
-  picture.recolour = () => { colours = undefined; recolour(); };
   return section('activity', 'Ranks over time',
-    el('p', {class: 'faint'}, `Each cell is ${seconds(activity.part_ns)} of a GPU; its colours are mixed by their shares. Ranks that did the same share a row. ` +
+    el('p', {class: 'faint'}, `Each cell is ${seconds(activity.part_ns)} of a GPU; its colours have the heights of their shares. Ranks that did the same share a row. ` +
       'Lines are ends of steps. Double-click zooms; arrow keys, + and − do with the keyboard.'),
     picture.element, legend([...ACCOUNTS.map(({title, colour}) => [title, colour]), ['not used yet', '--unused']]));
+}
+
+// The axis of a picture of memory: round steps in the largest unit of which there is one.
+function sizeAxis(most) {
+  const [unit, name] = most >= 2 ** 30 ? [2 ** 30, 'GiB'] : most >= 2 ** 20 ? [2 ** 20, 'MiB'] : [2 ** 10, 'KiB'];
+  return {unit, axis: value => `${+(value / unit).toPrecision(3)} ${name}`};
 }
 
 function memory(view) {
@@ -140,17 +140,18 @@ function memory(view) {
   if (!ranks.some(rank => rank.memory.reserved_peak_nbytes)) return null;
   const largest = key => Math.max(...ranks.map(rank => rank.memory[key]));
   const capacity = memory?.capacity_nbytes;
-  const picture = new Columns(`Peak memory of ${plural(ranks.length, 'rank')}; largest ${size(largest('reserved_peak_nbytes'))} reserved`, {
-    labels: place => `rank ${ranks[place].rank}`, form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
-    lines: capacity ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
+  const reserved = largest('reserved_peak_nbytes'), near = capacity && capacity < 3 * reserved;  // a far line would leave the columns no height
+  const picture = new Columns(`Peak memory of ${plural(ranks.length, 'rank')}; largest ${size(reserved)} reserved`, {
+    labels: place => `rank ${ranks[place].rank}`, form: size, ...sizeAxis(reserved),
+    lines: near ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
     series: [
       {name: 'reserved', colour: '--pale', values: ranks.map(rank => rank.memory.reserved_peak_nbytes)},
       {name: 'allocated', colour: '--bar', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
     ],
   });
-  const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated${least(memory)}, ${size(largest('reserved_peak_nbytes'))} reserved.`;
-  return section('memory', 'Memory', el('p', {}, said), ...remarks(memory), lacking(memory), categories(memory?.fullest), overStep(memory?.fullest, capacity), picture.element,
-    legend([['allocated', '--bar'], ['reserved', '--pale'], ...(capacity ? [['capacity', '--bad', 'dashed']] : [])]), growth(activity));
+  const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated${least(memory)}, ${size(reserved)} reserved${capacity ? `; PyTorch can use ${size(capacity)} of the GPU` : ''}.`;
+  return section('memory', 'Memory', el('p', {}, said), ...remarks(memory), lacking(memory), categories(memory?.fullest), overStep(memory?.fullest, capacity), el('h3', {}, 'Largest peaks of each rank'), picture.element,
+    legend([['allocated', '--bar'], ['reserved', '--pale'], ...(near ? [['capacity', '--bad', 'dashed']] : [])]), growth(activity));
 }
 
 const CATEGORIES = [
@@ -178,8 +179,9 @@ function lacking(memory) {
   const {verdict, fullest, total_nbytes: total} = memory ?? {};
   if (!verdict || verdict.fits || !verdict.missing_nbytes) return null;
   const asked = verdict.asked_nbytes ?? verdict.others_nbytes, held = Math.max(verdict.needed_nbytes - asked, 0);
-  const name = verdict.others_nbytes ? 'of other ranks' : `asked for${verdict.site ? ` at ${verdict.site}` : ''}`;
-  const parts = [['in use', '--faint', held], [name, '--pale', Math.min(asked, Math.max(total - held, 0))], ['missing', '--bad', verdict.missing_nbytes]].filter(([, , nbytes]) => nbytes > 0);
+  const room = Math.max(Math.min(asked, total - held), 0), name = verdict.others_nbytes ? 'of other ranks'
+    : `room for a part of the ${size(asked)} asked for${verdict.site ? ` at ${verdict.site}` : ''}:`;
+  const parts = [['in use', '--faint', held], [name, '--pale', room], ['missing', '--bad', verdict.missing_nbytes]].filter(([, , nbytes]) => nbytes > 0);
   const wide = nbytes => `${100 * nbytes / verdict.needed_nbytes}%`;
   return [el('h3', {}, `Rank ${verdict.rank} needs at least ${size(verdict.needed_nbytes)} of ${size(total)}`),
     el('div', {class: 'lacking'},
@@ -212,7 +214,7 @@ function categories(fullest) {
 // What the fullest rank has allocated over the step that has its peak.
 function overStep(fullest, capacity) {
   const step = fullest?.over_step;
-  if (!step || step.most_nbytes.length < 2) return null;
+  if (!step || step.most_nbytes.length < 2 || step.allocations < 2) return null;
   const points = step.most_nbytes.length, held = CATEGORIES.filter(([name]) => step.parts[name]);
   const ends = step.most_nbytes.map((_, point) => held.reduce((sum, [name]) => sum + step.parts[name][point], 0));
   const brief = step.most_nbytes.map((most, point) => Math.max(most - ends[point], 0));
@@ -220,8 +222,8 @@ function overStep(fullest, capacity) {
     {name: 'more for a moment', colour: '--pale', values: brief}];
   const most = Math.max(...step.most_nbytes);
   const picture = new Columns(`What rank ${fullest.rank} has allocated over ${plural(step.allocations, 'allocation')}; at most ${size(most)}`, {
-    labels: point => percent(points > 1 ? point / (points - 1) : 1, 0), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB',
-    unit: 2 ** 30, stacked: true, series, lines: capacity && capacity < 1.5 * most ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
+    labels: point => percent(points > 1 ? point / (points - 1) : 1, 0), form: size, ...sizeAxis(most),
+    across: {until: 1, form: share => percent(share, 0)}, stacked: true, series, lines: capacity && capacity < 1.5 * most ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
   });
   return [el('h3', {}, `Rank ${fullest.rank} over the step that has its peak`),
     el('p', {class: 'faint'}, `From left to right: the step’s ${plural(step.allocations, 'allocation')}, in the order in which the program asked for them. ` +
@@ -244,9 +246,10 @@ function growth(activity) {
     }
     return values;
   };
+  const reserved = until('reserved');
   const picture = new Columns('Growth of the largest memory peaks over time', {
-    height: 140, until_ns: parts * activity.part_ns, labels: part => seconds((part + 1) * activity.part_ns), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
-    series: [{name: 'reserved', colour: '--pale', values: until('reserved')}, {name: 'allocated', colour: '--bar', values: until('allocated')}],
+    height: 140, across: {until: parts * activity.part_ns, form: seconds}, labels: part => seconds((part + 1) * activity.part_ns), form: size, ...sizeAxis(Math.max(...reserved)),
+    series: [{name: 'reserved', colour: '--pale', values: reserved}, {name: 'allocated', colour: '--bar', values: until('allocated')}],
   });
   return [el('h3', {}, 'Peaks over time, of the rank that has most'), picture.element];
 }

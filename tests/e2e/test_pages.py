@@ -218,7 +218,7 @@ def test_the_live_page(tab: Tab, hostile_script: Path, tmp_path: Path) -> None:
         other.close()  # goes away midway
         elapsed = page.locator("#progress dd").nth(1)
         expect(elapsed).not_to_have_text(elapsed.inner_text(), timeout=MOST_MS)
-        assert page.locator(".banner").inner_text() == "The run lasts. This page changes as it goes on."
+        assert page.locator(".banner").inner_text() == "The run is under way. This page changes as it goes on."
         seen.touch()
         page.wait_for_selector(".banner.good", timeout=MOST_MS)
         assert tab.text(".banner") == "The run has ended. This page no longer changes."

@@ -22,7 +22,7 @@ from phantora_async.wording import printable
 
 Document = Mapping[str, Any]
 Scale = Callable[[float], float]
-WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 720, 360, 90, 50, 16
+WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 720, 360, 90, 50, 24
 """The sizes of the picture and of the margins beside its axes, in pixels."""
 
 
@@ -73,32 +73,41 @@ def _filter(key: str, trials: Sequence[Document]) -> str:
 
 def _table(document: Document) -> str:
     keys, objectives = _chosen_keys(document["trials"]), document["objectives"]
-    of = OF[document["by"]]
-    titles = [*keys, *(f"{name} {of[name]}".strip() for name in objectives), "how", "remark"]
-    head = "".join(f'<th scope="col">{_text(title)}</th>' for title in titles)
-    rows = "".join(_row(document, one, number, keys) for number, one in enumerate(document["trials"]))
+    figures = [_title(name, document) for name in objectives]
+    titles = [*keys, *figures, "how", "remark"]
+    head = "".join(
+        f'<th scope="col"{"" if title in figures else " class=text"}>{_text(title)}</th>' for title in titles
+    )
+    rows = "".join(_row(document, one, number, keys, titles) for number, one in enumerate(document["trials"]))
     caption = '<caption class="faint">Every trial with what it has chosen and its figures</caption>'
-    return f'<table id="table">{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<table id="table" class="named">{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
-def _row(document: Document, one: Document, number: int, keys: Sequence[str]) -> str:
+def _title(name: str, document: Document) -> str:
+    """An objective with what it is of."""
+    return f"{name} {'reserved' if name == MEMORY else OF[document['by']][name]}".strip()
+
+
+def _row(document: Document, one: Document, number: int, keys: Sequence[str], titles: Sequence[str]) -> str:
     chosen = {key: _shown(value) for key, value in one["chosen"].items()}
-    cells = [_cell(chosen.get(key, ""), chosen.get(key, "")) for key in keys]
+    cells = [(chosen.get(key, ""), chosen.get(key, ""), "text") for key in keys]
     for name in document["objectives"]:
         value = one["values"][name]
-        cells.append(_cell("" if value is None else figure_text(name, value, document["currency"]), value))
-    cells.append(_cell(one["how"], one["how"], "text"))
+        cells.append(("" if value is None else figure_text(name, value, document["currency"]), value, ""))
+    cells.append((one["how"], one["how"], "text"))
     remark = "; ".join(filter(None, ["best" if one["front"] else "", one["reason"]]))
-    cells.append(_cell(remark, remark, "text"))
+    cells.append((remark, remark, "text"))
     lacks = " lacks" if one["state"] == NO_MEMORY else ""
     kind = "front" if one["front"] else "" if one["compared"] else f"unfit{lacks}"
     chosen_text = _text(json.dumps(chosen))
-    return f'<tr id="trial{number}" class="{kind}" data-chosen="{chosen_text}">{"".join(cells)}</tr>'
+    shown = "".join(_cell(title, *cell) for title, cell in zip(titles, cells, strict=True))
+    return f'<tr id="trial{number}" class="{kind}" data-chosen="{chosen_text}">{shown}</tr>'
 
 
-def _cell(text: object, value: object, kind: str = "") -> str:
+def _cell(title: str, text: object, value: object, kind: str) -> str:
+    """A cell of the table; on a narrow screen its title is in front of it."""
     shown = "" if value is None else _text(value)
-    return f'<td{f" class={kind}" if kind else ""} data-value="{shown}">{_text(text)}</td>'
+    return f'<td{f" class={kind}" if kind else ""} data-title="{_text(title)}" data-value="{shown}">{_text(text)}</td>'
 
 
 # ---- the picture -----------------------------------------------------------------------------------------------------
@@ -113,7 +122,7 @@ def _picture(document: Document, fit: Sequence[Document]) -> str:
     across, up = document["objectives"][:2]
     ranges = {name: [value for one in fit for value in _range(one, name)] for name in (across, up)}
     x = _scale(ranges[across], LEFT, WIDTH - EDGE)
-    y = _scale(ranges[up], HEIGHT - BOTTOM, EDGE)
+    y = _scale(ranges[up], HEIGHT - BOTTOM, 2 * EDGE)
     parts = [
         _axis(across, ranges[across], document, x, upright=False),
         _axis(up, ranges[up], document, y, upright=True),
@@ -122,6 +131,10 @@ def _picture(document: Document, fit: Sequence[Document]) -> str:
     line = " ".join(f"{x(one['values'][across]):.1f},{y(one['values'][up]):.1f}" for one in front)
     parts.append(f'<polyline points="{line}"/>')
     place = {id(one): number for number, one in enumerate(front, start=1)}
+    # Trials at one point share a label, so that no number lies on another.
+    at_point: dict[tuple[str, str], list[int]] = {}
+    for one in front:
+        at_point.setdefault(_point(x, y, one, across, up), []).append(place[id(one)])
     listed = []
     for number, one in enumerate(document["trials"]):
         if not one["compared"]:
@@ -133,7 +146,9 @@ def _picture(document: Document, fit: Sequence[Document]) -> str:
         at_x, at_y = x(one["values"][across]), y(one["values"][up])
         (left, right), (low, high) = _range(one, across), _range(one, up)
         label = place.get(id(one))
-        shown = f'<text x="{at_x + 7:.1f}" y="{at_y - 6:.1f}">{label}</text>' if label else ""
+        here = at_point.get(_point(x, y, one, across, up), [])
+        numbers = f"{here[0]}-{here[-1]}" if len(here) > 2 else ", ".join(map(str, here))
+        shown = f'<text x="{at_x + 7:.1f}" y="{at_y - 6:.1f}">{numbers}</text>' if label in here[:1] else ""
         parts.append(
             f'<g class="point{" front" if label else ""}" data-row="trial{number}">'
             f'<line x1="{x(left):.1f}" x2="{x(right):.1f}" y1="{at_y:.1f}" y2="{at_y:.1f}"/>'
@@ -149,6 +164,11 @@ def _picture(document: Document, fit: Sequence[Document]) -> str:
     picture = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
     names = "".join(text for _, text in sorted(listed))
     return f"<p>{_text(_about(document, across, up))}</p>{picture}<ol>{names}</ol>"
+
+
+def _point(x: Scale, y: Scale, one: Document, across: str, up: str) -> tuple[str, str]:
+    """Where a trial is in the picture, to the pixel."""
+    return f"{x(one['values'][across]):.0f}", f"{y(one['values'][up]):.0f}"
 
 
 def _about(document: Document, across: str, up: str) -> str:
@@ -242,8 +262,8 @@ def _axis(
             marks.append(f'<text x="{at(value):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{text}</text>')
     if upright:
         line = f'<line x1="{LEFT}" y1="{EDGE}" x2="{LEFT}" y2="{HEIGHT - BOTTOM}"/>'
-        title = f'<text x="{LEFT + 6}" y="{EDGE + 4}">{_text(name)}</text>'
+        title = f'<text x="{LEFT + 6}" y="{EDGE - 4}">{_text(_title(name, document))}</text>'
     else:
         line = f'<line x1="{LEFT}" y1="{HEIGHT - BOTTOM}" x2="{WIDTH - EDGE}" y2="{HEIGHT - BOTTOM}"/>'
-        title = f'<text x="{WIDTH - EDGE}" y="{HEIGHT - 8}" text-anchor="end">{_text(name)}</text>'
+        title = f'<text x="{WIDTH - EDGE}" y="{HEIGHT - 8}" text-anchor="end">{_text(_title(name, document))}</text>'
     return line + title + "".join(marks)

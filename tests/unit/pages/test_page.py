@@ -197,12 +197,23 @@ def test_memory_is_the_first_tile_and_a_bar(tmp_path: Path) -> None:
     assert "rank 1 needs at least 85.00 GiB of 80.00 GiB; 5.00 GiB are missing, at train.py:7" in tiles
     # 77 GiB are in use, 8 were asked for, 3 of which have room: 5 lie above the capacity.
     (memory,) = (line for line in sections if "Rank 1 needs at least 85.00 GiB of 80.00 GiB" in line)
-    for words in ("capacity 80.00 GiB", "in use 77.00 GiB", "asked for at train.py:7 3.00 GiB", "missing 5.00 GiB"):
+    asked = "room for a part of the 8.00 GiB asked for at train.py:7: 3.00 GiB"
+    for words in ("capacity 80.00 GiB", "in use 77.00 GiB", asked, "missing 5.00 GiB"):
         assert words in memory
     assert "Rank 1 at its peak: 1.02 GiB" in memory
     assert "parameters 1.00 GiB" in memory
     assert "gradients 20.0 MiB" in memory
     assert not any("at its peak" in note for note in view(content)["notes"])
+
+
+def test_a_capacity_far_above_the_peaks_is_a_figure_and_no_line(tmp_path: Path) -> None:
+    content = report()
+    content["simulated"]["ranks"][0]["memory"]["reserved_peak_nbytes"] = 1 << 30
+    for capacity, near in ((80 << 30, False), (2 << 30, True)):
+        content["simulated"]["memory"]["capacity_nbytes"] = capacity
+        (memory,) = (line for line in shown(content, tmp_path) if "Largest peaks of each rank" in line)
+        assert f"PyTorch can use {capacity >> 30}.00 GiB of the GPU" in memory
+        assert (memory.split()[-1] == "capacity") == near, "in the legend"
 
 
 def test_memory_over_the_step_that_has_the_peak(tmp_path: Path) -> None:

@@ -207,3 +207,18 @@ def test_points_have_numbers_figures_and_intervals() -> None:
     assert [one["class"] for one in page.all("g")] == ["point front", "point front"]
     assert {"15 s", "1 GiB"} <= set(page.texts), "round ticks"
     assert [one["class"] for one in page.all("tr") if one.get("id")] == ["front", "front", "unfit lacks"]
+    # On a narrow screen the title stands in front of each figure; memory says which memory it is.
+    titles = [one.get("data-title") for one in page.all("td")][:4]
+    assert titles == ["time of a million tokens", "memory reserved", "how", "remark"]
+
+
+def test_trials_at_one_point_share_a_label() -> None:
+    trial = {"chosen": {}, "how": "run", "state": "done", "compared": True, "reason": "", "front": True, "figures": {}}
+    values = [(10.0, 2.0**31), (20.0, 2.0**30), (20.0, 2.0**30)]
+    trials = [
+        trial | {"trial": name, "values": {"time": time, "memory": memory}}
+        for name, (time, memory) in zip("abc", values, strict=True)
+    ]
+    document = {"objectives": ["time", "memory"], "by": "job", "currency": "$", "includes": "", "best": {}}
+    page = Page(sweep_page(document | {"trials": trials}, "study"))
+    assert [text for text in page.texts if text in ("1", "2", "3", "2, 3")] == ["1", "2, 3"]
