@@ -64,7 +64,7 @@ class MulticastKernel:
     gbs: float
     """An all-reduce's rate through the switch in GB/s, for eight and more members."""
     tree_gbs: float
-    """The same rate in NVLSTree, whose blocks also feed the trees between servers."""
+    """The rate of a block in NVLSTree, whose blocks also feed the trees between servers."""
 
 
 @dataclass(frozen=True, slots=True)

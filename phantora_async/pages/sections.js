@@ -40,7 +40,7 @@ function fits(memory) {
 // The windows of figures, in words: "steps 4 to 5".
 const stepsNamed = (first, last) => first === last ? `step ${first}` : `steps ${first} to ${last}`;
 const countedSteps = step => !hasSteps(step) ? 'the whole run'
-  : step.first_counted === undefined ? 'the steps that count' : stepsNamed(step.first_counted, step.last_counted);
+  : step.first_counted === undefined || step.last_counted === undefined ? 'the steps that count' : stepsNamed(step.first_counted, step.last_counted);
 
 function ranksWindow(view) {
   const {ranks, step} = view.report.simulated;

@@ -113,8 +113,8 @@ def counted_steps(step: Mapping[str, Any]) -> str:
     """The window of the figures, in words: `steps 4 to 5`."""
     if not has_steps(step):
         return WHOLE_RUN
-    if "first_counted" not in step:
-        return "the steps that count"  # a report of an older version
+    if "first_counted" not in step or "last_counted" not in step:
+        return "the steps that count"  # a report of an older version, or a damaged one
     return steps_named(step["first_counted"], step["last_counted"])
 
 

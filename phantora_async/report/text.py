@@ -199,8 +199,9 @@ def _step(simulated: Mapping[str, Any]) -> str:
     else:
         median = "median of " * (step["counted"] > 1)
         text = f"a step takes {_at_least(simulated)}{seconds(step['median_ns'])} ({median}{counted_steps(step)})"
-        if abs(step["mean_ns"] - step["median_ns"]) > LEAST_UNEVEN * step["median_ns"]:
-            text += f", {seconds(step['mean_ns'])} in the mean: {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
+        mean_ns = step.get("mean_ns", step["median_ns"])
+        if abs(mean_ns - step["median_ns"]) > LEAST_UNEVEN * step["median_ns"]:
+            text += f", {seconds(mean_ns)} in the mean: {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
         if turn := step.get("turn_ns"):
             each = ", ".join(map(seconds, turn))
             text += f"; steps come in turns of {len(turn)}: {each}, {seconds(sum(turn))} together"

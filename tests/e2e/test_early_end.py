@@ -34,14 +34,14 @@ def test_steps_are_those_of_a_script_that_stops_there(run: Run, tmp_path: Path) 
 
 def test_steps_that_the_record_plays_are_those_that_the_script_would_do(run: Run) -> None:
     """Six of ten are done, of which the last two are alike; the script prints no more than these. Only what comes
-    behind the last step is not played.
+    behind the last step is not played. How often the host waits is known of steps that were done, and left out.
     """
     played = run("stepping.py", options=("--steps", "10", "--real-steps", "6"))
     assert played.exit_code == 0, played.output
     assert lines(played) == [f"step {step} loss 0.000" for step in range(1, 7)]
     done = run("stepping.py", options=("--steps", "10"))
-    differing = {name for name in done.simulated if played.simulated[name] != done.simulated[name]}
-    assert differing <= {"logged", "virtual_ns", "activity", "links"}
+    differing = {name for name in done.simulated if played.simulated.get(name) != done.simulated[name]}
+    assert differing <= {"logged", "virtual_ns", "activity", "links", "calls"}
     assert played.simulated["step"] == done.simulated["step"]
     assert [rank["steps"] for rank in played.simulated["ranks"]] == [10, 10]
 

@@ -6,7 +6,7 @@
 
 /* Does the calling thread only look on, so that its questions must move no clock? */
 bool ph_looks_on(void);
-/* The same of a thread that waits for the GPU, which the program may wait for though it is a daemon. */
+/* Does the calling thread, which waits for the GPU, only look on? The program may wait for it though it is a daemon. */
 bool ph_looks_on_waiting(void);
 
 #endif
