@@ -30,7 +30,7 @@ class CountedCall(NamedTuple):
     dtype: str
     """The type of a collective's elements."""
     on: str
-    """The communicator, or what a wait is for: `stream`, `event` or `device`."""
+    """The size of the communicator, or what a wait is for: `stream`, `event` or `device`."""
     site: Site | None
 
 
@@ -45,7 +45,8 @@ class CallCounts(StepCounts[CountedCall]):
     def collectives(self, called: Sequence[Collective], site: Site | None) -> None:
         for one in called:
             kind = NcclKind.SEND if one.op in PAIRWISE else NcclKind(one.op)
-            self._count(CountedCall(kind.name.lower(), one.nbytes, DTYPE_NAMES[one.dtype], one.comm.label, site))
+            on = f"{len(one.comm.members)} ranks"  # not which: those of a mirrored rank are others
+            self._count(CountedCall(kind.name.lower(), one.nbytes, DTYPE_NAMES[one.dtype], on, site))
 
     def _count(self, call: CountedCall) -> None:
         if len(self.total) >= MOST_KINDS and call not in self.total:

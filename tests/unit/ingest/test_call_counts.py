@@ -49,7 +49,7 @@ def test_calls_of_the_steps_that_count_with_their_lines(tmp_path: Path) -> None:
     assert wait["site"].endswith("job.py:3 in train")
     (reduced,) = told["collectives"]
     assert (reduced["calls"], reduced["nbytes"]) == (4, 4 << 20)
-    assert reduced["title"] == "all_reduce 4,194,304 bytes f32, world[2]"
+    assert reduced["title"] == "all_reduce 4,194,304 bytes f32, 2 ranks"
 
 
 def test_a_program_with_a_new_size_in_each_call_does_not_fill_the_memory() -> None:
