@@ -30,8 +30,7 @@ NO_SETUP = (
     "--isolation",
     "--steps",
 )
-"""The settings that change no figure, and the script itself, whose changes a check is for.
-"""
+"""The settings that change no figure, and the script itself, whose changes a check is for."""
 SAID = ("version of phantora-async", "version of python")
 """The settings whose change is told, but does not keep figures from being compared."""
 SCALE_NS = 1_000_000_000

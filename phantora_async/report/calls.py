@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import linecache
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+from formats.files import read_bytes
 from phantora_async.ingest.call_counts import WAIT, CountedCall
-from phantora_async.ingest.call_sites import Site
+from phantora_async.ingest.call_sites import Line, Site
 from phantora_async.report.kernels import WindowCounts, together
 
 MOST_LISTED = 200
 """The most collectives, and the most waits, that are listed."""
 MOST_CODE = 100
 """The characters of a line of the program that are shown."""
+MOST_FILE_NBYTES = 4 << 20
+"""The largest file of the program of which lines are shown."""
 Document = dict[str, Any]
 
 
@@ -26,6 +29,7 @@ def calls_document(window: WindowCounts[CountedCall]) -> Document:
     for counts, ranks in together(rank.counts for rank in window.ranks):
         for call, counted in counts.items():
             sums[call] += counted.launches * ranks
+    lines: dict[str, list[str]] = {}
     waits = [(call, count) for call, count in sums.items() if call.what == WAIT]
     collectives = [(call, count) for call, count in sums.items() if call.what != WAIT]
     return {
@@ -38,11 +42,11 @@ def calls_document(window: WindowCounts[CountedCall]) -> Document:
                 "on": call.on,
                 "nbytes": max(call.nbytes, 0),
                 "calls": count,
-                **_place(call.site),
+                **_place(call.site, lines),
             }
             for call, count in _most(collectives)
         ],
-        "waits": [{"on": call.on, "calls": count, **_place(call.site)} for call, count in _most(waits)],
+        "waits": [{"on": call.on, "calls": count, **_place(call.site, lines)} for call, count in _most(waits)],
         "left_out": max(len(collectives) - MOST_LISTED, 0) + max(len(waits) - MOST_LISTED, 0),
     }
 
@@ -57,8 +61,24 @@ def _title(call: CountedCall) -> str:
     return f"{call.what} {size} {call.dtype}, {call.on}"
 
 
-def _place(site: Site | None) -> Document:
+def _place(site: Site | None, lines: dict[str, list[str]]) -> Document:
     """The line and its text, by which it is recognised where lines before it have moved."""
     if site is None:
         return {"site": "", "code": ""}
-    return {"site": str(site), "code": linecache.getline(site.line.file, site.line.line).strip()[:MOST_CODE]}
+    return {"site": str(site), "code": _code(site.line, lines)}
+
+
+def _code(line: Line, lines: dict[str, list[str]]) -> str:
+    """The text of the line; empty if it is not known. `lines`: those of the files that were read. A rank names the
+    file, so it may be anything: only regular Python files are read.
+    """
+    if not line.file.endswith(".py"):
+        return ""
+    if line.file not in lines:
+        try:
+            text = read_bytes(Path(line.file), MOST_FILE_NBYTES).decode(errors="replace")
+        except (OSError, ValueError):  # ValueError: a NUL in the name
+            text = ""
+        lines[line.file] = text.split("\n")
+    found = lines[line.file]
+    return found[line.line - 1].strip()[:MOST_CODE] if 0 < line.line <= len(found) else ""

@@ -79,6 +79,11 @@ def test_file_names_exist(document: Path) -> None:
     ] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_left_of_a_merge(document: Path) -> None:
+    assert [line for line in document.read_text().splitlines() if line.startswith(("<<<<<<< ", ">>>>>>> "))] == []
+
+
 def anchors(document: Path) -> set[str]:
     """Returns the anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)

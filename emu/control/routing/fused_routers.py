@@ -6,7 +6,7 @@ The kernel writes a map of the experts of each token, a byte or a bit for each e
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...private.imports import when_imported
@@ -75,7 +75,7 @@ def choosing(routing: Routing, function: Callable[..., Any], verb: str, places: 
         form: Callable[[Tensor], Tensor] | None = None
         if numbers is None:
             in_bits = bool(argument(places.in_bits))
-            form = lambda chosen: _map_of(chosen, candidates, in_bits)  # noqa: E731
+            form = partial(_map_of, candidates=candidates, in_bits=in_bits)
         groups, groups_chosen = argument(places.groups) or 1, argument(places.groups_chosen) or 1
         of_groups = (groups, groups_chosen) if groups_chosen < groups else None
         counted = routing.fill(written, candidates, count, None, -1, False, verb, form, of_groups)

@@ -44,18 +44,16 @@ static size_t describe_norm(const void *what, char *text, size_t capacity) {
     return ph_format_norm(&signature, text, capacity);
 }
 
+/* What the signatures of all of an attention have, with or without a window. */
+#define OF_ATTENTION(it, p)                                                                                            \
+    .direction = p->backward ? PH_BACKWARD : PH_FORWARD, .q = {p->q, 4}, .k = {p->k, 4}, .v = {p->v, 4},               \
+    .dtype = ph_dtype_of_cudnn(p->dtype), .causal = p->causal, .dropout = p->dropout, .op = it->op->name,              \
+    .sizes = it->op->sizes
+
 static size_t describe_sdpa(const void *what, char *text, size_t capacity) {
     const described *it = what;
     const sdpa_problem *p = it->problem;
-    ph_signature_sdpa signature = {.direction = p->backward ? PH_BACKWARD : PH_FORWARD,
-                                   .q = {p->q, 4},
-                                   .k = {p->k, 4},
-                                   .v = {p->v, 4},
-                                   .dtype = ph_dtype_of_cudnn(p->dtype),
-                                   .causal = p->causal,
-                                   .dropout = p->dropout,
-                                   .op = it->op->name,
-                                   .sizes = it->op->sizes};
+    ph_signature_sdpa signature = {OF_ATTENTION(it, p)};
     return ph_format_sdpa(&signature, text, capacity);
 }
 
@@ -191,17 +189,7 @@ int norm_launch(void *stream, const norm_problem *problem) {
 static size_t describe_windowed(const void *what, char *text, size_t capacity) {
     const described *it = what;
     const sdpa_problem *p = it->problem;
-    ph_signature_windowed signature = {.direction = p->backward ? PH_BACKWARD : PH_FORWARD,
-                                       .q = {p->q, 4},
-                                       .k = {p->k, 4},
-                                       .v = {p->v, 4},
-                                       .dtype = ph_dtype_of_cudnn(p->dtype),
-                                       .causal = p->causal,
-                                       .dropout = p->dropout,
-                                       .op = it->op->name,
-                                       .sizes = it->op->sizes,
-                                       .left = (uint64_t)p->left,
-                                       .right = (uint64_t)p->right};
+    ph_signature_windowed signature = {OF_ATTENTION(it, p), .left = (uint64_t)p->left, .right = (uint64_t)p->right};
     return ph_format_windowed(&signature, text, capacity);
 }
 
@@ -215,23 +203,9 @@ static size_t describe_packed(const void *what, char *text, size_t capacity) {
     const packed_problem *packed = it->problem;
     const sdpa_problem *p = &packed->problem;
     const ph_sequences *s = &packed->sequences;
-    ph_signature_packed signature = {.direction = p->backward ? PH_BACKWARD : PH_FORWARD,
-                                     .q = {p->q, 4},
-                                     .k = {p->k, 4},
-                                     .v = {p->v, 4},
-                                     .dtype = ph_dtype_of_cudnn(p->dtype),
-                                     .causal = p->causal,
-                                     .dropout = p->dropout,
-                                     .op = it->op->name,
-                                     .sizes = it->op->sizes,
-                                     .window = p->left > 0,
-                                     .sequences = s->sequences,
-                                     .queries = s->queries,
-                                     .keys = s->keys,
-                                     .rows = s->rows,
-                                     .columns = s->columns,
-                                     .tiles = s->tiles,
-                                     .longest = s->longest,
+    ph_signature_packed signature = {OF_ATTENTION(it, p),   .window = p->left > 0, .sequences = s->sequences,
+                                     .queries = s->queries, .keys = s->keys,       .rows = s->rows,
+                                     .columns = s->columns, .tiles = s->tiles,     .longest = s->longest,
                                      .pairs = s->pairs};
     return ph_format_packed(&signature, text, capacity);
 }

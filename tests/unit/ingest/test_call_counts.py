@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from emu.contract import records
@@ -50,6 +51,19 @@ def test_calls_of_the_steps_that_count_with_their_lines(tmp_path: Path) -> None:
     (reduced,) = told["collectives"]
     assert (reduced["calls"], reduced["nbytes"]) == (4, 4 << 20)
     assert reduced["title"] == "all_reduce 4,194,304 bytes f32, 2 ranks"
+
+
+def test_files_that_are_no_program_are_not_read(tmp_path: Path) -> None:
+    """A rank names the file: it may never end, hold a secret, or be no file."""
+    secret, endless, pipe = tmp_path / "key.pem", tmp_path / "endless.py", tmp_path / "pipe.py"
+    secret.write_text("secret")
+    endless.symlink_to("/dev/zero")
+    os.mkfifo(pipe)
+    counts = CallCounts()
+    for file in (str(secret), str(endless), str(pipe), str(tmp_path / "missing.py"), "nul\0.py"):
+        counts.wait(host_wait(ScopeKind.STREAM), Site(Line(file, 1, "train")))
+    told = calls_document(WindowCounts("run", [RankCounts(0, counts.total)]))
+    assert [wait["code"] for wait in told["waits"]] == [""] * 5
 
 
 def test_a_program_with_a_new_size_in_each_call_does_not_fill_the_memory() -> None:
