@@ -40,7 +40,7 @@ COMPILE = [
     *("-Wall", "-Wextra", "-Werror"),
 ]
 WORKSPACES = SOURCES / "cudnn" / "workspaces.csv.gz"
-"""The table of the memory that cuDNN's convolutions needed (cudnn/workspace.c); `python -m profiles.tools.workspaces`
+"""The table of the memory that cuDNN's convolutions needed (cudnn/workspace.c); `python -m laboratory.fits.workspaces`
 writes it.
 """
 ROW = struct.Struct("<8i2h9B3x")

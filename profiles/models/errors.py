@@ -1,5 +1,5 @@
 """The errors of each model's estimates on kernels of an H200 that its figures were not fitted to: `python -m
-profiles.tools.left_out` prints this table.
+laboratory.fits.left_out` prints this table.
 
 Mean of |ln(modelled / measured)|, long kernels counting more, with what the other kernels leave open of the figures.
 Where a model is further from the kernels that it was fitted to, that error stands. laboratory/notes/kernel-models.md

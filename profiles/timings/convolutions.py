@@ -4,7 +4,7 @@ Which of its kernels cuDNN takes for a convolution, and how it splits sums, is d
 two shapes that a model of products cannot tell apart take kernels of which one is twice as fast. But similar shapes
 mostly take the same one. So the model's ratio to the measured time is averaged over measured neighbours, weighted by
 their distance; far from all of them nothing is corrected. How much the neighbours differ says how far the answer may be
-off. `python -m profiles.tools.measured_convolutions` makes the file, from each direction of each shape measured by
+off. `python -m laboratory.fits.measured_convolutions` makes the file, from each direction of each shape measured by
 itself on an H100, and chose the figures below: each shape was left out in turn, at all batches and in all dtypes.
 """
 

@@ -3,7 +3,7 @@
 The model's ratio to the measured time changes smoothly with sizes, so the neighbours' ratios are averaged, weighted by
 their distance. The model itself counts as a neighbour: far from all members nothing is corrected. Where the neighbours
 themselves would be estimated worse so than by the model alone, nothing is corrected either. The figures below were
-chosen by `python -m profiles.tools.table_error` (docs/costs.md).
+chosen by `python -m laboratory.fits.table_error` (docs/costs.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Commands that compare the models with real GPUs and hosts: `python -m profiles.tools.trace_error` and others.
+"""Commands that compare the models with traces of real GPUs: `python -m profiles.tools.trace_error`, for example.
 
-Comes in: torch.profiler traces of real jobs, measured host times.
+Comes in: torch.profiler traces of real jobs.
 Goes out: tables of errors, on standard output.
 May import: all of `profiles`.
 """

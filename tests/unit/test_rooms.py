@@ -195,13 +195,11 @@ MAY_IMPORT = {
         "profiles.timings",
     ],
     "profiles.tools": [
-        "formats",
         "profiles",
         "profiles.descriptions",
         "profiles.models",
         "profiles.signature",
         "profiles.timings",
-        "profiles.triton",
     ],
     # The product, from records to reports.
     "phantora_async.faults": [

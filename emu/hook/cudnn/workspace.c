@@ -5,8 +5,8 @@
  * kernel that it chooses, and how it chooses is not documented. So the calls of workspaces.csv.gz were measured, and
  * what each needed is written as a form: copies of operands, partial sums, transforms. A call takes the form of the
  * measured ones that it is nearest to, in logarithms of its sizes: the weighted median of what the forms of NEAREST
- * calls come to. A measured call takes its own. `python -m profiles.tools.workspaces` writes the list and tells how far
- * off calls are whose shapes are left out.
+ * calls come to. A measured call takes its own. `python -m laboratory.fits.workspaces` writes the list and tells how
+ * far off calls are whose shapes are left out.
  */
 #include "core/alloc.h"
 #include "core/config.h"

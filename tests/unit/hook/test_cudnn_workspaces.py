@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from laboratory.fits.workspaces import LIST, left_out, read, write
 from profiles.models.products.group_ways import launches_of_group, one_by_one
 from profiles.signature import Conv
-from profiles.tools.workspaces import LIST, left_out, read, write
 
 from .coordinator import gpu_attributes
 

@@ -11,8 +11,8 @@ from statistics import geometric_mean
 import pytest
 
 import profiles
+from laboratory.fits.host_error import expected, machines, rank_spread
 from profiles.host_fit import AGAIN, fit, scale
-from profiles.tools.host_error import expected, machines, rank_spread
 
 KINDS = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
 KNOWN = profiles.load_host("xeon-h200")

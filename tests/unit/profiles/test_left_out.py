@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import profiles
+from laboratory.fits.figures import Models
+from laboratory.fits.left_out import Work, left_out
+from laboratory.fits.model_error import Measured
 from profiles.models.dispatch import estimate
 from profiles.models.transfers import FILL
 from profiles.signature import Memset, parse
-from profiles.tools.figures import Models
-from profiles.tools.left_out import Work, left_out
-from profiles.tools.model_error import Measured
 
 GPU = profiles.load_gpu("h200")
 FILLS = [Memset(1 << n) for n in range(20, 32)]

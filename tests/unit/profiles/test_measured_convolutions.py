@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import profiles
+from laboratory.fits.measured_convolutions import conv_of, read, took_us
 from profiles.models.dispatch import estimate
 from profiles.models.limits import least_ns
 from profiles.signature import Conv, format_signature, parse
 from profiles.timings.convolutions import FILE, Members, load, nearby, place_of, save, scaled
-from profiles.tools.measured_convolutions import conv_of, read, took_us
 
 DATA = Path(__file__).parents[3] / "laboratory" / "rows"
 FILES = ("convolutions", "dense", "more-convolutions")
@@ -45,7 +45,7 @@ def conv(text: str) -> Conv:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_shipped_ratios_are_those_of_the_models(name: str) -> None:
-    """Else `python -m profiles.tools.measured_convolutions` must make them anew."""
+    """Else `python -m laboratory.fits.measured_convolutions` must make them anew."""
     known = load(FILE)
     for one in islice(read(DATA / f"{name}-h100.jsonl.gz"), 0, None, 61):
         family, place = place_of(one.what)

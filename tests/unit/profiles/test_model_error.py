@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import profiles
+from laboratory.fits.model_error import MEASURED, Compared, Errors, Measured, compare, errors_of, read
+from laboratory.fits.together import FEWEST, mean_of, together
 from phantora_async.report.interval import SPREAD, TOGETHER
 from profiles.models.errors import ERROR_SHARES, UNMEASURED
-from profiles.tools.model_error import MEASURED, Compared, Errors, Measured, compare, errors_of, read
-from profiles.tools.together import FEWEST, mean_of, together
 
 GPU = profiles.load_gpu("h200")
 COMMON = (

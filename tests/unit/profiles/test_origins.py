@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profiles.tools.origins import constants, origins
+from laboratory.fits.origins import constants, origins
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from laboratory.fits.public_gemms import errors, measured, ratios
 from profiles import load_gpu
 from profiles.models.errors import error_share
-from profiles.tools.public_gemms import errors, measured, ratios
 
 MEASURED = measured()
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import profiles
+from laboratory.fits.host_error import host_ns, table
 from profiles.signature import Conv, Gemm, format_signature, parse
 from profiles.timings.trace import call_of, load, signature_of, steps_in, works
-from profiles.tools.host_error import host_ns, table
 from profiles.tools.trace_compare import Family, families
 from profiles.tools.trace_compare import table as families_table
 from profiles.tools.trace_error import modelled_us

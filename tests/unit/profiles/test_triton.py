@@ -8,7 +8,7 @@ import pytest
 
 import profiles
 from formats.ttir import TtirError, read_program
-from profiles.tools.model_error import MEASURED, Compared, compare, read
+from laboratory.fits.model_error import MEASURED, Compared, compare, read
 from profiles.triton.interpreter import launch_work
 
 GPU = profiles.load_gpu("h200")

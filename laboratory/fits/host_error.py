@@ -1,4 +1,4 @@
-"""Measures how far host descriptions are from real jobs: `python -m profiles.tools.host_error JOBS.jsonl [--machines
+"""Measures how far host descriptions are from real jobs: `python -m laboratory.fits.host_error JOBS.jsonl [--machines
 FILE]`.
 
 A line of the file is a job on a machine: `job`, `host` (the description of that machine), `run`, `counts` (units of
@@ -104,7 +104,7 @@ def rank_spread(lines: Sequence[str]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m profiles.tools.host_error", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m laboratory.fits.host_error", description=__doc__)
     parser.add_argument("jobs", type=Path, metavar="JOBS.jsonl")
     parser.add_argument("--machines", type=Path, metavar="FILE")
     parser.add_argument("--ranks", type=Path, metavar="FILE", action="extend", nargs="+", default=[])

@@ -1,4 +1,4 @@
-"""Makes profiles/measured/h100-convolutions.npz: `python -m profiles.tools.measured_convolutions FILE.jsonl.gz...`.
+"""Makes profiles/measured/h100-convolutions.npz: `python -m laboratory.fits.measured_convolutions FILE.jsonl.gz...`.
 
 FILE: convolutions that convolutions_on_gpu.py, dense_on_gpu.py or more_convolutions_on_gpu.py of laboratory/programs
 measured
@@ -151,7 +151,7 @@ def _errors(off: NDArray[np.float64], weights: NDArray[np.float64]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m profiles.tools.measured_convolutions", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m laboratory.fits.measured_convolutions", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--out", type=Path, default=FILE)
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="also list the N that are most off")

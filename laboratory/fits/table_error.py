@@ -1,5 +1,5 @@
 """Measures how far estimates are from a table's times if these had not been measured: `python -m
-profiles.tools.table_error [--gpu NAME] [--worst N] FILE.times...`.
+laboratory.fits.table_error [--gpu NAME] [--worst N] FILE.times...`.
 
 Each time is left out in turn and estimated: by the model alone, and by the model as the other members of its family
 correct it. Prints the median and the 90th percentile of the relative errors, by class of work.
@@ -78,7 +78,7 @@ def row(name: str, found: Sequence[LeftOut]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m profiles.tools.table_error", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m laboratory.fits.table_error", description=__doc__)
     parser.add_argument("tables", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--least", type=float, default=0.0, metavar="US", help="leave out times below this")

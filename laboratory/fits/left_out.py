@@ -1,6 +1,6 @@
-"""Measures how far each model is from kernels that its figures were not fitted to: `python -m profiles.tools.left_out
+"""Measures how far each model is from kernels that its figures were not fitted to: `python -m laboratory.fits.left_out
 [--gpu NAME] [--model NAME ...] [FILE]`. Prints a table, and what belongs into profiles/models/errors.py; all models
-take some minutes. FILE: see profiles.tools.model_error.
+take some minutes. FILE: see laboratory.fits.model_error.
 
 The measured kernels of a model are grouped: a group is a family (signatures that differ in sizes alone) at one size,
 within a factor of eight in time. The groups are dealt to FOLDS parts. For each part the figures of the model are fitted
@@ -26,13 +26,13 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from laboratory.fits.figures import FOLDER, EstimateOf, Models
+from laboratory.fits.model_error import MEASURED, Measured, read
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.models.errors import UNMEASURED
 from profiles.models.machine import Estimate
 from profiles.signature import Signature, parse
 from profiles.timings.keys import family_key
-from profiles.tools.figures import FOLDER, EstimateOf, Models
-from profiles.tools.model_error import MEASURED, Measured, read
 from profiles.triton import interpreter
 
 FOLDS = 5
@@ -225,7 +225,7 @@ def remembered_programs() -> Iterator[None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m profiles.tools.left_out", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m laboratory.fits.left_out", description=__doc__)
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--model", action="append", metavar="NAME", help="of these models alone")
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE")

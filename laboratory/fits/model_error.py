@@ -1,9 +1,9 @@
-"""Measures how far each model is from kernels measured on a GPU: `python -m profiles.tools.model_error [--gpu NAME]
+"""Measures how far each model is from kernels measured on a GPU: `python -m laboratory.fits.model_error [--gpu NAME]
 [--worst N] [FILE]`.
 
 FILE holds measured kernels and library calls, by default profiles/measured/GPU-kernels.jsonl.gz: a line of provenance,
 then a line for each signature with its median time in microseconds. Prints a table: errors of kernels that
-the models were fitted to, for the most part (profiles.tools.left_out has those of others).
+the models were fitted to, for the most part (laboratory.fits.left_out has those of others).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from pathlib import Path
 
+import profiles
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import parse
 from profiles.titles import title
 
-MEASURED = Path(__file__).parent.parent / "measured"
+MEASURED = Path(profiles.__file__).parent / "measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def errors_of(found: list[Compared]) -> Errors:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m profiles.tools.model_error", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m laboratory.fits.model_error", description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE")
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="also list the N kernels most off")

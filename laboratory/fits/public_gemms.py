@@ -1,4 +1,4 @@
-"""The model of matrix products beside public measurements on other GPUs: `python -m profiles.tools.public_gemms`.
+"""The model of matrix products beside public measurements on other GPUs: `python -m laboratory.fits.public_gemms`.
 
 profiles/measured/public-gemms.csv.gz has the products and says where they come from. Prints for each GPU how far the
 model is off: the median of simulated over measured, the median of the errors without their sign, and the 90th
@@ -14,11 +14,12 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
+import profiles
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import Gemm
 
-MEASURED = Path(__file__).parent.parent / "measured" / "public-gemms.csv.gz"
+MEASURED = Path(profiles.__file__).parent / "measured" / "public-gemms.csv.gz"
 
 
 def measured() -> dict[str, list[tuple[Gemm, float]]]:
@@ -47,7 +48,7 @@ def errors(found: list[float]) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    argparse.ArgumentParser(prog="python -m profiles.tools.public_gemms", description=__doc__).parse_args()
+    argparse.ArgumentParser(prog="python -m laboratory.fits.public_gemms", description=__doc__).parse_args()
     print("| GPU | products | median | median error | 90th percentile |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for name, products in measured().items():

@@ -1,4 +1,4 @@
-"""The measured calls that emu/hook/cudnn/workspace.c goes by: `python -m profiles.tools.workspaces [--left-out]`.
+"""The measured calls that emu/hook/cudnn/workspace.c goes by: `python -m laboratory.fits.workspaces [--left-out]`.
 
 Reads what convolutions needed (laboratory/rows: convolutions-h100, workspaces-h100, workspaces-h200), writes each call
 with the form of its workspace to emu/hook/cudnn/workspaces.csv.gz, or tells how far off calls are whose shapes are left

@@ -1,9 +1,9 @@
-"""Measures how much the errors of kernels that one model prices go together: `python -m profiles.tools.together [--gpu
+"""Measures how much the errors of kernels that one model prices go together: `python -m laboratory.fits.together [--gpu
 NAME] [FILE]`.
 
 An interval of a step time adds up errors of many signatures. Prints for each model the root mean square of its errors
 over their mean, and the correlation of the errors of two signatures: of those that differ in sizes alone, and of those
-of different families. FILE: see profiles.tools.model_error. Long kernels count more, with the root of their time.
+of different families. FILE: see laboratory.fits.model_error. Long kernels count more, with the root of their time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from laboratory.fits.model_error import MEASURED, Compared, compare, read
 from profiles.descriptions.gpu import load_gpu
 from profiles.signature import parse
 from profiles.timings.keys import family_key
-from profiles.tools.model_error import MEASURED, Compared, compare, read
 
 FEWEST = 14
 """Kernels of a model of which pairs say something."""
@@ -64,7 +64,7 @@ def mean_of(found: Sequence[Together], name: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m profiles.tools.together")
+    parser = argparse.ArgumentParser(prog="python -m laboratory.fits.together")
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("file", nargs="?", type=Path)
     arguments = parser.parse_args()

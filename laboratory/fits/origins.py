@@ -1,9 +1,9 @@
-"""Checks where the constants of the models come from: `python -m profiles.tools.origins` prints how many come from
+"""Checks where the constants of the models come from: `python -m laboratory.fits.origins` prints how many come from
 what.
 
 profiles/models/origins.toml lists them by file and name: which measurement (a file of the repository) or which
 published text each rests on, and how. A constant is a name of a module of profiles/models that is given numbers, or a
-function with a figure in it (profiles.tools.figures). A test keeps the list: a constant without an origin fails, and
+function with a figure in it (laboratory.fits.figures). A test keeps the list: a constant without an origin fails, and
 so does an origin without its constant.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from formats.toml import read_toml
-from profiles.tools.figures import FOLDER, Models
+from laboratory.fits.figures import FOLDER, Models
 
 LIST = FOLDER / "origins.toml"
 HOW = {
