@@ -22,7 +22,7 @@ from phantora_async.figures import (
     RunFigure,
     logged_rate,
 )
-from phantora_async.report.gpu_work import family_of
+from phantora_async.report.gpu_work import family_of, signature_times, steps_that_count
 from phantora_async.report.steps import has_step_time
 
 Report = Mapping[str, Any]
@@ -166,8 +166,8 @@ def families(reports: Sequence[Report]) -> list[Part]:
     sums = []
     for report in reports:
         by_family: dict[str, float] = defaultdict(float)
-        for _, one, steps in _signatures(report):
-            by_family[family_of(one)] += _total_ns(one) / 1e6 / steps
+        for ns, _, one in _signatures(report):
+            by_family[family_of(one)] += ns / 1e6
         sums.append(by_family)
     names = dict.fromkeys(name for one in sums for name in one)
     rows = [Part(name, tuple(one.get(name, 0.0) for one in sums)) for name in names]
@@ -181,18 +181,17 @@ def kernels(reports: Sequence[Report]) -> list[ComparedWork]:
     """The kernels, those that changed most first. A signature that not all runs have is joined with the signatures of
     the same kernel and op that have other sizes.
     """
-    first, *others = ({text: one for text, one, _ in _signatures(report)} for report in reports)
-    common = first.keys() & set().union(*others) if others else set()
-    shared = {text for text in common if all(text in other for other in others)}
+    shared = set.intersection(*({_text(one) for _, _, one in _signatures(report)} for report in reports))
     rows: dict[str, list[tuple[float, float]]] = {}
     titles: dict[str, str] = {}
     for number, report in enumerate(reports):
-        for text, one, steps in _signatures(report):
+        for ns, launches, one in _signatures(report):
+            text = _text(one)
             key = text if text in shared else _without_sizes(text)
             titles.setdefault(key, one["title"] if text in shared else _title_without_sizes(text, one["title"]))
             row = rows.setdefault(key, [(0.0, 0.0)] * len(reports))
-            ms, launches = row[number]
-            row[number] = (ms + _total_ns(one) / 1e6 / steps, launches + one["launches"] / steps)
+            ms_before, launches_before = row[number]
+            row[number] = (ms_before + ns / 1e6, launches_before + launches)
     found = [_work(titles[key], row, SAME if key in shared else SIZES) for key, row in rows.items()]
     return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
 
@@ -268,29 +267,25 @@ def _work(title: str, row: Sequence[tuple[float, float]], status: str) -> Compar
     return ComparedWork(title, status, ms, launches)
 
 
-def _signatures(report: Report) -> Iterator[tuple[str, Mapping[str, Any], int]]:
-    """Yields each signature with its row and the number of steps of all GPUs, by which to divide."""
-    kernels = report["simulated"]["kernels"]
-    steps = _steps_of_all(report, kernels["window"])
-    for one in kernels["signatures"]:
-        yield one.get("signature", one["title"]), one, steps
+def _signatures(report: Report) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
+    """Yields the time in ns and the launches of each signature in a step of one GPU, and its entry in the report."""
+    simulated = report["simulated"]
+    return signature_times(simulated, _steps_of_all(report, simulated["kernels"]["window"]))
+
+
+def _text(one: Mapping[str, Any]) -> str:
+    return str(one.get("signature", one["title"]))
 
 
 def _steps_of_all(report: Report, window: str) -> int:
-    """The steps of all GPUs in a window."""
+    """The steps of all GPUs in a window. Runs of different numbers of steps compare by the step, so those of whole runs
+    are divided by all their steps.
+    """
     simulated = report["simulated"]
     ranks = simulated["ranks"]
     if window == "steps":
-        own = [rank.get("counted_steps") for rank in ranks]
-        counted = simulated["step"]["counted"]
-        steps = sum(counted if one is None else one[1] - one[0] + 1 for one in own)
-    else:
-        steps = sum(rank.get("steps", 0) for rank in ranks) or len(ranks)
-    return max(int(steps), 1)
-
-
-def _total_ns(one: Mapping[str, Any]) -> float:
-    return float(one["total_ns"] if "total_ns" in one else one["mean_ns"] * one["launches"])
+        return steps_that_count(simulated, ranks)
+    return max(sum(rank.get("steps", 0) for rank in ranks) or len(ranks), 1)
 
 
 def _without_sizes(signature: str) -> str:

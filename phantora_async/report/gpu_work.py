@@ -55,12 +55,19 @@ def counted_in(simulated: Simulated, rank: int | None = None) -> int:
     """The number of steps of all GPUs, or of one rank's, in which the report counts launches: what to divide by. In the
     window of the whole run it is the number of GPUs.
     """
-    ranks = simulated["ranks"] if rank is None else [one for one in simulated["ranks"] if one["rank"] == rank]
-    if simulated["kernels"]["window"] != "steps":
-        return max(len(ranks), 1)
+    ranks = _ranks(simulated, rank)
+    return steps_that_count(simulated, ranks) if simulated["kernels"]["window"] == "steps" else max(len(ranks), 1)
+
+
+def steps_that_count(simulated: Simulated, ranks: Sequence[Mapping[str, Any]]) -> int:
+    """The number of steps that count, of these ranks' GPUs together; at least 1."""
     own = [one.get("counted_steps") for one in ranks]
     counted = simulated["step"]["counted"]
     return max(sum(int(counted) if one is None else int(one[1] - one[0] + 1) for one in own), 1)
+
+
+def _ranks(simulated: Simulated, rank: int | None) -> Sequence[Mapping[str, Any]]:
+    return [one for one in simulated["ranks"] if rank is None or one["rank"] == rank]
 
 
 def work_window(simulated: Simulated, rank: int | None = None) -> str:
@@ -76,7 +83,7 @@ def work_window(simulated: Simulated, rank: int | None = None) -> str:
 def kernel_rows(simulated: Simulated, rank: int | None = None) -> list[WorkRow]:
     """The rows of single kernels, the longest first. Signatures that would read the same share a row."""
     found: dict[tuple[str, ...], list[tuple[float, float, Mapping[str, Any]]]] = {}
-    for ns, launches, one in _counted(simulated, rank):
+    for ns, launches, one in signature_times(simulated, counted_in(simulated, rank), rank):
         key = (one["source"], one.get("bound", ""), one["title"])
         found.setdefault(key, []).append((ns, launches, one))
     return _rows(found, simulated, rank, families=False)
@@ -85,7 +92,7 @@ def kernel_rows(simulated: Simulated, rank: int | None = None) -> list[WorkRow]:
 def family_rows(simulated: Simulated, rank: int | None = None) -> list[WorkRow]:
     """The rows of families, the longest first. They have the same times as the rows of kernels."""
     found: dict[tuple[str, ...], list[tuple[float, float, Mapping[str, Any]]]] = {}
-    for ns, launches, one in _counted(simulated, rank):
+    for ns, launches, one in signature_times(simulated, counted_in(simulated, rank), rank):
         found.setdefault((family_of(one),), []).append((ns, launches, one))
     return _rows(found, simulated, rank, families=True)
 
@@ -95,11 +102,11 @@ def beside_kernels(simulated: Simulated, rank: int | None = None) -> list[tuple[
     launches, and what NCCL kernels beside the work cost. Work on several streams at once makes it less. Empty if it is
     not known.
     """
-    ranks = simulated["ranks"] if rank is None else [one for one in simulated["ranks"] if one["rank"] == rank]
+    ranks = _ranks(simulated, rank)
     if simulated["kernels"]["window"] != "steps" or any(one["window"] != "steps" for one in ranks):
         return []
     booked_ns = sum(one[TIME_ACCOUNTS[0].ns] for one in ranks) / counted_in(simulated, rank)
-    work = list(_counted(simulated, rank))
+    work = list(signature_times(simulated, counted_in(simulated, rank), rank))
     rest_ns = max(booked_ns - sum(ns for ns, _, _ in work), 0.0)
     gap_ns = simulated["kernels"].get("launch_gap_ns")
     if gap_ns is None:  # a report of an older version
@@ -110,13 +117,18 @@ def beside_kernels(simulated: Simulated, rank: int | None = None) -> list[tuple[
     return [(name, ns) for name, ns in found if ns > LEAST_BESIDE * booked_ns]
 
 
-def _counted(simulated: Simulated, rank: int | None) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
-    """Yields each signature with its time and its launches, per step and GPU."""
-    kernels, by = simulated["kernels"], counted_in(simulated, rank)
+def signature_times(
+    simulated: Simulated, by: int, rank: int | None = None
+) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
+    """Yields the time in ns and the launches of each signature, divided by `by` (see ``counted_in``), and its entry in
+    the report. `rank`: None: those of all ranks together.
+    """
+    kernels = simulated["kernels"]
     listed = kernels["signatures"]
     if rank is None:
         for one in listed:
-            yield one.get("total_ns", one["mean_ns"] * one["launches"]) / by, one["launches"] / by, one
+            total_ns = one["total_ns"] if "total_ns" in one else one["mean_ns"] * one["launches"]
+            yield total_ns / by, one["launches"] / by, one
         return
     launches: Sequence[int] = next((group["launches"] for group in kernels["ranks"] if rank in group["ranks"]), [])
     for count, one in zip(launches, listed, strict=False):
