@@ -7,6 +7,9 @@ keeps busy; they need no script.
 
 --all BOOK runs every job of a book of truth (in a checkout: laboratory/programs/truth.toml), keeps what each gave, and
 writes the pages of errors of all families.
+
+--clusters BOOK predicts runs of many servers whose speed others published (in a checkout:
+laboratory/programs/clusters.toml), and writes the page that holds both side by side.
 """
 
 from __future__ import annotations
@@ -23,11 +26,32 @@ from phantora_async.errors import JobsFailed, UsageError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "phantora-async validate TRUTH.jsonl [...] --script JOBS.py [options]\n"
-        "       phantora-async validate --all BOOK.toml [--only JOB,...] [--pages] [--run-options TEXT]"
+        "       phantora-async validate --all BOOK.toml [--only JOB,...] [--pages] [--run-options TEXT]\n"
+        "       phantora-async validate --clusters BOOK.toml [--only ROW,...] [--pages] [--python NAME=FILE] "
+        "[--folder NAME=DIR]"
     )
     parser.add_argument("truth", nargs="*", type=Path, metavar="TRUTH", help="what was measured")
     parser.add_argument("--all", type=Path, metavar="BOOK", help="run all jobs of a book, and write its pages")
-    parser.add_argument("--pages", action="store_true", help="with --all: run nothing, write the pages anew")
+    parser.add_argument(
+        "--clusters", type=Path, metavar="BOOK", help="predict all rows of a book of clusters, and write its page"
+    )
+    parser.add_argument(
+        "--pages", action="store_true", help="with --all and --clusters: run nothing, write the pages anew"
+    )
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="with --clusters: the interpreter that the book calls NAME; rows of others are left out; may be repeated",
+    )
+    parser.add_argument(
+        "--folder",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="with --clusters: the folder that the book calls {NAME}; may be repeated",
+    )
     parser.add_argument(
         "--script", type=Path, metavar="FILE", help="the script that runs a job, which its arguments name"
     )
@@ -62,6 +86,10 @@ def run(given: argparse.Namespace) -> int:
 
     if given.all is not None:
         return _everything(given)
+    if given.clusters is not None:
+        return _clusters(given)
+    if given.python or given.folder:
+        raise UsageError("--python and --folder are of a book of clusters", "name it: --clusters BOOK.toml")
     if given.pages:
         raise UsageError("--pages writes the pages of a book", "name it: --all laboratory/programs/truth.toml")
     if not given.truth:
@@ -140,6 +168,24 @@ def _everything(given: argparse.Namespace) -> int:
     options = tuple(shlex.split(given.run_options))
     everything(given.all, _names(given.only), _names(given.skip), options, run=not given.pages)
     return 0
+
+
+def _clusters(given: argparse.Namespace) -> int:
+    from phantora_async.validation.clusters import clusters
+
+    pythons, folders = (_pairs(option, words) for option, words in (("python", given.python), ("folder", given.folder)))
+    clusters(given.clusters, _names(given.only), pythons, folders, run=not given.pages)
+    return 0
+
+
+def _pairs(option: str, words: list[str]) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals or not value:
+            raise UsageError(f"--{option} {word}: expected NAME=PATH")
+        found[name] = str(Path(value).absolute())
+    return found
 
 
 def _names(text: str) -> set[str]:

@@ -76,7 +76,7 @@ def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
             start_new_session=True,
         ) as process:
             out, err = process.communicate()
-        report = _report(run_dir / "report.json")
+        report = report_of(run_dir / "report.json")
     wall_s = time.monotonic() - started
     if process.returncode:
         lines = [line for line in (err or out).splitlines() if line.strip()]
@@ -90,7 +90,8 @@ def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
     return Emulated(speed, told.get("max_alloc"), told.get("max_reserved"), report, wall_s, failure, named)
 
 
-def _report(path: Path) -> dict[str, Any]:
+def report_of(path: Path) -> dict[str, Any]:
+    """Reads a run's report; empty if it wrote none."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):
