@@ -36,10 +36,11 @@ WITHOUT_EFFECT_ON_TIME = (
     *("IB_PKEY", "IB_RETRY_CNT", "IB_ROCE_VERSION_NUM", "IB_SL", "IB_TC", "IB_TIMEOUT", "IGNORE_CPU_AFFINITY"),
     *("OOB_NET_ENABLE", "OOB_NET_IFNAME", "RAS_ADDR", "RAS_ENABLE", "RAS_TIMEOUT_FACTOR", "REPORT_CONNECT_PROGRESS"),
     *("SET_STACK_SIZE", "SET_THREAD_NAME", "SOCKET_FAMILY", "SOCKET_IFNAME", "TOPO_DUMP_FILE", "TOPO_DUMP_FILE_RANK"),
-    *("TRACE_BUFFER_SIZE", "WARN_ENABLE_DEBUG_INFO"),
+    *("TRACE_BUFFER_SIZE", "VERSION", "WARN_ENABLE_DEBUG_INFO"),
 )
-"""Variables, without ``NCCL_``, that select how ranks find each other, what is checked, or what is written. No time
-depends on them, on a cluster or here.
+"""Variables, without ``NCCL_``, that select how ranks find each other, what is checked, or what is written, and
+NCCL_VERSION, in which NVIDIA's images of containers say which package they hold. No time depends on them, on a cluster
+or here.
 """
 
 

@@ -20,7 +20,14 @@ _CALLS = {
     "aarch64": {"accept": (202, 242), "epoll": (22, 441), "poll": (73,), "select": (72,)},
 }.get(platform.machine(), {})
 """The numbers of Linux's system calls that wait, by machine."""
+_EPOLL_PWAIT2 = 441
+"""The one wait of epoll whose fourth argument is the address of a time, and not milliseconds (-1: for ever)."""
 _POLLED = struct.Struct("ihh")
+_POLLING_MS = 10
+"""The longest wait of a thread that only polls: gloo's event loop wakes up every 10 ms (gloo/transport/tcp/loop.cc). It
+has a socket that listens for as long as a process group lives, and in PyTorch before 2.15 the name of its program.
+Nobody connects once the group is complete, so it says nothing about its rank. A program that serves waits longer.
+"""
 _MOST = 1024
 """The most descriptors of one wait that are looked at."""
 _LISTENS_TCP = "0A"
@@ -36,32 +43,38 @@ class Listener(NamedTuple):
 
 def listener(pid: int, *, is_rank: bool) -> Listener | None:
     """The process if it listens, else None. A rank's first thread may listen on any socket, else it must be one of the
-    network's: workers of Python (multiprocessing) listen on local ones for their own purposes.
+    network's: workers of Python (multiprocessing) listen on local ones for their own purposes. Threads other than
+    the first must wait for longer than _POLLING_MS at a time.
     """
     with suppress(OSError, ValueError):
         for task in os.listdir(f"/proc/{pid}/task"):
             name = _read(f"/proc/{pid}/task/{task}/comm").strip()
             if name.startswith((*SERVES, *WATCHES)):
                 continue
-            local = is_rank and int(task) == pid
-            waits = set(_waits_for(pid, task))
+            first = int(task) == pid
+            local = is_rank and first
+            waits = set(_waits_for(pid, task, polls=first))
             if waits and any(_listens(pid, number, local) for number in waits):
                 return Listener(pid, _read(f"/proc/{pid}/comm").strip())
     return None
 
 
-def _waits_for(pid: int, task: str) -> Iterator[int]:
-    """Yields the descriptors that the thread waits for in a system call."""
+def _waits_for(pid: int, task: str, *, polls: bool) -> Iterator[int]:
+    """Yields the descriptors that the thread waits for in a system call. `polls`: also if it only looks at them, for
+    _POLLING_MS at most.
+    """
     words = _read(f"/proc/{pid}/task/{task}/syscall").split()
     if not words or not words[0].isdigit():
         return  # it runs
     call = next((kind for kind, numbers in _CALLS.items() if int(words[0]) in numbers), None)
     if call is None:
         return
-    first, second = (int(word, 16) for word in words[1:3])
+    first, second, _, fourth = (int(word, 16) for word in words[1:5])
     if call == "accept":
         yield first
     elif call == "epoll":
+        if not polls and int(words[0]) != _EPOLL_PWAIT2 and fourth <= _POLLING_MS:
+            return
         for line in _read(f"/proc/{pid}/fdinfo/{first}").splitlines():
             if line.startswith("tfd:"):
                 yield int(line.split()[1])

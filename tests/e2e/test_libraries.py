@@ -110,7 +110,8 @@ def test_packed_attention(shared_run: Run) -> None:
             ("sequences", 2, 512, 1024, 4, 8, 14, 4, 2 * (256 * 257 // 2 + 256 * 256)),
             ("sequences", 2, 1024, 1024, 8, 8, 20, 4, 512 * 513),
         ]
-    assert models(done, "sequences;") == {"attention", "attention, flash", "attention, efficient"}
+    # Earlier versions of PyTorch also fill the efficient backward pass's workspace with zeros.
+    assert models(done, "sequences;") - {"element-wise"} == {"attention", "attention, flash", "attention, efficient"}
 
 
 def test_flash_attn(run: Run) -> None:

@@ -1,11 +1,15 @@
 /*
  * Addresses of functions by name, for programs that ask the driver or the runtime for them.
  */
+#define _GNU_SOURCE
 #include "calls/lists.h"
 #include "core/base.h"
+#include "core/run.h"
 #include "cuda/types.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The address of a hooked call by its name; NULL if the call is not hooked. */
@@ -36,8 +40,23 @@ static int find(const char *name, void **address, int *result) {
     return CUDA_OK;
 }
 
+/* A launcher's script may start any program. One that has a CUDA runtime of its own, such as the Python of another
+ * environment, finds this library by the loader's path, but no rank's process has loaded it: CUDA's own message would
+ * say nothing of that. */
+static void tell_program_is_no_rank(void) {
+    static bool told;
+    const char *python = getenv("PHANTORA_PYTHON");
+    if (ph_run.loaded || !python || told) return;
+    told = true;
+    fprintf(stderr,
+            "phantora-async: %s uses CUDA and is no rank: ranks are Python programs that %s runs. If it is the Python "
+            "of another environment, name it: run --python PATH\n",
+            program_invocation_name, python);
+}
+
 PH_EXPORT int cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, int *result) {
     (void)version, (void)flags;
+    tell_program_is_no_rank();
     int status = find(name, address, result);
     return status == CUDA_OK && !*address ? CUDA_NOT_FOUND : status;
 }

@@ -2,8 +2,11 @@
 
 import os
 import time
+import warnings
 
 import torch
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # Python 3.12 says so of any fork beside threads
 
 
 def child(work: str) -> None:

@@ -109,6 +109,22 @@ def test_who_opens_a_library_by_its_name_gets_the_emulated_calls(name, call, lib
     subprocess.run([sys.executable, "-c", OPENED, library, device_file(tmp_path), name, call], check=True)
 
 
+@pytest.mark.parametrize(("in_server", "is_rank", "times"), [(True, False, 1), (True, True, 0), (False, False, 0)])
+def test_a_program_with_its_own_runtime_is_told_once_that_it_is_no_rank(in_server, is_rank, times, library, tmp_path):
+    """Inside of a server whose interpreter is known, and not if it is a rank."""
+    rank = f"assert hook.phantora_load({str(device_file(tmp_path)).encode()!r}) == 0\n" if is_rank else ""
+    script = (
+        f"import ctypes\nhook = ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL)\n{rank}"
+        "address = ctypes.c_void_p()\n"
+        "for _ in range(2): assert hook.cuGetProcAddress(b'cuInit', ctypes.byref(address), 13000, 0) == 0\n"
+    )
+    environment = os.environ | ({"PHANTORA_PYTHON": "/x/python"} if in_server else {})
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    words = f"phantora-async: {sys.executable} uses CUDA and is no rank: ranks are Python programs that /x/python runs."
+    assert ran.stderr.count(words) == ran.stderr.count("is no rank") == times
+
+
 LINKED = """
 import ctypes, sys
 hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)

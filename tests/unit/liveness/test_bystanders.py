@@ -37,6 +37,8 @@ LISTENING = {
     "epoll": EPOLL.format("tcp") + "ready(); poll.poll()",
     "select": "ready(); select.select([one, tcp], [], [])",
     "asyncio": ASYNCIO + "asyncio.run(main())",
+    "a thread that wakes up now and then": EPOLL.format("tcp") + "def loop():\n    while True: poll.poll(1.0)\n"
+    "threading.Thread(target=loop, daemon=True).start(); ready(); threading.Event().wait()",
     "a thread": "threading.Thread(target=tcp.accept, daemon=True).start(); ready(); threading.Event().wait()",
 }
 OF_RANKS_ALONE = {"local": "ready(); local.accept()", "local, by epoll": EPOLL.format("local") + "ready(); poll.poll()"}
@@ -46,6 +48,8 @@ NOT_LISTENING = {
     "sleeps": "ready(); threading.Event().wait()",
     "a store's server": "def serve():\n    name(b'pt_tcpstore_uv')\n    ready()\n    tcp.accept()\n"
     "threading.Thread(target=serve, daemon=True).start()\none.recv(1)",
+    "a thread like gloo's": EPOLL.format("tcp") + "def loop():\n    while True: poll.poll(0.01)\n"
+    "threading.Thread(target=loop, daemon=True).start(); ready(); one.recv(1)",
     "a thread on a local one": "threading.Thread(target=local.accept, daemon=True).start(); ready(); one.recv(1)",
 }
 

@@ -113,5 +113,6 @@ def test_what_is_not_simulated_is_named() -> None:
         "NCCL_IB_HCA=bond0 has no effect: the simulated NICs are called mlx5_0 to mlx5_7, and all are used",
         "not simulated, without effect: NCCL_NO_SUCH_THING, NCCL_SHM_DISABLE",
     )
+    assert not read({"NCCL_VERSION": "2.27.3-1"}).remarks, "images of containers say so which package they hold"
     (remark,) = read({"NCCL_ALGO": "allgather:tree"}).remarks
     assert "NCCL_ALGO leaves no algorithm for all_gather" in remark
