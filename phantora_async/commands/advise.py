@@ -19,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="ARGUMENTS",
         help="run the script with these further arguments: --try '--batch 2'; may be repeated; auto: batch sizes, "
-        "recomputation, types and compiling that its argparse options name, and defaults of PyTorch",
+        "parallelism, recomputation, types and compiling that its argparse options name, and changes of PyTorch: "
+        "sharding, buckets, optimizers, waits",
     )
     parser.add_argument("--json", action="store_true", help="print JSON in place of text")
 

@@ -27,6 +27,10 @@ first replicas.
 """
 MOST_FIRST_REPLICAS = 32
 AUTO = "auto"
+NOT_WITH_AUTO = ("launcher", "fault", "faults", "moe", "witnesses", "roles", "replicas", "reasons", "real_steps")
+"""Options with which `check` and `sweep` do not fold by themselves: they ask for something else than what each rank
+does by itself, or say how to fold.
+"""
 SIMILAR = "similar"
 WITNESSES = 1
 """The number of witnesses if --witnesses is not given."""
@@ -82,9 +86,11 @@ def folding_of(
 
 
 def folds_by_itself(given: RunOptions, servers: Sequence[int]) -> bool:
-    """Returns true if `--fold auto` leaves out processes, and the script's text does not use the rank to give ranks
-    different tasks. Raises UsageError.
+    """Returns true if `--fold auto` leaves out processes, no option asks for another folding, and the script's text
+    does not use the rank to give ranks different tasks. Raises UsageError.
     """
+    if any(name in given.given() for name in NOT_WITH_AUTO):
+        return False
     folding, _ = folding_of(replace(given, fold=AUTO), servers)
     return folding is not None and len(folding.live) < sum(servers) and not tells_ranks_apart(_text_of(given))
 

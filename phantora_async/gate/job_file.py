@@ -39,10 +39,6 @@ from profiles import ProfileError, load_machine
 
 UNFOLDED = "none"
 """The value of `fold` that gives each rank a process."""
-NOT_WITH_AUTO = ("launcher", "fault", "faults", "moe", "witnesses", "roles", "replicas", "reasons", "real_steps")
-"""Options that turn off automatic folding: they ask for something else than what each rank does by itself, or say how
-to fold.
-"""
 OWN = (
     "run_dir",
     "report",
@@ -138,9 +134,6 @@ def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], 
 
 def _folded(job: Job) -> Job:
     """The job with `--fold auto` if that leaves out processes: the simulated part of the report is the same."""
-    given = job.options.given()
-    if any(name in given for name in NOT_WITH_AUTO):
-        return job
     try:
         servers = servers_of(job.options, load_machine(job.options.cluster, job.options.gpu).cluster)
         if not folds_by_itself(job.options, servers):

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import gcd, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.api import running
+from phantora_async.api.replays import replayed
 from phantora_async.api.results import Run
 from phantora_async.errors import PhantoraError, UsageError
 from phantora_async.figures import INTERVAL_HIGH, INTERVAL_LOW, RESERVED
@@ -27,9 +29,12 @@ from phantora_async.recording import Recording, load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.replay import uncollected
 from phantora_async.replaying.variants import Player, Variant
+from phantora_async.report.gpu_work import counted_in
 from phantora_async.spending.job import Job, job_of, logged_tokens
 from phantora_async.study.arguments import Worth, worth_trying
-from phantora_async.study.patches import patched, patches, took_hold
+from phantora_async.study.patches import Facts, Patch, patched, patches, took_hold
+from phantora_async.study.unsimulated import reasons
+from phantora_async.virtual_time.facts import DTYPE_NAMES
 from phantora_async.wording import gib, printable, seconds
 
 FIRST_WITH_NCCL2 = (2, 15)
@@ -40,12 +45,17 @@ MOST_LINES = 5
 NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
 TWICE = {"server.gpu_gbps": "NVLink twice as fast", "server.nic_gbps": "network cards twice as fast"}
 NO_HOST = "a host that takes no time: the most that a faster host can bring with these kernels"
+WITHOUT_AUTO = (
+    "what the script decides (batch, types, buckets, sharding, optimizer, recomputation, waits, compiling): --try auto"
+)
 NOT_TRIED = (
-    "torch.compile and CUDA graphs, unless the script has a switch for them (--try): they change the program; kernels "
-    "that are joined can bring more than a host that takes no time",
-    "FSDP2 or tensor parallelism in place of DistributedDataParallel, and where ranks are placed: other programs",
+    "CUDA graphs and tensor parallelism, unless the script has an option for them: other programs",
+    "other places of ranks, and processes that are bound to the CPUs beside their GPU (torchrun --numa-binding): the "
+    "model of hosts knows no sockets; what a faster host brings is simulated",
 )
 """The changes that are not simulated, with the reason."""
+TOGETHER = 2
+"""The least changes that are tried together: those of the best of each kind."""
 EARLIER_NCCL = ("TORCH_DIST_USE_NCCL2", "0")
 """The variable with which PyTorch uses its NCCL backend from before 2.15 (docs/prediction-off.md)."""
 FOUND = "auto"
@@ -95,25 +105,36 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
     recording = load(Path(folder))
     player = Player(recording, frozenset())
     with uncollected():
-        base = player.play(Variant("", Changes()))
-        if base.left:
-            raise UsageError(base.left)
-        tries = [_replayed(player, what, changes, base.step_ns) for what, changes in _settings(recording)]
+        played = player.play(Variant("", Changes()))
+        if played.left:
+            raise UsageError(played.left)
+        tries = [_replayed(player, what, changes, played.step_ns) for what, changes in _settings(recording)]
+    done, _, _ = replayed(recording, Changes(), ())
+    simulated = done.report["simulated"]
+    base = _Base(recording, played.step_ns, simulated, run)
     wanted = [one for text in arguments for one in (_found(recording) if text == FOUND else [Worth(text, 1.0)])]
-    tries += [_run(recording, one, base.step_ns, run) for one in wanted]
+    runs = [_Run(one) for one in wanted]
     if FOUND in arguments:
-        tries += _patched(recording, base.step_ns, run)
+        runs += [_Run(patch=one) for one in patches(_facts(recording, simulated))]
     if hides_nothing(recording):
-        tries.append(_with_earlier_nccl(recording, base.step_ns, run))
+        runs.append(_Run(environment=(EARLIER_NCCL,)))
+    found = [(one, base.tried(one)) for one in runs]
+    tries += [told for _, told in found]
+    if FOUND in arguments and len(best := _best_of_each_kind(found)) >= TOGETHER:
+        tries.append(base.together(best))
     known = [one for one in tries if one.change is not None]
+    low, high = INTERVAL_LOW.value(simulated), INTERVAL_HIGH.value(simulated)
     return Advice(
         {
             "gpus": recording.world_size,
             "gpu": recording.setup.gpu.name,
-            "step_s": base.step_ns / 1e9,
+            "step_s": played.step_ns / 1e9,
+            "interval_s": None if low is None or high is None else (low, high),
+            "memory_nbytes": RESERVED.value(simulated),
+            "reasons": list(reasons(done.report)),
             "tries": [asdict(one) for one in sorted(known, key=lambda one: one.change or 0.0)],
             "unknown": [asdict(one) for one in tries if one.change is None],
-            "not_tried": list(NOT_TRIED),
+            "not_tried": [*NOT_TRIED, *([] if FOUND in arguments else [WITHOUT_AUTO])],
         }
     )
 
@@ -180,17 +201,105 @@ def _waits_at_once(recording: Recording, rank: int) -> tuple[int, int]:
     return at_once, every
 
 
-def _with_earlier_nccl(recording: Recording, base_ns: int, run: Runner) -> Try:
-    """Runs the script with PyTorch's earlier NCCL backend. This changes what it launches, so it cannot be replayed."""
-    what = "=".join(EARLIER_NCCL) + ": PyTorch's earlier NCCL backend, in which DDP's all-reduces hide behind backward"
-    try:
-        done = run(_options(recording, ()), dict([EARLIER_NCCL]))
-    except PhantoraError as error:
-        return Try(what, None, None, reason=error.message.splitlines()[0])
-    job = job_of(done.report)
-    if job is None:
-        return Try(what, None, None, reason="no steps were found")
-    return _of_run(done, job, what, job.step_s * 1e9 / base_ns - 1)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of the script with one change: other arguments, a program around it, or variables."""
+
+    worth: Worth | None = None
+    patch: Patch | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def what(self) -> str:
+        if self.worth is not None:
+            return self.worth.text
+        if self.patch is not None:
+            return self.patch.what
+        of_variable = "PyTorch's earlier NCCL backend, in which DDP's all-reduces hide behind backward"
+        return f"{' '.join(map('='.join, self.environment))}: {of_variable}"
+
+    @property
+    def kind(self) -> str:
+        """Changes of one kind exclude each other."""
+        if self.worth is not None:
+            return self.worth.kind or self.worth.text
+        return (self.patch.kind or self.patch.what) if self.patch is not None else "environment"
+
+
+def _best_of_each_kind(found: Sequence[tuple[_Run, Try]]) -> list[tuple[_Run, Try]]:
+    """The changes that make the run faster, the best of each kind."""
+    best: dict[str, tuple[_Run, Try]] = {}
+    for one, told in found:
+        if told.change is None or told.change > -LEAST:
+            continue
+        if one.kind not in best or told.change < (best[one.kind][1].change or 0.0):
+            best[one.kind] = (one, told)
+    return list(best.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The recorded run, with which others are compared."""
+
+    recording: Recording
+    step_ns: int
+    simulated: Mapping[str, Any]
+    run: Runner
+
+    def tried(self, one: _Run) -> Try:
+        """Runs the script with the change."""
+        return self._tried([one], one.what)
+
+    def together(self, best: Sequence[tuple[_Run, Try]]) -> Try:
+        """Runs the script with all these changes."""
+        return self._tried([one for one, _ in best], "together: " + "; ".join(told.what for _, told in best))
+
+    def _tried(self, changes: Sequence[_Run], what: str) -> Try:
+        worths = [one.worth for one in changes if one.worth is not None]
+        programs = [one.patch for one in changes if one.patch is not None]
+        environment = {name: value for one in changes for name, value in one.environment}
+        more = [word for one in worths if not one.without for word in _words(one.text)]
+        without = [word for one in worths for word in one.without]
+        with TemporaryDirectory(prefix="phantora-advise-") as folder:
+            try:
+                options = _options(self.recording, more, without)
+                if programs:
+                    options = patched(options, programs, Path(folder))
+                done = self.run(options, environment)
+                held = not programs or took_hold(done.log(0))
+            except PhantoraError as error:
+                return Try(what, None, None, reason=error.message.splitlines()[0])
+            except ValueError as error:
+                return Try(what, None, None, reason=str(error))
+        job = job_of(done.report)
+        if not held:
+            return Try(what, None, None, reason=programs[0].missing)
+        if job is None:
+            return Try(what, None, None, reason="no steps were found")
+        work = prod(one.work for one in worths)
+        unsure = any(one.work_by_flops for one in worths)
+        return self._compared(done, job, what, work, by_tokens=bool(worths), by_flops=unsure)
+
+    def _compared(self, done: Run, job: Job, what: str, work: float, *, by_tokens: bool, by_flops: bool) -> Try:
+        """The result of a run. Its steps are compared with the recorded run's by their work: by the tokens that both
+        have logged, else by what is known of the change.
+        """
+        before, _ = logged_tokens(self.recording.report, self.recording.world_size, self.step_ns / 1e9)
+        if by_tokens and before and job.tokens_per_step:
+            change = (job.step_s / job.tokens_per_step) / (self.step_ns / 1e9 / before) - 1
+            return _of_run(done, job, what, change, by_tokens=True)
+        if by_flops:
+            work *= _flops(done.report["simulated"]) / (_flops(self.simulated) or 1.0) or 1.0
+        if abs(work - 1.0) > LEAST:
+            change = job.step_s * 1e9 / self.step_ns / work - 1
+            return _of_run(done, job, f"{what} (steps of {work:.3g} times the work)", change, by_tokens=True)
+        return _of_run(done, job, what, job.step_s * 1e9 / self.step_ns - 1)
+
+
+def _flops(simulated: Mapping[str, Any]) -> float:
+    """The floating-point operations of a step on all GPUs."""
+    of_gpu = float(simulated["work"].get("tflops_per_gpu") or 0.0)
+    return of_gpu * float(simulated["step"]["median_ns"]) * int(simulated["world_size"])
 
 
 def _of_run(done: Run, job: Job, what: str, change: float, by_tokens: bool = False) -> Try:
@@ -201,29 +310,21 @@ def _of_run(done: Run, job: Job, what: str, change: float, by_tokens: bool = Fal
     return Try(what, job.step_s, change, by_tokens, "", RESERVED.value(simulated), interval)
 
 
-def _patched(recording: Recording, base_ns: int, run: Runner) -> Iterator[Try]:
-    """Runs the script with changes of PyTorch's defaults and keywords. One that changes nothing of it is no advice."""
+def _facts(recording: Recording, simulated: Mapping[str, Any]) -> Facts:
+    """What is known of the run, by which changes are chosen."""
     script = Path(str(recording.run.get("script", "")))
-    text = script.read_text(errors="replace") if script.is_file() else ""
-    signatures = [one.signature for one in recording.costs.values()]
-    with TemporaryDirectory(prefix="phantora-advise-") as folder:
-        for patch in patches(ranks=recording.world_size, signatures=signatures, script=text):
-            try:
-                done = run(patched(_options(recording, ()), patch, Path(folder)), {})
-                held = took_hold(done.log(0))
-            except PhantoraError as error:
-                yield Try(patch.what, None, None, reason=error.message.splitlines()[0])
-                continue
-            except ValueError as error:
-                yield Try(patch.what, None, None, reason=str(error))
-                continue
-            job = job_of(done.report)
-            if not held:
-                yield Try(patch.what, None, None, reason=patch.missing)
-            elif job is None:
-                yield Try(patch.what, None, None, reason="no steps were found")
-            else:
-                yield _of_run(done, job, patch.what, job.step_s * 1e9 / base_ns - 1)
+    calls = recording.report.get("calls") or {}
+    reductions = [int(one["calls"]) for one in calls.get("collectives", ()) if one["op"] == "all_reduce"]
+    reducing = {(NcclKind(call.op), DTYPE_NAMES[call.dtype]) for kernel in recording.kernels for call in kernel}
+    return Facts(
+        recording.world_size,
+        len(recording.setup.servers),
+        [one.signature for one in recording.costs.values()],
+        script.read_text(errors="replace") if script.is_file() else "",
+        frozenset(reducing),
+        gcd(*reductions) >= 2 * counted_in(simulated) if reductions else False,
+        [one["site"] for one in calls.get("waits", ()) if "(via torch/" not in one["site"]],
+    )
 
 
 def _replayed(player: Player, what: str, changes: Changes, base_ns: int) -> Try:
@@ -242,29 +343,13 @@ def _found(recording: Recording) -> list[Worth]:
         raise UsageError(f"{recording.folder}: run.json is missing: it is not known what was run")
     hint = "name the arguments: --try '--batch 2'"
     try:
-        found = worth_trying(Path(told["script"]), [str(one) for one in told["arguments"]])
+        servers = recording.setup.servers
+        found = worth_trying(
+            Path(told["script"]), [str(one) for one in told["arguments"]], recording.world_size, max(servers)
+        )
     except ValueError as error:
         raise UsageError(f"--try {FOUND}: {error}", hint) from None
     return found
-
-
-def _run(recording: Recording, wanted: Worth, base_ns: int, run: Runner) -> Try:
-    text = wanted.text
-    try:
-        done = run(_options(recording, () if wanted.without else _words(text), wanted.without), {})
-    except PhantoraError as error:
-        return Try(text, None, None, reason=error.message.splitlines()[0])
-    job = job_of(done.report)
-    if job is None:
-        return Try(text, None, None, reason="no steps were found")
-    before, _ = logged_tokens(recording.report, recording.world_size, base_ns / 1e9)
-    if before and job.tokens_per_step:
-        change = (job.step_s / job.tokens_per_step) / (base_ns / 1e9 / before) - 1
-        return _of_run(done, job, text, change, by_tokens=True)
-    if wanted.work != 1.0:
-        what = f"{text} (steps of {wanted.work:g} times the work)"
-        return _of_run(done, job, what, job.step_s * 1e9 / base_ns / wanted.work - 1, by_tokens=True)
-    return _of_run(done, job, text, job.step_s * 1e9 / base_ns - 1)
 
 
 def _options(recording: Recording, arguments: Sequence[str], without: Sequence[str] = ()) -> RunOptions:
@@ -287,6 +372,8 @@ def _options(recording: Recording, arguments: Sequence[str], without: Sequence[s
 
 def text(told: Document) -> str:
     step = seconds(round(told["step_s"] * 1e9))
+    beside = _beside(told).partition(", ")[2]
+    step += f" ({beside})" * bool(beside)
     lines = [f"{told['gpus']} x {told['gpu']}, a step takes {step} as recorded; each line is a simulation:"]
     better = [one for one in told["tries"] if one["change"] <= -LEAST]
     worse = [one for one in told["tries"] if one["change"] >= LEAST]
@@ -298,6 +385,7 @@ def text(told: Document) -> str:
         lines.append(f"not worth trying (less than {LEAST:.1%}): {'; '.join(same)}")
     if worse:
         lines.append(f"worse: {'; '.join(_change(one) for one in worse)}")
+    lines += [f"reason: {one}" for one in told.get("reasons", ())]
     lines += [f"not known: {one['what']}: {one['reason']}" for one in told["unknown"]]
     lines += [f"not tried: {one}" for one in told.get("not_tried", ())]
     return printable("\n".join(lines))

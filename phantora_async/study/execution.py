@@ -8,14 +8,25 @@ no trial is left. `pruning` decides which need not be run.
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from phantora_async.api.results import Run
 from phantora_async.budget import Limits
-from phantora_async.errors import EnvironmentUnusable, Interrupted, JobsFailed, NotWritten, OverBudget, PhantoraError
+from phantora_async.errors import (
+    EnvironmentUnusable,
+    Interrupted,
+    JobsFailed,
+    NotFoldable,
+    NotWritten,
+    OverBudget,
+    PhantoraError,
+)
+from phantora_async.options import RunOptions
 from phantora_async.study.machines import Machines, Replay, in_threads
 from phantora_async.study.pruning import Pruning, limited
 from phantora_async.study.trials.results import FAILED, REPLAY, RUN, Result, failure_of, pruned_of, result_of
@@ -97,11 +108,14 @@ class Sweep:
     def _all_run(self, trials: Sequence[Trial], left: Sequence[Trial]) -> Iterator[Result]:
         of_program = Counter(trial.program for trial in left)
 
-        def one(trial: Trial) -> Result | None:
-            pruned = self.pruning.not_begun(trial, dict(self.store.results))
-            return pruned or self._one_run(trial, of_program[trial.program] > 1)
+        known = list(self.store.results.values())
+        count, room = self.machines.runs_at_a_time(trials, known), self.machines.room_for(known)
 
-        count = self.machines.runs_at_a_time(trials, self.store.results.values())
+        def one(trial: Trial) -> Result | None:
+            with room(trial):
+                pruned = self.pruning.not_begun(trial, dict(self.store.results))
+                return pruned or self._one_run(trial, of_program[trial.program] > 1)
+
         yield from filter(None, in_threads(count, one, trials, self.machines.stop))
 
     def _one_run(self, trial: Trial, shared: bool) -> Result | None:
@@ -122,7 +136,7 @@ class Sweep:
         limits = Limits({}) if record or as_recorded else self.pruning.limits(trial, dict(self.store.results))
         options = limited(options, limits)
         try:
-            done = self.machines.run(options.checked(), trial.environment if as_recorded else trial.run_environment())
+            done = self._run(trial, options, trial.environment if as_recorded else trial.run_environment())
         except (EnvironmentUnusable, Interrupted):
             raise
         except OverBudget as error:
@@ -141,6 +155,18 @@ class Sweep:
             return None
         told = done.report, str(done.path), time.monotonic() - began
         return pruned_of(trial, limits, *told) or result_of(trial, RUN, *told)
+
+    def _run(self, trial: Trial, options: RunOptions, environment: Mapping[str, str]) -> Run:
+        """Runs the script, folded if the trial is. If its ranks turn out to differ, each has a process after all."""
+        try:
+            return self.machines.run(trial.started(options).checked(), environment)
+        except NotFoldable:
+            if not trial.folded:
+                raise
+            print(f"phantora-async: {trial.name}: again with a process for each rank", file=sys.stderr)
+            if options.record is not None:
+                shutil.rmtree(options.record, ignore_errors=True)
+            return self.machines.run(options.checked(), environment)
 
     def _recording(self, program: str) -> Path:
         return self.folder / "recordings" / program

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -49,6 +51,7 @@ class Replay:
     run_dir: Path
 
 
+RoomFor = Callable[[Trial], AbstractContextManager[None]]
 Replayed = tuple[Trial, "Result | str"]
 """A trial with its result, or with the reason why the recording cannot give one."""
 
@@ -59,7 +62,13 @@ class Machines(Protocol):
         as ``runs_at_a_time`` says.
         """
 
-    def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int: ...
+    def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int:
+        """The most trials that run at the same time."""
+
+    def room_for(self, known: Iterable[Result]) -> RoomFor:
+        """Returns what a thread enters before it runs a trial: it waits there until there is room. `known`: results
+        that say what memory ranks take.
+        """
 
     def replayed(self, replays: Sequence[Replay]) -> Iterator[Replayed]: ...
 
@@ -84,11 +93,27 @@ class Here:
         """Does nothing: all runs end together."""
 
     def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int:
+        """The most trials that have room together: those with the fewest processes. With `auto`, each waits for room of
+        its own (`room_for`), so that one large trial does not hold up the others.
+        """
         if isinstance(self.jobs, int):
             return self.jobs
-        ranks = max((trial.ranks for trial in trials), default=1)
-        cores = len(os.sched_getaffinity(0))
-        return max(1, min(cores // min(cores, ranks), _room(run_nbytes(ranks, known)), len(trials)))
+        cores, nbytes = len(os.sched_getaffinity(0)), _free_nbytes()
+        known, count = list(known), 0
+        for ranks in sorted(trial.ranks for trial in trials):
+            cores -= min(ranks, len(os.sched_getaffinity(0)))
+            nbytes -= run_nbytes(ranks, known)
+            if cores < 0 or nbytes < 0:
+                break
+            count += 1
+        return max(1, count)
+
+    def room_for(self, known: Iterable[Result]) -> RoomFor:
+        if isinstance(self.jobs, int):
+            return lambda trial: nullcontext()
+        cores, known = len(os.sched_getaffinity(0)), list(known)
+        room = Room(cores, _free_nbytes())
+        return lambda trial: room.entered(min(trial.ranks, cores), run_nbytes(trial.ranks, known))
 
     def replayed(self, replays: Sequence[Replay]) -> Iterator[Replayed]:
         cores = len(os.sched_getaffinity(0))
@@ -105,8 +130,36 @@ class Here:
                 ) from None
 
 
+class Room:
+    """The cores and the memory of this machine that runs share. A run that needs more than there is runs alone."""
+
+    def __init__(self, cores: int, nbytes: int) -> None:
+        self._cores, self._nbytes, self._inside = cores, nbytes, 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def entered(self, cores: int, nbytes: int) -> Iterator[None]:
+        """A context that begins when so many cores and bytes are free, or when no other run is going on."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside or (cores <= self._cores and nbytes <= self._nbytes))
+            self._take(cores, nbytes, 1)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._take(-cores, -nbytes, -1)
+                self._changed.notify_all()
+
+    def _take(self, cores: int, nbytes: int, runs: int) -> None:
+        self._cores, self._nbytes, self._inside = self._cores - cores, self._nbytes - nbytes, self._inside + runs
+
+
+def _free_nbytes() -> int:
+    return int(psutil.virtual_memory().available * FREE_SHARE)
+
+
 def _room(nbytes: int) -> int:
-    return int(psutil.virtual_memory().available * FREE_SHARE // nbytes)
+    return _free_nbytes() // nbytes
 
 
 def run_nbytes(ranks: int, known: Iterable[Result]) -> int:

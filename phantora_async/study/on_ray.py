@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from phantora_async.study.machines import (
     REPLAY_NBYTES,
     Replay,
     Replayed,
+    RoomFor,
     in_threads,
     replay,
     run_nbytes,
@@ -55,7 +58,8 @@ class RayCluster:
             except Exception as error:  # whatever Ray raises for a cluster that does not answer
                 raise EnvironmentUnusable(f"the Ray cluster cannot be used: {error}") from None
         self._jobs = jobs
-        self._needs: dict[str, Any] = {}
+        self._asked = threading.local()
+        """What the run of each thread asks of a node."""
         self._waited: set[Any] = set()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self._most_cpus = max((int(node.get("CPU", 0)) for node in nodes), default=0)
@@ -65,7 +69,7 @@ class RayCluster:
 
     def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
         """Runs the script on any node that has room."""
-        task = self._ray.remote(max_retries=0, **self._needs)(_run)
+        task = self._ray.remote(max_retries=0, **getattr(self._asked, "needs", {}))(_run)
         folder = Path(options.run_dir or ".").parents[1]
         done: Run | None
         done, error = self._answer(task.remote(options, dict(environment), str(folder)))
@@ -77,10 +81,19 @@ class RayCluster:
 
     def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int:
         """The number of trials at a time. Ray lets them wait until a node has room."""
-        ranks = max((trial.ranks for trial in trials), default=1)
-        nbytes = min(run_nbytes(ranks, known), self._most_nbytes)
-        self._needs = {"num_cpus": min(ranks, self._most_cpus), "memory": nbytes}
         return self._jobs if isinstance(self._jobs, int) else max(1, min(len(trials), MOST_JOBS))
+
+    def room_for(self, known: Iterable[Result]) -> RoomFor:
+        """Tells what the thread's run asks of a node: the CPUs and the memory of this trial."""
+        results = list(known)
+
+        @contextmanager
+        def entered(trial: Trial) -> Iterator[None]:
+            nbytes = min(run_nbytes(trial.ranks, results), self._most_nbytes)
+            self._asked.needs = {"num_cpus": min(trial.ranks, self._most_cpus), "memory": nbytes}
+            yield
+
+        return entered
 
     def replayed(self, replays: Sequence[Replay]) -> Iterator[Replayed]:
         nbytes = min(REPLAY_NBYTES, self._most_nbytes)

@@ -497,9 +497,11 @@ MAY_IMPORT = {
         "phantora_async.options",
         "phantora_async.recording",
         "phantora_async.replaying",
+        "phantora_async.report",
         "phantora_async.spending",
         "phantora_async.study.outcome",
         "phantora_async.study.trials",
+        "phantora_async.virtual_time",
         "phantora_async.wording",
     ],
     "phantora_async.validation": [

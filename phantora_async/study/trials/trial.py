@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from formats.files import MOST_DATA_NBYTES, read_bytes
-from phantora_async.config import folding_of, servers_of
+from phantora_async.config import AUTO, folding_of, folds_by_itself, servers_of
+from phantora_async.errors import UsageError
 from phantora_async.options import OPTIONS, Kind, RunOptions
 from phantora_async.replaying.machine import Changes
 from profiles import EmulatedMachine, Gpu, load_machine
@@ -42,6 +43,8 @@ class Trial:
     """The settings of replays, by the names of REPLAYED."""
     tokens_per_step: float | None
     """The tokens of a step; None: the script logs them."""
+    may_fold: bool = False
+    """True if the study does not say how ranks share processes."""
 
     @cached_property
     def gpu(self) -> Gpu:
@@ -63,10 +66,26 @@ class Trial:
         return sum(self.servers)
 
     @cached_property
+    def folded(self) -> bool:
+        """True if a run of it is folded by itself, as the jobs of `check` are: ranks that do the same share a process.
+        The slow GPUs of a replay need ranks of their own.
+        """
+        if not self.may_fold or self.replayed.get("slow_gpu"):
+            return False
+        try:
+            return folds_by_itself(self.options, self.servers)
+        except UsageError:
+            return False  # the run says what is wrong, if it is not the mesh
+
+    @cached_property
     def ranks(self) -> int:
         """The number of processes that a run of it has on this machine."""
-        folding, _ = folding_of(self.options, self.servers)
+        folding, _ = folding_of(self.started(self.options), self.servers)
         return self.gpus if folding is None else len(folding.live)
+
+    def started(self, options: RunOptions) -> RunOptions:
+        """These options of a run of it, with which it is folded by itself."""
+        return replace(options, fold=AUTO) if self.folded else options
 
     @cached_property
     def program(self) -> str:
@@ -80,6 +99,7 @@ class Trial:
                 given,
                 sorted(self.environment.items()),
                 self.servers,
+                self.folded,
                 self.recordable,
                 (self.gpu.cc_major, self.gpu.cc_minor),
             ]
@@ -144,7 +164,8 @@ class Trial:
         if not self.can_run and recording is not None:
             return shlex.join(["phantora-async", "replay", str(recording), *self._replay_flags()])
         settings = [f"{name}={shlex.quote(value)}" for name, value in self.run_environment().items()]
-        given = {name: value for name, value in self.options.given().items() if name not in ("show_ranks", "progress")}
+        started = self.started(self.options).given()
+        given = {name: value for name, value in started.items() if name not in ("show_ranks", "progress")}
         launcher = given.pop("launcher", False)
         words = [word for name, value in given.items() for word in _flags(name, value)]
         words += ["--launcher", "--"] if launcher else []

@@ -13,7 +13,7 @@ from formats.values import shown
 from phantora_async.budget import OPTIONS as BUDGETS
 from phantora_async.budget import Limits
 from phantora_async.errors import UsageError
-from phantora_async.gate.job_file import OWN, STEPS_FOR_TIME, program_of
+from phantora_async.gate.job_file import OWN, STEPS_FOR_TIME, UNFOLDED, program_of
 from phantora_async.options import OPTIONS, RunOptions
 from phantora_async.study.trials.trial import REPLAYED, Trial, Value, identifier, name_of
 
@@ -71,7 +71,7 @@ class TrialReader:
         tokens = None if self._tokens is None else self._evaluated("tokens_per_step", str(self._tokens), numbers)
         if tokens is not None and not 0 < tokens < 1e15:
             raise self._top.error("tokens_per_step", f"{tokens:g} for {name_of(chosen)}: expected a number above 0")
-        return Trial(name_of(chosen), chosen, options, environment, replayed, tokens)
+        return Trial(name_of(chosen), chosen, options, environment, replayed, tokens, may_fold="fold" not in values)
 
     def _holds(self, text: str, numbers: Mapping[str, Number]) -> bool:
         return bool(self._evaluated("only", text, numbers))
@@ -88,6 +88,8 @@ class TrialReader:
         own = {key: value for key, value in values.items() if key in OPTIONS and value != ""}
         program = {key: values[key] for key in ("script", "arguments") if key in values}
         script, given, named = program_of(self._folder, table, own | program)
+        if named.get("fold") == UNFOLDED:
+            del named["fold"]
         if isinstance(given, str) or not all(isinstance(one, str) for one in given):
             raise UsageError(f"arguments: expected a list of texts, found {shown(given)}")
         arguments = list(given)

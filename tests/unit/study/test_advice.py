@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 
 from emu.contract import records
+from emu.contract.records import NcclKind
 from phantora_async import cli
 from phantora_async.errors import ExitCode, UsageError
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.options import RunOptions
 from phantora_async.recording import load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.variants import Player, Variant
 from phantora_async.study.advice import NO_HOST, advise, hides_nothing, text
 from phantora_async.study.arguments import worth_trying
-from phantora_async.study.patches import FUSED, TOOK_HOLD, patched, patches, took_hold
+from phantora_async.study.patches import FUSED, TOOK_HOLD, Facts, patched, patches, took_hold
+from phantora_async.study.unsimulated import reasons
 from tests.unit.replay.recordings import record
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
@@ -126,6 +129,44 @@ parser.add_argument("--bucket-mb", type=float, default=0.1)
 parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
 parser.add_argument("--microbatches", type=int, default=4)
 """
+OTHERS = """
+parser.add_argument("--tp", type=int, default=4)
+parser.add_argument("--vocab-size", type=int, default=50257)
+parser.add_argument("--precision", default="fp32")
+parser.add_argument("--offload", action="store_true")
+parser.add_argument("--use-flash", action="store_true")
+parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+parser.add_argument("--batch-size", type=int, default=2)
+parser.add_argument("--grad-accum", type=int, default=4)
+"""
+
+
+def test_ranks_of_a_replica_vocabularies_and_switches(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OTHERS)
+    found = worth_trying(tmp_path / "train.py", ["--offload"], ranks=16, of_server=8)
+    assert [one.text for one in found] == [
+        "--tp 1",
+        "--tp 2",
+        "--tp 8",
+        "--vocab-size 50304",
+        "--precision bf16",
+        "without --offload",
+        "--use-flash",
+        "--no-compile",
+        "--batch-size 4",
+        "--batch-size 1",
+        "--grad-accum 8",
+        "--grad-accum 2",
+        "--batch-size 4 --grad-accum 2",
+    ]
+    assert [one.text for one in found if one.work_by_flops] == ["--tp 1", "--tp 2", "--tp 8"]
+    assert found[-1].work == 1.0, "as many sequences as before"
+    small = worth_trying(
+        tmp_path / "train.py", ["--tp", "1", "--no-compile", "--batch-size", "3"], ranks=2, of_server=2
+    )
+    assert [one.text for one in small][:2] == ["--tp 2", "--vocab-size 50304"]
+    assert "--compile" in [one.text for one in small]
+    assert not any(" --grad-accum" in one.text and one.text.startswith("--batch-size 3") for one in small)
 
 
 def test_buckets_types_and_micro_batches_of_a_script(tmp_path: Path) -> None:
@@ -147,7 +188,7 @@ def test_defaults_of_pytorch_are_changed_from_outside(rec: Path, runs: Runs) -> 
     """The change of a log that says that it took hold is advice, with the memory of its run; of another it is said why
     not.
     """
-    Path("train.py").write_text("from torch.utils.checkpoint import checkpoint\n")
+    Path("train.py").write_text("from torch.utils.checkpoint import checkpoint\nDDP(model, bucket_cap_mb=1)\n")
     programs: list[str] = []
 
     def run(options: RunOptions, environment: dict[str, str]) -> Any:
@@ -168,20 +209,147 @@ def test_defaults_of_pytorch_are_changed_from_outside(rec: Path, runs: Runs) -> 
     assert any("no recomputation" in what for what in missing)
     assert not any("DataLoader" in program for program in programs), "the script has none"
     assert "60.00 GiB reserved" in text(told)
-    assert "not tried: torch.compile" in text(told)
+    assert "not tried: CUDA graphs" in text(told)
 
 
-def test_which_changes_a_run_could_use() -> None:
-    f32 = "gemm;cublasGemmEx;n;n;256;16;256;1;f32;f32;f32;f32;default;aten::mm;[[16, 256]]"
-    known = {one.what.partition(" (")[0] for one in patches(ranks=1, signatures=[f32], script="")}
-    assert known == {
-        "TF32 for products of FP32",
-        "autocast to bf16 around the whole script",
-        "a fused optimizer",
-        "an optimizer that takes all parameters at once",
+F32 = "gemm;cublasGemmEx;n;n;256;16;256;1;f32;f32;f32;f32;default;aten::mm;[[256, 16]]"
+FUSED_ADAM = "kernel;adam;8;512;0;aten::_fused_adamw_;[[256]]"
+COMPILED = "kernel;triton_poi_fused_0;8;512;0;;[[256]]"
+REDUCED = frozenset({(NcclKind.ALL_REDUCE, "bf16")})
+SHARDED = frozenset({(NcclKind.ALL_GATHER, "f32"), (NcclKind.REDUCE_SCATTER, "f32"), (NcclKind.ALL_REDUCE, "f32")})
+FUSING = ["a fused optimizer", "an optimizer that takes all parameters at once", "torch.compile of the model"]
+OF_DDP = [
+    "DistributedDataParallel(bucket_cap_mb=100)",
+    "DistributedDataParallel(gradient_as_bucket_view=True)",
+    "FSDP2 in place of DistributedDataParallel",
+]
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        (Facts(1, 1, [F32]), ["TF32 for products of FP32", "autocast to bf16 around the whole script", *FUSING]),
+        (Facts(1, 1, [F32.replace("f32", "bf16"), FUSED_ADAM, COMPILED]), []),
+        (Facts(2, 1, [FUSED_ADAM, COMPILED], collectives=REDUCED), OF_DDP),
+        (
+            Facts(2, 1, [FUSED_ADAM, COMPILED], "DDP(m, bucket_cap_mb=1)", REDUCED, reduced_again=True),
+            [
+                "DistributedDataParallel(bucket_cap_mb=25)",
+                *OF_DDP[:2],
+                "no_sync() for all micro batches but the last one before an optimizer's step",
+                *OF_DDP[2:],
+            ],
+        ),
+        (
+            Facts(2, 1, [FUSED_ADAM, COMPILED], "dist.all_reduce(x.grad)", frozenset({(NcclKind.ALL_REDUCE, "f32")})),
+            [
+                *OF_DDP,
+                "gradients that DistributedDataParallel sends as bf16",
+                "all-reduces of gradients that begin in the backward pass, each as soon as its gradient is known",
+            ],
+        ),
+        (
+            Facts(4, 2, [FUSED_ADAM, COMPILED], "CPUOffloadPolicy()", SHARDED),
+            [
+                "parameters that stay gathered from the forward to the backward pass",
+                "replicas in place of shards, as in data parallelism",
+                "shards inside each server, replicas between the 2 servers",
+                "parameters that are gathered as bf16",
+                "parameters and optimizer states on the GPU",
+            ],
+        ),
+        (
+            Facts(1, 1, [FUSED_ADAM, COMPILED], waits=["train.py:3"]),
+            ["no waits for the GPU: a line reads its loss once"],
+        ),
+    ],
+)
+def test_which_changes_a_run_could_use(facts: Facts, found: list[str]) -> None:
+    assert [one.what.partition(" (")[0] for one in patches(facts)] == found
+
+
+def test_changes_of_one_kind_exclude_each_other(rec: Path, runs: Runs) -> None:
+    """Two sizes of buckets make the run faster, and so does a fused optimizer: the better size and the optimizer are
+    run together, in one program.
+    """
+    Path("train.py").write_text("DDP(model, bucket_cap_mb=1)\n")
+    steps = {"bucket_cap_mb=25)": 30, "bucket_cap_mb=100)": 20, "fused=True": 25, "gradient_as": 90}
+    programs: list[str] = []
+
+    def run(options: RunOptions, environment: dict[str, str]) -> Any:
+        done = runs.run(options, environment)
+        text = Path(options.script).read_text()
+        programs.append(text)
+        found = [ms for words, ms in steps.items() if words in text]
+        done.report["simulated"]["step"]["median_ns"] = sum(found) * 1_000 if found else 90_000_000
+        done.run_dir = Path("logs")
+        done.run_dir.mkdir(exist_ok=True)
+        (done.run_dir / "rank0.log").write_text(f"{TOOK_HOLD}\n")
+        return done
+
+    told = advise(rec, ["auto"], run).document
+    (together,) = [one for one in told["tries"] if one["what"].startswith("together: ")]
+    assert together["step_s"] == pytest.approx(45e-6 if "gradient_as" not in programs[-1] else 135e-6)
+    assert "bucket_cap_mb=100)" in together["what"]
+    assert "fused=True" in together["what"]
+    assert "bucket_cap_mb=25)" not in programs[-1]
+
+
+def simulated_of(*rows: tuple[str, str, float], waits: int = 0) -> dict[str, Any]:
+    """The report of two ranks whose GPUs compute for 60 % of a step, and are empty for 40 % as the host works."""
+    signatures = [
+        {
+            "signature": "x",
+            "title": title,
+            "model": model,
+            "source": "modelled",
+            "launches": 1,
+            "total_ns": ns,
+            "mean_ns": ns,
+        }
+        for title, model, ns in rows
+    ]
+    total = sum(ns for _, _, ns in rows)
+    times = dict.fromkeys((one.ns for one in TIME_ACCOUNTS), 0) | {"compute_ns": 60, "host_bound_ns": 40}
+    return {
+        "kernels": {
+            "gpu_ns": total,
+            "window": "run",
+            "signatures": signatures,
+            "ranks": [{"ranks": [0], "launches": [1] * len(rows)}],
+        },
+        "ranks": [{"rank": 0, **times}],
+        "step": {"counted": 1},
+        "calls": {"waits": [{"site": "train.py:9", "code": "loss.item()", "calls": 4, "on": "copy"}] * waits},
     }
-    fused = "kernel;adam;8;512;0;aten::_fused_adamw_;[[256]]"
-    assert list(patches(ranks=1, signatures=[f32.replace("f32", "bf16"), fused], script="")) == []
+
+
+@pytest.mark.parametrize(
+    ("simulated", "found"),
+    [
+        (
+            simulated_of(("gemm bf16 m=1", "gemm bf16", 9.0), ("gemm", "gemm, unaligned", 1.0)),
+            "10.0% of GPU work are products",
+        ),
+        (
+            simulated_of(
+                ("soft (aten::_softmax)", "softmax", 1.0), ("gemm bf16 (aten::bmm)", "gemm bf16", 3.0), ("m", "x", 4.0)
+            ),
+            "50.0% of GPU work are softmax and batched products",
+        ),
+        (
+            simulated_of(("copy h2d, pageable", "", 1.0), ("m", "x", 3.0)),
+            "25.0% of GPU work are copies of pageable memory",
+        ),
+        (
+            simulated_of(("m", "x", 3.0), waits=1),
+            "the host waits for the GPU, which waits for the host afterwards (40.0%",
+        ),
+    ],
+)
+def test_reasons_that_no_simulation_can_mend(simulated: dict[str, Any], found: str) -> None:
+    (one,) = reasons({"simulated": simulated})
+    assert one.startswith(found)
 
 
 FAKE_TORCH = """
@@ -207,7 +375,7 @@ def test_the_program_runs_the_script_as_it_is(tmp_path: Path, module: bool) -> N
         "print(__name__, sys.argv[1:], made.keywords['fused'])\n"
     )
     script = "job" if module else str(work / "job.py")
-    options = patched(RunOptions(script, ["--x"], module=module), FUSED, tmp_path)
+    options = patched(RunOptions(script, ["--x"], module=module), [FUSED], tmp_path)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *([str(work)] * module)])}
     done = subprocess.run(
         [sys.executable, str(options.script), *options.arguments],
@@ -222,7 +390,7 @@ def test_the_program_runs_the_script_as_it_is(tmp_path: Path, module: bool) -> N
 
 def test_a_launcher_s_script_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a launcher starts the script"):
-        patched(RunOptions("torchrun", ["x.py"], launcher=True), FUSED, tmp_path)
+        patched(RunOptions("torchrun", ["x.py"], launcher=True), [FUSED], tmp_path)
 
 
 def test_text_says_what_is_better_the_same_and_worse() -> None:

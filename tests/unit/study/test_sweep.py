@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,15 @@ import pytest
 
 from phantora_async import cli
 from phantora_async.api import running
-from phantora_async.errors import EnvironmentUnusable, JobsFailed, NotWritten, PathChanged, RankDied, UsageError
+from phantora_async.errors import (
+    EnvironmentUnusable,
+    JobsFailed,
+    NotFoldable,
+    NotWritten,
+    PathChanged,
+    RankDied,
+    UsageError,
+)
 from phantora_async.options import RunOptions
 from phantora_async.study import machines
 from phantora_async.study.sweeping import sweep
@@ -98,6 +107,87 @@ def test_a_folded_run_needs_a_core_for_each_of_its_processes(runs: Runs, monkeyp
     trials = read({"run": folded, "grid": {"--n": [1, 2, 3, 4, 5]}}).trials
     assert trials[0].ranks == 4
     assert machines.Here("auto").runs_at_a_time(trials, []) == 4
+
+
+REPLICAS = "model = DistributedDataParallel(model)\n"
+
+
+def test_trials_fold_by_themselves(runs: Runs) -> None:
+    """Of 64 replicas, a few have processes. Faults, and a study that says how to fold, keep a process for each rank."""
+    Path("train.py").write_text(REPLICAS)
+    wide = RUN | {"world_size": 64, "nproc_per_node": 8}
+    (plain,) = read({"run": wide, "trial": [{}]}).trials
+    (unfolded,) = read({"run": wide | {"fold": "none"}, "trial": [{}]}).trials
+    (faulty,) = read({"run": wide | {"fault": ["gpu 3 at 0.5x"]}, "trial": [{}]}).trials
+    (slow,) = read({"run": wide | {"slow_gpu": ["3=0.5"]}, "trial": [{}]}).trials
+    assert plain.folded
+    assert plain.ranks < 64
+    assert "--fold auto" in plain.command(None)
+    for one in (unfolded, faulty, slow):
+        assert (one.folded, one.ranks) == (False, 64)
+        assert "--fold" not in one.command(None)
+        assert one.program != plain.program
+    swept = sweep({"run": wide, "grid": {"gpu": ["h100", "h200"]}})
+    assert [(options.fold, options.record is not None) for options in runs.asked] == [("auto", True)]
+    assert len(swept.trials) == 2
+
+
+def test_a_trial_that_cannot_be_folded_runs_with_all_processes(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.py").write_text(REPLICAS)
+
+    def change(options: RunOptions, simulated: dict[str, Any]) -> None:
+        if options.fold is not None:
+            raise NotFoldable("rank 3 is a witness, and does something else")
+
+    runs.change = change
+    swept = sweep({"run": RUN | {"world_size": 64, "nproc_per_node": 8}, "trial": [{}]})
+    assert [options.fold for options in runs.asked] == ["auto", None]
+    assert swept.trials[0].result.good
+    assert "as it is: again with a process for each rank" in capsys.readouterr().err
+
+
+def test_a_large_trial_waits_for_room_and_holds_up_no_small_ones(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight cores: three trials of two ranks run together, and one of 64 alone."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(machines.psutil, "virtual_memory", lambda: SimpleNamespace(available=1000 << 30))
+    trials = read({"run": RUN | {"fold": "none"}, "grid": {"world_size": [64, 2], "--n": [1, 2, 3]}}).trials
+    here = machines.Here("auto")
+    assert here.runs_at_a_time(trials, []) == 3
+    room = here.room_for([])
+    small, large = (next(one for one in trials if one.ranks == ranks) for ranks in (2, 64))
+    order: list[str] = []
+
+    def wait() -> None:
+        with room(large):
+            order.append("large")
+
+    with room(small), room(small):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        with room(small):
+            order.append("small")
+        order.append("end of the small ones")
+    waiting.join()
+    assert order == ["small", "end of the small ones", "large"]
+
+
+def test_the_memory_of_a_trial_decides_as_its_cores_do(runs: Runs) -> None:
+    room = machines.Room(cores=8, nbytes=100)
+    entered: list[int] = []
+
+    def wait() -> None:
+        with room.entered(1, 60):
+            entered.append(2)
+
+    with room.entered(1, 60):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        with room.entered(1, 40):
+            entered.append(1)
+    waiting.join()
+    assert entered == [1, 2], "60 and 60 bytes are more than 100"
+    with room.entered(9, 1000):
+        assert entered == [1, 2], "more than there is, and alone"
 
 
 def test_a_trial_alone_is_not_recorded(runs: Runs) -> None:
