@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import gcd, prod
@@ -314,7 +315,10 @@ def _facts(recording: Recording, simulated: Mapping[str, Any]) -> Facts:
     """What is known of the run, by which changes are chosen."""
     script = Path(str(recording.run.get("script", "")))
     calls = recording.report.get("calls") or {}
-    reductions = [int(one["calls"]) for one in calls.get("collectives", ()) if one["op"] == "all_reduce"]
+    reductions: Counter[tuple[Any, ...]] = Counter()
+    for one in calls.get("collectives", ()):
+        if one["op"] == "all_reduce":
+            reductions[one["nbytes"], one["dtype"], one["on"]] += int(one["calls"])
     reducing = {(NcclKind(call.op), DTYPE_NAMES[call.dtype]) for kernel in recording.kernels for call in kernel}
     return Facts(
         recording.world_size,
@@ -322,7 +326,7 @@ def _facts(recording: Recording, simulated: Mapping[str, Any]) -> Facts:
         [one.signature for one in recording.costs.values()],
         script.read_text(errors="replace") if script.is_file() else "",
         frozenset(reducing),
-        gcd(*reductions) >= 2 * counted_in(simulated) if reductions else False,
+        bool(reductions) and gcd(*reductions.values()) >= 2 * counted_in(simulated),
         [one["site"] for one in calls.get("waits", ()) if "(via torch/" not in one["site"]],
     )
 
