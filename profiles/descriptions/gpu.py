@@ -14,7 +14,7 @@ from profiles.descriptions.catalog import read
 from profiles.descriptions.cuda_attributes import Attribute
 from profiles.descriptions.device_attributes import attributes
 from profiles.descriptions.fields import MOST_NBYTES, Fields
-from profiles.descriptions.slowest import COUNTED, largest_of
+from profiles.descriptions.slowest import largest_of
 from profiles.errors import ProfileError
 
 MOST_SMS = 10_000
@@ -219,7 +219,7 @@ class Gpu:
         """The GPU that decides how long a job on so many of them takes: at its power limit, the one that draws most."""
         if self.power is None or not self.power.spread:
             return self
-        return replace(self, power=replace(self.power, among=min(count, COUNTED)))
+        return replace(self, power=replace(self.power, among=count))
 
 
 def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
