@@ -19,7 +19,7 @@ def naming(what: str) -> dict[int, tuple[str, ...]]: ...
 def answer(question: int, qid: int, *values: int) -> bytes: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Flush | AtRest | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -28,6 +28,7 @@ BYE: Final = 2
 WARNING: Final = 3
 MEMORY: Final = 4
 MEMORY_HELD: Final = 26
+GPU_MEMORY: Final = 46
 COUNTERS: Final = 5
 LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
@@ -164,10 +165,26 @@ class MemoryHeld(NamedTuple):
     points: int
     growth_equal: int
     expandable: int
-    pad: int
+    child: int
+    parent: int
+    gpu: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, device: int, entries: int, allocated: int, reserved: int, missing: int, missing_allocated: int, missing_reserved: int, failures: int, missing_site: int, allocations: int, least: int, growth: int, growth_steps: int, growth_site: int, points: int, growth_equal: int, expandable: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, device: int, entries: int, allocated: int, reserved: int, missing: int, missing_allocated: int, missing_reserved: int, failures: int, missing_site: int, allocations: int, least: int, growth: int, growth_steps: int, growth_site: int, points: int, growth_equal: int, expandable: int, child: int, parent: int, gpu: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class GpuMemory(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    gpu: int
+    child: int
+    parent: int
+    ended: int
+    taken: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, gpu: int, child: int, parent: int, ended: int, taken: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class MemoryHolder(NamedTuple):
     nbytes: int

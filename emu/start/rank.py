@@ -98,11 +98,11 @@ class Connection:
         self._open = False
         self._groups: ProcessGroups | None = None
 
-    def open(self, job: Job, seat: Seat, process: int = 0) -> None:
+    def open(self, job: Job, seat: Seat, process: int = 0, parent: int | None = None) -> None:
         """Opens the connection: the process's GPU work and its time are simulated from now on. `process` tells the
-        processes of one rank apart.
+        processes of one rank apart; `parent`: the rank that has started it, if it is not a rank from its start.
         """
-        self._connect(job, seat, process)
+        self._connect(job, seat, process, parent)
         self._install(job, seat)
         self._prepared.hook.join_in_child(lambda device: self._open_in_child(job, seat, device))
 
@@ -114,11 +114,11 @@ class Connection:
         if seat is not None:
             os.environ[OF_RANK] = str(seat.rank)
             name_process(seat.rank)
-            self._connect(job, seat, process_number())
+            self._connect(job, seat, process_number(), parent.rank)
             self._prepared.clock.start(job.epoch_s)
             self._prepared.ranges.start(self._prepared.clock.epoch_ns)
 
-    def _connect(self, job: Job, seat: Seat, process: int) -> None:
+    def _connect(self, job: Job, seat: Seat, process: int, parent: int | None) -> None:
         prepared = self._prepared
         if prepared.folded is not None:
             prepared.folded.rank = seat.rank
@@ -131,6 +131,7 @@ class Connection:
             server=seat.server,
             local_rank=seat.local_rank,
             process=process,
+            parent=parent,
         )
         self._pid = os.getpid()
         self._open = True

@@ -263,17 +263,18 @@ class _Join:
         self._connection = connection
         self._joined = joined
 
-    def __call__(self, seat: Seat) -> None:
+    def __call__(self, seat: Seat, parent: int | None = None) -> None:
         os.write(self._joined, b"%d %d" % (seat.rank, os.getpid()))
         os.environ[rank.OF_RANK] = str(seat.rank)
         rank.name_process(seat.rank)
-        self._connection.open(self._job, seat, process=rank.process_number())
+        self._connection.open(self._job, seat, process=rank.process_number(), parent=parent)
 
     def by_device(self, device: int) -> None:
         """Makes the process the rank of this GPU of its server."""
         seat = rank.gpu_seat(self._job, self._server, device)
+        parent = os.environ.get(rank.OF_RANK, "")
         if seat is not None:
-            self(seat)
+            self(seat, int(parent) if parent.isdigit() and int(parent) < self._job.world_size else None)
 
 
 def _take_descriptors(given: Mapping[int, int], own: int) -> int:

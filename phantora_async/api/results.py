@@ -27,6 +27,7 @@ from phantora_async.figures import (
 )
 from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
 from phantora_async.report.gpu_work import WorkRow, family_rows, kernel_rows
+from phantora_async.report.jobs import jobs_note
 from phantora_async.report.steps import has_step_time
 from phantora_async.wording import gib, seconds
 
@@ -201,6 +202,13 @@ class Run:
     def independent(self) -> bool:
         """True: no rank was in a process group, so these are as many jobs as there are ranks, not one."""
         return bool(self._simulated.get("independent", False))
+
+    @property
+    def jobs_note(self) -> str:
+        """The report's sentence if the ranks are jobs of their own: no rank was in a process group, or they are in one
+        and none sent anything to another. Empty for one job.
+        """
+        return jobs_note(self._simulated) if self.used_gpu else ""
 
     @property
     def guests(self) -> list[dict[str, Any]]:

@@ -157,8 +157,8 @@ def summary(run: Run) -> list[tuple[str, str]]:
     rows = [("run", f"{run.world_size} x {run.gpu} on {run.cluster}")]
     if run.failure is not None:
         rows.append(("failed", run.failure))
-    if run.independent:
-        rows.append(("jobs", f"{run.world_size} independent ones: no rank was in a process group"))
+    if run.jobs_note:
+        rows.append(("jobs", run.jobs_note))
     if not run.used_gpu:
         return [*rows, ("GPU", "no emulated GPU was used")]
     rows.append(("fits", {True: "yes", False: "no", None: "not known"}[run.fits]))

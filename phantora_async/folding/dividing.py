@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from emu.contract.folding import Mesh
-from phantora_async.folding.script_values import LOCAL_RANK, SERVER, Each, Ranks
+from phantora_async.errors import UsageError
+from phantora_async.folding.script_values import COORDINATE, LOCAL_RANK, SERVER, Each, Ranks
 from phantora_async.folding.told_apart import Told
 from phantora_async.wording import compact, named
 
@@ -38,10 +39,11 @@ class Divided(NamedTuple):
 
 
 class _Division:
-    def __init__(self, mesh: Mesh, ranks: Ranks, apart: Iterable[int]) -> None:
+    def __init__(self, mesh: Mesh, ranks: Ranks, apart: Iterable[int], may_be_apart: bool = True) -> None:
         self.mesh = mesh
         self.ranks = ranks
         self.apart = frozenset(apart)
+        self.may_be_apart = may_be_apart
         self.own: set[int] = set()
         """The ranks that get a process because of the text."""
         self.own_sites: list[str] = []
@@ -89,7 +91,7 @@ class _Division:
 
     def add_untold(self, told: Told, is_checked: bool) -> None:
         """Adds a place of the text where it is known on what the task depends, but not how."""
-        known = [place for place in (LOCAL_RANK, SERVER) if place in told.depends_on]
+        known = [place for place in (LOCAL_RANK, SERVER, COORDINATE) if place in told.depends_on]
         all_known = is_checked and len(known) == len(told.depends_on)
         for place in known if is_checked else ():
             kinds = self.ranks.place(place)
@@ -98,6 +100,13 @@ class _Division:
                 if finer != self.mesh:
                     self.untold_sites.append(told.site)
                 self.mesh = finer
+            elif place == COORDINATE and self.may_be_apart:
+                raise UsageError(
+                    f"--fold: what ranks do at {told.site} depends on get_coordinate() of a mesh that the text does "
+                    f"not tell, and {sum(self.ranks.servers):,} ranks are too many to tell them all apart",
+                    "make the mesh by init_device_mesh with the sizes that --fold has, in numbers, ask for an axis by "
+                    "its name (get_local_rank('tp')), or name the ranks with another task: --fold-apart 0,8",
+                )
             else:
                 all_known = False
                 self.witnesses |= self._sample(kinds)
@@ -144,7 +153,7 @@ def divided(
     """Divides the mesh by these places of the text. `apart`: ranks that have a process anyway. `may_be_apart`: single
     ranks may get one. `is_checked`: where the text leaves open which ranks differ, processes are spent on it.
     """
-    division = _Division(mesh, ranks, apart)
+    division = _Division(mesh, ranks, apart, may_be_apart)
     done: set[Each] = set()
     for one in told:
         if one.kinds is None:

@@ -75,6 +75,7 @@ class Mirror:
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._sources,
             records.CHECKPOINT: _checkpoint,
+            records.GPU_MEMORY: self._gpu_memory,
         }
 
     def records_of(self, rank: int, arrived: list[Any]) -> Iterator[tuple[int, list[Any]]]:
@@ -115,6 +116,12 @@ class Mirror:
                 translated += self._parts.ready
                 self._parts.ready.clear()
         return translated
+
+    def _gpu_memory(self, rank: int, mirrored: int, record: Any) -> Any:
+        """A mirrored rank has processes of its own as the representative has."""
+        if record.parent == rank + 1:
+            record = record._replace(parent=mirrored + 1)
+        return self._own_numbers(rank, mirrored, record)
 
     # ---- what takes the place of what ------------------------------------------------------------------------------
 

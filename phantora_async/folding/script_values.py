@@ -19,7 +19,11 @@ from emu.contract.isolation import host_name
 from phantora_async.folding.script_text import Source
 
 RANK, LOCAL_RANK, SERVER, GROUP = "rank", "local rank", "server", "rank in a group"
-"""The places of a rank on which expressions can depend. The last one is never known."""
+COORDINATE = "coordinate in a mesh"
+"""The places of a rank on which expressions can depend. Those in a group are never known, and coordinates are known in
+meshes that the text tells.
+"""
+_MESHES = ("init_device_mesh", "DeviceMesh")
 
 
 class Unknown:
@@ -123,6 +127,7 @@ _MOST_STEPS = 200_000
 _MOST_DEFINITIONS = 8
 """The most definitions of a name. A name with more is the same word for many things."""
 _LONG = 1 << 16
+_MOST_NAMES = 8
 """The most characters or items of a text or a list that is computed."""
 
 
@@ -145,7 +150,7 @@ class Ranks:
     mesh: Mesh | None = None
 
     def place(self, place: str) -> Each:
-        if place == RANK:
+        if place in (RANK, COORDINATE):  # each rank has coordinates of its own
             return Each(range(sum(self.servers)))
         if place == LOCAL_RANK:
             return Each(gpu for gpus in self.servers for gpu in range(gpus))
@@ -534,7 +539,7 @@ class ScriptValues:
         arguments = [self._value(one, source) for one in node.args]
         value = self._result(node, name, arguments, source)
         used, self._used = self._used, outer
-        if value is not UNKNOWN or name in _FUNCTIONS or name in self._functions or GROUP in used:
+        if value is not UNKNOWN or name in _FUNCTIONS or name in self._functions or used & {GROUP, COORDINATE}:
             self._used |= used
         return value
 
@@ -553,7 +558,7 @@ class ScriptValues:
                         return self._returned(made.id)
                     return self._value(made.body if isinstance(made, ast.Lambda) else made, source)
         if name in ("get_local_rank", "get_coordinate", "get_rank", "rank") and self._in_mesh(node):
-            return self._mesh_rank(node, name)
+            return self._mesh_rank(node, name, source)
         if name == "device" and arguments:
             return arguments[0] if len(arguments) == 1 else self._applied(lambda *of: f"cuda:{of[1]}", *arguments)
         if name == "uname" or (name == "node" and not arguments):
@@ -576,22 +581,67 @@ class ScriptValues:
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         if name in ("get_rank", "rank"):
             return bool(node.args or node.keywords) or (name == "rank" and base is not None)
+        if name == "get_coordinate":
+            return base is not None
         return bool(node.args) or (base is not None and "mesh" in ast.unparse(base).lower())
 
-    def _mesh_rank(self, node: ast.Call, name: str) -> Any:
-        """The coordinate along a mesh's axis that the text names; for a mesh with one axis, the rank."""
+    def _mesh_rank(self, node: ast.Call, name: str, source: Source) -> Any:
+        """The coordinate along a mesh's axis that the text names, or all coordinates; for a mesh with one axis, the
+        rank.
+        """
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
-        named = node.args[0] if node.args else base.slice if isinstance(base, ast.Subscript) else None
+        base = self._mesh_of(base, source)
+        by_name = next((one.value for one in node.keywords if one.arg == "mesh_dim"), None)
+        named = node.args[0] if node.args else by_name or (base.slice if isinstance(base, ast.Subscript) else None)
         axes = self._ranks.mesh.axes if self._ranks.mesh is not None else ()
+        is_folded = isinstance(base, ast.Call) and self._is_folded(base, source)
+        if isinstance(named, ast.Constant) and isinstance(named.value, int) and is_folded and named.value < len(axes):
+            named = ast.Constant(axes[named.value].name)
         if isinstance(named, ast.Constant) and isinstance(named.value, str):
             coordinate = self._ranks.coordinate(named.value)
             if coordinate is not None:
                 self._used.add(f"coordinate {named.value}")
-                return coordinate
+                return Each((one,) for one in coordinate) if name == "get_coordinate" else coordinate
         elif name == "get_local_rank" and len(axes) == 1 and named is None:
             return self._place(RANK)
-        self._used.add(GROUP)
+        elif name == "get_coordinate" and named is None and is_folded:
+            coordinates = [self._ranks.coordinate(axis.name) for axis in axes]
+            if None not in coordinates:
+                self._used.add(COORDINATE)
+                return Each(zip(*(one for one in coordinates if one is not None), strict=True))
+        self._used.add(COORDINATE if name == "get_coordinate" else GROUP)
         return UNKNOWN
+
+    def _mesh_of(self, node: ast.expr | None, source: Source, depth: int = 0) -> ast.expr | None:
+        """The expression that makes a mesh or takes some axes of one, where a name or an attribute stands for it; the
+        name itself if the text does not tell, or gives it several meshes.
+        """
+        match node:
+            case ast.Name(id=name):
+                found = self._names[source].of.get(name) or self._names[None].of.get(name, ())
+            case ast.Attribute(attr=name):
+                found = self._attributes.of.get(name, ())
+            case _:
+                return node
+        if len({ast.dump(one) for one, _ in found}) != 1 or depth > _MOST_NAMES:
+            return node
+        one, where = found[0]
+        return self._mesh_of(one, where, depth + 1)
+
+    def _is_folded(self, made: ast.Call, source: Source) -> bool:
+        """Returns true if the call makes the mesh along which the run is folded: one shape, with as many ranks."""
+        axes = self._ranks.mesh.axes if self._ranks.mesh is not None else ()
+        shape = next((one.value for one in made.keywords if one.arg in ("mesh_shape", "mesh")), None)
+        shape = made.args[1] if len(made.args) > 1 else shape
+        if (
+            _name(made.func) not in _MESHES
+            or not isinstance(shape, ast.Tuple | ast.List)
+            or len(shape.elts) != len(axes)
+        ):
+            return False
+        sizes = [self.of(one, source)[0] for one in shape.elts]
+        known = [size == axis.size for size, axis in zip(sizes, axes, strict=True) if size is not UNKNOWN]
+        return all(known) and len(known) >= len(axes) - 1  # the ranks leave one size for one that is not known
 
     def _returned(self, name: str) -> Any:
         """The value that one of the script's own functions returns, if that does not depend on its arguments."""

@@ -76,6 +76,8 @@ class RankInfo:
     """The place of its memory by device, in the process's numbers of the devices that it sees."""
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
     """The holders of the memory of each of its devices at the peak."""
+    held_by_children: dict[tuple[int, int], HeldMemory] = field(default_factory=dict)
+    """Likewise of processes besides its own that use its GPU: by the process's number and the GPU's on its server."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     calls: CallCounts = field(default_factory=CallCounts)
     processor: ProcessorTime = NO_TIME
@@ -186,6 +188,7 @@ class FactBuilder:
             records.HOST_WAIT: self._host_wait,
             records.MEMORY: self._memory,
             records.MEMORY_HELD: self._memory_held,
+            records.GPU_MEMORY: self._gpu_memory,
             records.STEPS_DONE: self._question,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
@@ -380,10 +383,29 @@ class FactBuilder:
         return record
 
     def _memory_held(self, rank: int, record: records.MemoryHeld) -> None:
+        info = self.rank_info[rank]
         try:
-            self.rank_info[rank].held_memory[record.device] = memory_holders.from_record(record)
+            held = memory_holders.from_record(record)
         except RecordError as error:
             raise ProtocolError(rank, str(error)) from None
+        if record.child:
+            info.held_by_children[record.child, record.gpu] = held
+        if not record.child or record.parent == rank + 1:
+            # The rank's processes report their peaks as one rank's: the fullest of them tells the holders.
+            before = info.held_memory.get(record.device)
+            if not record.child or before is None or before.allocated < held.allocated:
+                info.held_memory[record.device] = held
+
+    def _gpu_memory(self, rank: int, record: records.GpuMemory) -> records.GpuMemory:
+        if record.taken > MOST_NBYTES or record.parent > self._world_size or bool(record.child) != bool(record.parent):
+            raise ProtocolError(rank, f"GPU_MEMORY: {record.taken} bytes of process {record.child} of {record.parent}")
+        if self._mirrored and record.parent not in (0, rank + 1):
+            self.warn(
+                rank,
+                f"a process that rank {record.parent - 1} has started uses the GPU of rank {rank}: ranks without "
+                "processes have started none, so the memory and the work of theirs are not counted",
+            )
+        return record
 
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:
         """Takes the counts. Virtual time only needs the host time before them."""

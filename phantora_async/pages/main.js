@@ -10,6 +10,7 @@ function heading(view) {
   return [
     el('h1', {}, view.title),
     view.unused?.length ? el('div', {class: 'banner bad', role: 'alert'}, view.unused.join('\n')) : null,
+    view.jobs ? el('div', {class: 'banner bad', role: 'alert'}, view.jobs) : null,
     el('p', {class: 'faint'}, `${count(simulated.world_size)} x ${simulated.gpu} on ${plural(servers, 'server')} (${simulated.cluster}${simulated.assumed_links ? `; assumed: ${simulated.assumed_links}` : ''}), ` +
       `host ${simulated.host} (${simulated.host_mode}); whole run: ${seconds(simulated.virtual_ns)} simulated, ${plural(simulated.collectives, 'collective')}`),
     banner(view),

@@ -8,6 +8,7 @@ from typing import Any
 from phantora_async.figures import has_steps
 from phantora_async.report import notes, unused_notes, used_no_gpu
 from phantora_async.report.gpu_work import WorkRow, beside_kernels, family_rows, kernel_rows, work_window
+from phantora_async.report.jobs import jobs_note
 from phantora_async.report.loading import loading_binds
 from phantora_async.report.text import what_binds
 
@@ -27,6 +28,7 @@ def view(document: Document, live: Document | None = None) -> dict[str, Any]:
         "binds": _binds(document),
         "notes": notes(document),
         "unused": _unused(document, live),
+        "jobs": _jobs(document, live),
         "live": live,
     }
 
@@ -46,6 +48,12 @@ def _unused(document: Document, live: Document | None) -> list[str]:
     """
     simulated = document["simulated"]
     return unused_notes(simulated) if live is None and used_no_gpu(simulated) else []
+
+
+def _jobs(document: Document, live: Document | None) -> str:
+    """The sentence that says that the ranks are no single job; empty for a run that lasts: it may still communicate."""
+    simulated = document["simulated"]
+    return jobs_note(simulated) if live is None and not used_no_gpu(simulated) else ""
 
 
 def _shown(document: Document) -> Document:

@@ -30,7 +30,10 @@ _MOST = {
     "since_ns": (MOST_NS, "time for which work must have been complete"),
     "turns": (1 << 32, "turns of a loop"),
     "device": (MOST, "the device of a stream"),
-    **dict.fromkeys(("allocated_peak", "reserved_peak", "device_peak"), (MOST_NBYTES, "bytes of a GPU's memory")),
+    **dict.fromkeys(("child", "parent", "ended"), (MOST, "the number of a process")),
+    **dict.fromkeys(
+        ("allocated_peak", "reserved_peak", "device_peak", "taken"), (MOST_NBYTES, "bytes of a GPU's memory")
+    ),
 }
 """The bound of values in rows, and what they are, by the field."""
 

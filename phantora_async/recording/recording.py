@@ -270,7 +270,7 @@ class Recording:
         for one in found:
             if isinstance(one, records.Hello):
                 one = one._replace(rank=rank, world_size=self.world_size, server=server, local_rank=gpu)
-            elif isinstance(one, records.Memory):
+            elif isinstance(one, (records.Memory, records.MemoryHeld)):
                 one = one._replace(gpu=swapped.get(one.gpu, one.gpu))
             side.append(one)
         return side

@@ -16,7 +16,7 @@ from phantora_async.ingest.fact_builder import FactBuilder, RankInfo
 from phantora_async.ingest.launch_counts import Counts
 from phantora_async.over_time import Activity, Traffic, activity_document, links_document
 from phantora_async.report.calls import calls_document
-from phantora_async.report.guests import guests_of, seats_of
+from phantora_async.report.guests import GpuUse, seats_of
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import (
     WindowCounts,
@@ -171,6 +171,12 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
     kernels = kernels_document(window, costs) | {"launch_gap_ns": spec.gpu.achieved.launch_gap_ns}
     calls = window_counts(snapshot.ranks, [info.calls for info in fact_builder.rank_info])
     step = step_document(snapshot)
+    gpu_use = GpuUse(
+        seats_of(spec.servers),
+        [info.placed for info in fact_builder.rank_info],
+        fact_builder.timeline_of,
+        [rank.gpu_memory for rank in snapshot.ranks],
+    )
     return {
         "faults": _faults(spec, snapshot.now_ns),
         "world_size": len(ranks),
@@ -207,10 +213,10 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
             [info.held_memory for info in fact_builder.rank_info],
             fact_builder.site,
             ended_well,
-            guests_of(
-                seats_of(spec.servers), [info.placed for info in fact_builder.rank_info], fact_builder.timeline_of
-            ),
+            gpu_use.guests(),
             spec.gpu.memory.context_nbytes,
+            gpu_use.together(spec.gpu.memory.context_nbytes, spec.gpu.memory.reserved_nbytes),
+            [info.held_by_children for info in fact_builder.rank_info],
         ),
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),

@@ -108,7 +108,7 @@ _MEMORY = Fields(
         "verdict": Fields(
             _fields(WHOLE, "rank", "needed_nbytes") | {"fits": FLAG},
             _fields(WHOLE, "left_nbytes", "missing_nbytes", "asked_nbytes", "unused_nbytes", "failures")
-            | _fields(WHOLE, "others_nbytes")
+            | _fields(WHOLE, "others_nbytes", "least_needed_nbytes")
             | {"site": TEXT, "fragmented": FLAG},
         ),
         "growth": Maybe(
@@ -121,7 +121,8 @@ _MEMORY = Fields(
         "guests": Each(
             Fields(
                 _fields(WHOLE, "server", "gpu", "owner", "nbytes", "context_nbytes")
-                | {"ranks": Each(WHOLE, 1), "site": TEXT}
+                | {"ranks": Each(WHOLE, 1), "site": TEXT},
+                {"children": FLAG},
             )
         ),
         "fullest": Fields(

@@ -13,7 +13,7 @@ from typing import Any
 from emu.contract.records import HeldKind
 from phantora_async.ingest.call_sites import Site
 from phantora_async.ingest.memory_holders import HeldMemory, Holder, StepMemory
-from phantora_async.report.guests import Guest, guests_document
+from phantora_async.report.guests import Guest, Together, guests_document
 from phantora_async.wording import EXPANDABLE, growth_text, size
 
 Document = dict[str, Any]
@@ -54,11 +54,14 @@ def memory_document(
     ended_well: bool,
     guests: Sequence[Guest] = (),
     context_nbytes: int = 0,
+    together: Mapping[int, Together] | None = None,
+    held_by_children: Sequence[Mapping[tuple[int, int], HeldMemory]] | None = None,
 ) -> Document:
     """The report's part on memory. `capacity`: the bytes of a GPU, and how many of them a program can have. `ranks`:
     those of the report; `held`: the holders that each has reported, by device. `ended_well`: the script did, so it has
     done without any allocation that failed. `guests`: ranks with memory on GPUs of others, each with a context of
-    `context_nbytes` there.
+    `context_nbytes` there; `together`: the use of each GPU with guests, by its owner, None: not known, so that peaks
+    of different times are added. `held_by_children`: the holders of processes that ranks have started.
     """
     total, usable = capacity
     devices = [max(of.values(), key=lambda one: one.allocated, default=None) for of in held]
@@ -69,10 +72,15 @@ def memory_document(
         if device is None or peaks not in known:
             known[peaks] = _parts(rank["memory"], device, total - usable, _site_of(rank["rank"], sites))
         parts.append(known[peaks])
-    # Guests' memory is on the owner's GPU: it counts towards what that GPU must hold.
+    # Guests' memory is on the owner's GPU: it counts by what it adds to the most that this GPU must hold at one time.
     others: dict[int, int] = defaultdict(int)
+    least: dict[int, int] = {}
     for guest in guests:
         others[guest.owner] += guest.nbytes + context_nbytes
+    for owner, one in (together or {}).items():
+        own = sum(parts[owner].values())
+        others[owner] = max(one.most - own, 0)
+        least[owner] = max(one.least, own)
     for owner, nbytes in others.items():
         parts[owner] = parts[owner] | {OTHERS: nbytes}
     for rank, of, device in zip(ranks, parts, devices, strict=True):
@@ -81,18 +89,21 @@ def memory_document(
     # The fullest GPU decides the verdict. Of equally full ones the first rank's is named.
     fullest = max(range(len(ranks)), key=lambda rank: (sum(parts[rank].values()), -rank))
     device = devices[fullest]
+    needed = sum(parts[fullest].values())
+    used: Document = {"rank": fullest, "needed_nbytes": needed}
+    if least.get(fullest, needed) < needed:
+        used["least_needed_nbytes"] = least[fullest]
     return {
         "capacity_nbytes": usable,
         "total_nbytes": total,
         "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
         "max_reserved_nbytes": max(rank["memory"]["reserved_peak_nbytes"] for rank in ranks),
         "least_allocated_nbytes": max(rank["memory"]["allocated_least_nbytes"] for rank in ranks),
-        "verdict": _overfull(total, parts, ended_well)
-        or _verdict(
-            total, usable, {"rank": fullest, "needed_nbytes": sum(parts[fullest].values())}, devices, sites, ended_well
-        ),
+        "verdict": _overfull(total, parts, ended_well) or _verdict(total, usable, used, devices, sites, ended_well),
         "growth": _growth(total, usable, devices, sites),
-        "guests": guests_document(guests, held, lambda rank: _site_of(rank, sites), context_nbytes),
+        "guests": guests_document(
+            guests, held, held_by_children or [{}] * len(ranks), lambda rank: _site_of(rank, sites), context_nbytes
+        ),
         "fullest": {
             "rank": fullest,
             "parts": parts[fullest],
@@ -257,8 +268,10 @@ def range_text(memory: Mapping[str, Any]) -> str:
 def _verdict_text(verdict: Mapping[str, Any], total: int) -> str:
     rank, failures = verdict["rank"], verdict.get("failures", 0)
     if verdict["fits"]:
+        least = verdict.get("least_needed_nbytes")
+        needed = f"{size(least)} to " if least is not None else ""
         text = (
-            f"fits: rank {rank} needs {size(verdict['needed_nbytes'])}, the allocator's cache included, of "
+            f"fits: rank {rank} needs {needed}{size(verdict['needed_nbytes'])}, the allocator's cache included, of "
             f"{size(total)}; {size(verdict.get('left_nbytes', 0))} are left"
         )
         failed = f"{failures} request{'s' * (failures != 1)} for memory failed"

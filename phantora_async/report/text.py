@@ -14,6 +14,7 @@ from rich.text import Text
 from phantora_async.figures import HOST_WORK, IN_SENTENCES, TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
 from phantora_async.figures.time_accounts import HOST, IDLE
 from phantora_async.report.gpu_work import WorkRow, beside_kernels, family_rows, kernel_rows, work_window
+from phantora_async.report.jobs import jobs_note
 from phantora_async.report.loading import binding_note, loading_binds
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
@@ -151,30 +152,8 @@ def _verdict(document: Mapping[str, Any]) -> list[str]:
     """
     simulated = document["simulated"]
     lines = [_memory(simulated), _step(simulated), _bound(simulated, loading_binds(document.get("loading")))]
-    if simulated.get("independent"):
-        return [*lines, independent_text(simulated)]
-    return [*lines, TRAINED_ALONE] if trained_alone(simulated) else lines
-
-
-TRAINED_ALONE = (
-    "the ranks are in a process group, but no collective ran on their GPUs and nothing went between these: each "
-    "rank trains a model of its own (is DistributedDataParallel or fully_shard missing?), unless gradients go through "
-    "the CPU"
-)
-
-
-def trained_alone(simulated: Mapping[str, Any]) -> bool:
-    """Returns true if ranks of one process group did optimizer steps, and no GPU sent anything to another."""
-    if simulated["world_size"] == 1 or simulated["collectives"] or simulated["links"]["kinds"]:
-        return False
-    return has_steps(simulated["step"])
-
-
-def independent_text(simulated: Mapping[str, Any]) -> str:
-    return (
-        f"{simulated['world_size']} independent jobs: no rank was in a process group (init_process_group), so none "
-        "waits for another or shares its gradients; figures are of each alone"
-    )
+    jobs = jobs_note(simulated)
+    return [*lines, jobs] if jobs else lines
 
 
 def share(rank: Rank, key: str) -> float:

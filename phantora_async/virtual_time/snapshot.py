@@ -27,7 +27,7 @@ from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.native.binding import int64s
 from phantora_async.virtual_time.results import CompletedCollective, StepInstants, StepWindow
-from phantora_async.virtual_time.states import NO_MEMORY, HostState, MemoryPeaks, StreamState, Totals
+from phantora_async.virtual_time.states import NO_MEMORY, GpuMemory, HostState, MemoryPeaks, StreamState, Totals
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
@@ -83,6 +83,8 @@ class RankSnapshot(NamedTuple):
     counters: Totals
     memory: MemoryPeaks
     """The largest peaks of its devices."""
+    gpu_memory: tuple[GpuMemory, ...]
+    """What its processes had of GPUs, in the order of the instants."""
     shares: Shares
     """The shares of all its devices until now."""
     window: StepWindow | None
@@ -202,6 +204,7 @@ class _Ranks:
             view.steps,
             timeline.counters(place, view.counters),
             reduce(MemoryPeaks.largest, timeline.own_hosts[place].memory.values(), NO_MEMORY),
+            tuple(map(GpuMemory._make, int64s(view.taken, 6 * view.ntaken).reshape(-1, 6).tolist())),
             Shares(*self._engine.shares(place, self._now_ns)),
             timeline.results.window(rank),
         )

@@ -61,6 +61,22 @@ class MemoryPeaks(NamedTuple):
 NO_MEMORY = MemoryPeaks(0, 0, 0)
 
 
+class GpuMemory(NamedTuple):
+    """The memory that a process has of a GPU from an instant on."""
+
+    at_ns: int
+    gpu: int
+    """The GPU's number on its server."""
+    nbytes: int
+    """The bytes that CUDA has given out to the process."""
+    child: int
+    """0: the rank's own process; else the number of a process besides it that uses the rank's GPU."""
+    parent: int
+    """The rank that has started this process, counted from 1; 0 for the rank's own process."""
+    ended: int
+    """1: the process has ended, and its context with it."""
+
+
 class Totals(NamedTuple):
     """What a rank has counted since the run's start: the fields of COUNTERS."""
 

@@ -28,11 +28,16 @@ def test_all_processes_of_a_server_see_what_is_on_a_gpu(shared_run: Run) -> None
 
 def test_the_report_names_ranks_size_and_line(shared_run: Run) -> None:
     done = shared_run("guests.py")
-    (guest,) = done.simulated["memory"]["guests"]
+    worker, guest = done.simulated["memory"]["guests"]
     assert (guest["gpu"], guest["owner"], guest["ranks"], guest["nbytes"]) == (0, 0, [1], 256 * MIB)
-    assert "guests.py:20" in guest["site"]
+    assert "guests.py:37" in guest["site"]
+    assert not guest["children"]
+    assert (worker["gpu"], worker["owner"], worker["ranks"], worker["nbytes"]) == (0, 0, [1], 128 * MIB)
+    assert "guests.py:22" in worker["site"]
+    assert worker["children"]
     parts = done.simulated["ranks"][0]["memory"]["parts"]
-    assert parts["other ranks"] == 256 * MIB + MEMORY.context_nbytes
+    assert parts["other ranks"] == 256 * MIB + 128 * MIB + 2 * MEMORY.context_nbytes
+    assert done.simulated["ranks"][0]["memory"]["device_peak_nbytes"] < 600 * MIB
     verdict = done.simulated["memory"]["verdict"]
     assert (verdict["rank"], verdict["needed_nbytes"]) == (0, sum(parts.values()))
     assert not done.simulated["independent"]

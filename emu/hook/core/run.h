@@ -18,6 +18,7 @@ typedef struct ph_run_state {
     bool mortal;   /* something may die: watchdogs count virtual time, see streams/watchdog_clock.c */
     uint32_t rank, world_size, server, local_rank;
     uint32_t process;          /* tells the processes of one rank apart: 0 is the first */
+    uint32_t child, parent;    /* as in GPU_MEMORY */
     atomic_uint_fast64_t dead; /* GPUs of the server that the process can no longer use, a bit each */
 } ph_run_state;
 extern ph_run_state ph_run;

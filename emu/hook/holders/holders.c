@@ -21,6 +21,7 @@
 #include "core/hash.h"
 #include "threads/host.h"
 #include "data/data.h"
+#include "device/device.h"
 #include "memory/server_memory.h"
 #include "memory/vmm.h"
 #include "nvtx/nvtx.h"
@@ -387,6 +388,9 @@ static void tell(int device) {
                                     .missing_reserved = own->missing_reserved,
                                     .failures = (uint32_t)own->failures,
                                     .missing_site = own->missing_site,
+                                    .child = ph_run.child,
+                                    .parent = ph_run.parent,
+                                    .gpu = (uint32_t)ph_visible_gpu(device),
                                     .points = (uint32_t)npoints,
                                     .allocations = own->over_step ? ph_over_step_allocations(own->over_step) : 0,
                                     .least = own->least ? ph_least_peak(own->least) : 0};

@@ -7,6 +7,8 @@
 #include "device/device.h"
 #include "memory/memory.h"
 #include "op_stream/clock.h"
+#include "op_stream/emit.h"
+#include "threads/host.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -30,6 +32,8 @@ typedef struct peaks { /* of one GPU, written by one process */
 typedef struct server {
     atomic_uint others;           /* places that other processes have taken */
     atomic_uint seats[PROCESSES]; /* 1 + the rank's own GPU; 0: nobody is there */
+    atomic_bool ended[PROCESSES]; /* nobody but those who look back needs the place */
+    atomic_uint children[RANKS];  /* processes besides its own that have become this rank */
     history of[PROCESSES][PH_MAX_DEVICES];
     peaks most[PROCESSES][PH_MAX_DEVICES];
 } server;
@@ -56,13 +60,33 @@ static server *own_server(void) {
 }
 
 /* Does it matter to others what the process holds? */
-static bool has_neighbours(void) { return ph_run.world_size > 1; }
+static bool has_neighbours(server *all) { return ph_run.world_size > 1 || atomic_load(&all->others); }
+
+/* Says whose process this is. One that a rank has started is a child of the rank whose GPU it uses, if that rank has a
+ * process of its own; else it is this rank's process. */
+static void number_child(server *all) {
+    ph_run.child = 0;
+    for (int place = 0; ph_run.parent && place < PROCESSES; place++) {
+        if (atomic_load(&all->seats[place]) != ph_run.local_rank + 1) continue;
+        ph_run.child = 1 + atomic_fetch_add(&all->children[ph_run.local_rank], 1);
+        return;
+    }
+}
+
+static unsigned free_place(server *all) {
+    if (ph_run.process == 0) return ph_run.local_rank;
+    unsigned place = RANKS + atomic_fetch_add(&all->others, 1);
+    for (unsigned i = RANKS; place >= PROCESSES && i < PROCESSES; i++)
+        if (atomic_exchange(&all->ended[i], false)) place = i;
+    return place;
+}
 
 void ph_server_memory_join(void) {
     atomic_store(&table.place, NOBODY);
     server *all = own_server();
     if (!all || ph_run.local_rank >= RANKS) return;
-    unsigned place = ph_run.process == 0 ? ph_run.local_rank : RANKS + atomic_fetch_add(&all->others, 1);
+    number_child(all);
+    unsigned place = free_place(all);
     if (place >= PROCESSES) return;
     for (int gpu = 0; gpu < PH_MAX_DEVICES; gpu++) {
         if (atomic_load(&all->of[place][gpu].n)) atomic_store(&all->of[place][gpu].n, 0);
@@ -74,6 +98,8 @@ void ph_server_memory_join(void) {
     atomic_store(&all->seats[place], ph_run.local_rank + 1);
     atomic_store(&table.place, (int)place);
 }
+
+enum { ENDED = -1 }; /* bytes of a process that has ended: no context either */
 
 static void tell(history *to, uint64_t at_ns, uint64_t nbytes) {
     unsigned n = atomic_load_explicit(&to->n, memory_order_relaxed);
@@ -123,21 +149,44 @@ PH_EXPORT int phantora_memory_at_end(uint32_t number, uint32_t local_rank, uint6
     return n;
 }
 
-void ph_server_memory_tell(void) {
+static void tell_taken(int gpu, uint64_t nbytes, bool ended) {
+    struct ph_GPU_MEMORY record = {.gpu = (uint32_t)gpu,
+                                   .child = ph_run.child,
+                                   .parent = ph_run.child ? ph_run.parent : 0,
+                                   .ended = ended,
+                                   .taken = nbytes};
+    ph_emit(PH_KIND_GPU_MEMORY, &record, sizeof record, NULL, 0);
+}
+
+void ph_server_memory_leave(void) {
     int place = atomic_load_explicit(&table.place, memory_order_relaxed);
     server *all = place == NOBODY ? NULL : own_server();
     if (!all) return;
+    for (int device = 0, count = ph_visible_count(); device < count; device++) {
+        int gpu = ph_visible_gpu(device);
+        if (!atomic_load(&all->of[place][gpu].n)) continue;
+        tell_taken(gpu, 0, true);
+        if (has_neighbours(all)) tell(&all->of[place][gpu], ph_clock_estimate(), (uint64_t)ENDED);
+    }
+    atomic_store(&all->ended[place], true);
+    atomic_store(&table.place, NOBODY);
+}
+
+void ph_server_memory_tell(void) {
+    int place = atomic_load_explicit(&table.place, memory_order_relaxed);
+    server *all = place == NOBODY ? NULL : own_server();
+    if (!all || ph_uncounted()) return;
     for (int device = 0, count = ph_visible_count(); device < count; device++) {
         uint64_t nbytes = ph_memory_used(device);
         if (LIKELY(atomic_load_explicit(&table.told[device], memory_order_relaxed) == nbytes)) continue;
         int gpu = ph_visible_gpu(device);
         raise_to(&all->most[place][gpu].taken, ph_memory_peak(device));
-        if (!has_neighbours()) continue;
         tell_visit(gpu); /* before the time is asked for: the answer may wait for the other rank */
         uint64_t at_ns = gpu == (int)ph_run.local_rank ? ph_clock_estimate() : ph_clock_within();
         if (atomic_flag_test_and_set(&table.telling)) return; /* another thread does, or the next call will */
         atomic_store(&table.told[device], nbytes);
         tell(&all->of[place][gpu], at_ns, nbytes);
+        tell_taken(gpu, nbytes, false);
         atomic_flag_clear(&table.telling);
     }
 }
@@ -150,7 +199,7 @@ static bool held_at(const history *of, uint64_t at_ns, uint64_t *nbytes) {
         change one = of->changes[(n - back) % CHANGES];
         if (one.at_ns > at_ns && !(back == CHANGES && n > CHANGES)) continue;
         *nbytes = one.nbytes;
-        return true;
+        return one.nbytes != (uint64_t)ENDED;
     }
     return false;
 }
@@ -159,7 +208,7 @@ uint64_t ph_server_memory_of_others(int gpu) {
     ph_server_memory_tell();
     int place = atomic_load_explicit(&table.place, memory_order_relaxed);
     server *all = own_server();
-    if (!all || !has_neighbours() || gpu < 0 || gpu >= PH_MAX_DEVICES) return 0;
+    if (!all || !has_neighbours(all) || gpu < 0 || gpu >= PH_MAX_DEVICES) return 0;
     uint64_t now_ns = ph_clock_within(), nbytes, found = 0;
     int contexts = 0;
     bool has_owner = false;

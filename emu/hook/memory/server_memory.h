@@ -15,6 +15,8 @@
 void ph_server_memory_make(void);
 /* The process becomes a rank. Nothing that an earlier process of this rank held counts any more. */
 void ph_server_memory_join(void);
+/* The process ends: it holds nothing any more, and has no context. */
+void ph_server_memory_leave(void);
 /* Tells what has changed since the last call. With no lock: it may wait for virtual time. */
 void ph_server_memory_tell(void);
 /* Notes what PyTorch's allocator had given out and reserved of a device at most: if the process is killed, nobody

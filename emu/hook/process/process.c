@@ -176,6 +176,10 @@ PH_EXPORT void phantora_number_process(uint32_t process) {
     ph_questions_number_from((uint64_t)process << 40);
 }
 
+/* A rank has started this process, which is about to become the rank of a GPU that may be another one's. Called before
+ * phantora_start. */
+PH_EXPORT void phantora_started_by(uint32_t rank) { ph_run.parent = rank + 1; }
+
 /* The rank does not run ahead of the GPUs: where it waits for the device, it goes on when virtual time is there. What
  * it then does to the outside, such as writing a checkpoint, it does in the order of virtual time. */
 PH_EXPORT void phantora_keep_in_step(void) { ph_run.in_step = true; }
@@ -215,7 +219,9 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
 }
 
 PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_t reserved_peak) {
-    if (device >= (uint32_t)ph_cfg.device_count) return;
+    /* The peaks of a guest are not those of the rank whose GPU it uses: GPU_MEMORY tells what it takes. */
+    bool guest = ph_run.child && ph_run.parent != ph_run.rank + 1;
+    if (device >= (uint32_t)ph_cfg.device_count || guest) return;
     struct ph_MEMORY record = {.device = device,
                                .gpu = (uint32_t)ph_visible_gpu((int)device),
                                .allocated_peak = allocated_peak,
@@ -254,6 +260,7 @@ static void emit_usage(void) {
 PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
     if (!ph_run.started || ph_run.finished) return;
     ph_run.ending = true;
+    ph_server_memory_leave();
     ph_emit_counters();
     emit_usage();
     struct ph_BYE bye = {.exit_code = exit_code};

@@ -18,7 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LOCATIONS = 1 << 16, MAX_SITES = UINT16_MAX, MAX_DEPTH = 512, TEXT = 512 };
+enum { MAX_LOCATIONS = 1 << 16, MAX_DEPTH = 512, TEXT = 512 };
+/* A rank's own process has the lower numbers, and its children share the others. */
+enum { OWN_SITES = 0x7fff, CHILDS_SITES = 1024, NUMBERED_CHILDREN = (UINT16_MAX - OWN_SITES) / CHILDS_SITES };
 
 typedef enum { UNIMPORTANT, LIBRARY, USER } whose;
 
@@ -26,6 +28,7 @@ typedef struct location location;
 typedef struct site {
     const location *library;
     uint16_t number;
+    uint32_t child; /* the process that has numbered it: a forked one has its parent's */
     struct site *next;
 } site;
 
@@ -44,7 +47,8 @@ static struct {
     char *ours, *stdlib, *torch; /* folders */
     ph_interned locations;
     location nowhere; /* stands for the user's line at sites that have none */
-    uint16_t last_site;
+    uint16_t last_site, most_sites;
+    uint32_t child;     /* which these numbers are for */
     location *backward; /* the user's line that started the last backward pass */
 } sites;
 
@@ -171,12 +175,21 @@ static void announce(uint16_t number, const location *user, const location *libr
     ph_emit_out_of_band(PH_KIND_SITE, &record, sizeof record, payload, n < 0 ? 0 : (size_t)n);
 }
 
+/* All processes of a rank announce their sites to it, so each has numbers of its own. */
+static void begin_numbers(void) {
+    sites.child = ph_run.child;
+    uint32_t before = (sites.child ? sites.child - 1 : 0) % NUMBERED_CHILDREN * CHILDS_SITES;
+    sites.last_site = (uint16_t)(sites.child ? OWN_SITES + before : 0);
+    sites.most_sites = (uint16_t)(sites.child ? sites.last_site + CHILDS_SITES : OWN_SITES);
+}
+
 static uint16_t number_of(location *user, const location *library) {
+    if (!sites.most_sites || sites.child != ph_run.child) begin_numbers();
     for (site *it = user->sites; it; it = it->next)
-        if (it->library == library) return it->number;
-    site *it = sites.last_site < MAX_SITES ? malloc(sizeof *it) : NULL;
+        if (it->library == library && it->child == sites.child) return it->number;
+    site *it = sites.last_site < sites.most_sites ? malloc(sizeof *it) : NULL;
     if (!it) return 0;
-    *it = (site){.library = library, .number = ++sites.last_site, .next = user->sites};
+    *it = (site){.library = library, .number = ++sites.last_site, .child = sites.child, .next = user->sites};
     user->sites = it;
     announce(it->number, user, library);
     return it->number;

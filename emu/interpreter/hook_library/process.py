@@ -22,6 +22,7 @@ class ProcessCalls(Library):
         self._stand_in = self._function("stand_in", None, c_char_p)
         self._number_process = self._function("number_process", None, c_uint32)
         self._start = self._function("start", c_int, c_char_p, c_char_p, c_uint32, c_uint32, c_uint32, c_uint32)
+        self._started_by = self._function("started_by", None, c_uint32)
         self._join_later = self._function("join_later", None, c_uint32, _JOIN)
         self._join_in_child = self._function("join_in_child", None, _JOIN)
         self._finish = self._function("finish", None, c_int, c_char_p)
@@ -88,10 +89,15 @@ class ProcessCalls(Library):
         server: int,
         local_rank: int,
         process: int = 0,
+        parent: int | None = None,
     ) -> None:
-        """Connects the rank to the coordinator. `process` tells a rank's processes apart. Raises HookError."""
+        """Connects the rank to the coordinator. `process` tells a rank's processes apart; `parent`: the rank that has
+        started this one, if it is not a rank from its start. Raises HookError.
+        """
         if process:
             self._number_process(process)
+        if parent is not None:
+            self._started_by(parent)
         status = self._start(os.fsencode(socket_path), os.fsencode(cost_table), rank, world_size, server, local_rank)
         if status == -errno.EAGAIN:
             raise HookError(f"rank {rank}: {NO_PROCESS}; {NO_PROCESS_HINT}")

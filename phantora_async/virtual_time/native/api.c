@@ -315,11 +315,12 @@ API int64_t vt_held(const engine *e) {
 }
 
 typedef struct {
-    int64_t rank, state, clock_ns, steps, counters, facts_done, queued, last_site, nmemory, ndevices;
+    int64_t rank, state, clock_ns, steps, counters, facts_done, queued, last_site, nmemory, ndevices, ntaken;
     int64_t wait, wait_site, wait_creation, nqueries, nelapsed, nclocks, nstreams, ncheckpoints;
     const memory_change *memory;
     const uint8_t *queries;
     const int64_t *elapsed, *clocks;
+    const taken_change *taken;
 } host_view;
 
 static int64_t wait_site(const host *it) {
@@ -343,6 +344,7 @@ API void vt_host(const engine *e, int64_t number, host_view *to) {
                       .last_site = last_site,
                       .nmemory = it->nmemory,
                       .ndevices = ndevices,
+                      .ntaken = it->ntaken,
                       .wait = it->wait,
                       .wait_site = wait_site(it),
                       .wait_creation = it->wait == FOR_CREATION ? ((const creation *)it->waits_for)->number : -1,
@@ -354,7 +356,8 @@ API void vt_host(const engine *e, int64_t number, host_view *to) {
                       .memory = it->memory,
                       .queries = it->queries,
                       .elapsed = it->elapsed,
-                      .clocks = it->clocks};
+                      .clocks = it->clocks,
+                      .taken = it->taken};
 }
 
 API int64_t vt_state(const engine *e, int64_t host) { return e->hosts[host].state; }

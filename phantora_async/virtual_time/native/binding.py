@@ -88,9 +88,9 @@ _View = _structure(
 )
 _Host = _structure(
     "Host",
-    *_numbers("rank state clock_ns steps counters facts_done queued last_site nmemory ndevices"),
+    *_numbers("rank state clock_ns steps counters facts_done queued last_site nmemory ndevices ntaken"),
     *_numbers("wait wait_site wait_creation nqueries nelapsed nclocks nstreams ncheckpoints"),
-    *((name, _pointer) for name in ("memory", "queries", "elapsed", "clocks")),
+    *((name, _pointer) for name in ("memory", "queries", "elapsed", "clocks", "taken")),
 )
 _Device = _structure("Device", *_numbers("number width_ns nsamples"), ("shares", _i64 * 6), ("samples", _pointer))
 _Stream = _structure("Stream", *_numbers("id cause_id cause_state ncollectives"), ("collectives", _i64 * 2))

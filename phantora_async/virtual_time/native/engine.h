@@ -55,6 +55,7 @@ enum {
     HOST_ADVANCE = 23,
     NCCL_LAUNCH = 32,
     COMM_DESTROY = 33,
+    GPU_MEMORY = 46,
     COMM_INIT = 64,
     COMM_SPLIT = 65,
     CLOCK_READ = 66,
@@ -298,6 +299,10 @@ typedef struct {
 } memory_change;
 
 typedef struct {
+    int64_t at_ns, gpu, nbytes, child, parent, ended;
+} taken_change;
+
+typedef struct {
     int64_t kind, fact, qid, value, more;
 } answer;
 
@@ -341,7 +346,7 @@ typedef struct {
     int64_t clock_ns;        /* when it executed its last row, or was woken */                                         \
     int64_t steps, counters; /* done; how many COUNTERS */                                                             \
     int64_t polls, polled_ns;                                                                                          \
-    int64_t nmemory, created, ndevices_used;                                                                           \
+    int64_t nmemory, ntaken, created, ndevices_used;                                                                   \
     int64_t known;   /* so many next questions of a loop are overtaken: the work is complete */                        \
     turns asking;    /* of the next row, questions of a loop */                                                        \
     void *waits_for; /* a thing as wait_kind says */                                                                   \
@@ -392,6 +397,8 @@ struct host {
     recording_map recordings; /* logged */
     memory_change *memory;    /* kept: `nmemory` says how many count */
     int64_t memory_room;
+    taken_change *taken; /* kept: `ntaken` says how many count */
+    int64_t taken_room;
     int64_t *called; /* of a program: collectives, by the rank's communicators */
     pair_count *pairs;
     checkpoint **checkpoints; /* kept: its history since global virtual time, while the simulation is ahead of that */

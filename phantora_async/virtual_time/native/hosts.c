@@ -436,6 +436,17 @@ static outcome note_memory(engine *e, host *it, const row *what) {
     return GOES_ON;
 }
 
+static outcome note_taken(engine *e, host *it, const row *what) {
+    it->taken = grown(it->taken, it->ntaken, &it->taken_room, sizeof *it->taken);
+    it->taken[it->ntaken++] = (taken_change){e->now_ns,
+                                             what->stream,
+                                             (int64_t)what->values[0],
+                                             (int64_t)what->values[1],
+                                             (int64_t)what->values[2],
+                                             (int64_t)what->values[3]};
+    return GOES_ON;
+}
+
 /* ---- recorded runs: sleeps where no record tells ---- */
 
 static outcome sleep_outside(engine *e, host *it, const row *what) {
@@ -614,6 +625,8 @@ outcome execute_row(engine *e, host *it, const row *what) {
         return create_comm(e, it, what);
     case MEMORY:
         return note_memory(e, it, what);
+    case GPU_MEMORY:
+        return note_taken(e, it, what);
     case COUNTERS:
         it->counters = (int64_t)what->values[0];
         return GOES_ON;

@@ -237,7 +237,7 @@ void free_all(engine *e) {
         }
         void *const own[] = {it->fed,     it->streams, it->recordings.keys, it->recordings.values,
                              it->memory,  it->called,  it->early,           it->checkpoints,
-                             it->queries, it->elapsed, it->clocks};
+                             it->queries, it->elapsed, it->clocks,          it->taken};
         for (size_t k = 0; k < sizeof own / sizeof *own; k++) free(own[k]);
     }
     for (object *it = e->objects, *next; it; it = next) {

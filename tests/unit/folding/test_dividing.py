@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from phantora_async.errors import UsageError
 from phantora_async.folding.dividing import Divided, divided
 from phantora_async.folding.request import mesh_of
 from phantora_async.folding.script_text import source_of
@@ -97,3 +100,18 @@ def test_a_place_in_a_group_is_a_warning() -> None:
     found = division("if dist.get_rank(group) == 0: x()", "dp=32", 32)
     assert str(found.mesh) == "dp*=32"
     assert "warning" in found.remarks[0]
+
+
+def test_coordinates_that_the_text_does_not_tell_are_never_guessed() -> None:
+    """Few ranks are all told apart. For many, the run is refused, unless the user has said which ranks differ."""
+    text = "mesh = make()\nif mesh.get_coordinate()[1] == 2: x()"
+    assert str(division(text, "dp=4,tp=2", 8).mesh) == "dp*=1+1+1+1,tp=2"
+    with pytest.raises(UsageError, match=r"train\.py:2 depends on get_coordinate\(\) of a mesh .* 1,024 ranks are too"):
+        division(text, "dp=512,tp=2", 1024)
+    found = division(text, "dp=512,tp=2", 1024, may_be_apart=False)
+    assert found.witnesses
+    assert "warning: what ranks do at train.py:2 depends on their place" in found.remarks[-1]
+    told = division(
+        "mesh = init_device_mesh('cuda', (512, 2))\nif mesh.get_coordinate()[0] % 2: x()", "dp=512,tp=2", 1024
+    )
+    assert not any("warning" in one for one in told.remarks)

@@ -91,6 +91,18 @@ THIRD = {2, 6, 10, 14}
         ("if os.uname().nodename.endswith('2'): x()", {8, 9, 10, 11}),
         ("if mesh.get_local_rank('dp') == 0: x()", {0, 1}),
         ("if mesh['dp'].get_local_rank() == 0: x()", {0, 1}),
+        ("if mesh['dp'].get_coordinate()[0] == 0: x()", {0, 1}),
+        ("if mesh.get_local_rank(mesh_dim='dp') == 0: x()", {0, 1}),
+        ("mesh = init_device_mesh('cuda', (8, 2))\nif mesh.get_coordinate()[0] == 0: x()", {0, 1}),
+        ("mesh = init_device_mesh('cuda', (world_size // 2, 2))\nif mesh.get_coordinate() == [0, 1]: x()", {1}),
+        ("mesh = init_device_mesh('cuda', (8, 2))\nrow, _ = mesh.get_coordinate()\nif row == 7: x()", {14, 15}),
+        ("mesh = init_device_mesh('cuda', (8, 2))\nif mesh.get_local_rank(0) == 0: x()", {0, 1}),
+        (
+            "class T:\n  def __init__(self):\n    self.mesh = init_device_mesh('cuda', mesh_shape=(8, n))\n"
+            "  def go(self):\n    if self.mesh.get_coordinate()[0] < 1: x()",
+            {0, 1},
+        ),
+        ("whole = init_device_mesh('cuda', (8, 2))\nmine = whole['dp']\nif mine.get_coordinate()[0] < 1: x()", {0, 1}),
         ("if dp_rank == 0: x()", {0, 1}),
     ],
 )
@@ -130,8 +142,10 @@ def test_what_all_ranks_do(text: str) -> None:
         ("if node_rank in busy: x()", {"server"}),
         ("if rank == table[0]: x()", {"rank"}),
         ("if dist.get_rank(group) == 0: x()", {"rank in a group"}),
-        ("row, col = mesh.get_coordinate()\ngetattr(self, f'at_{row}', self.rest)()", {"rank in a group"}),
-        ("WORK = {0: heavy}\nWORK.get(mesh.get_coordinate()[1], light)()", {"rank in a group"}),
+        ("row, col = mesh.get_coordinate()\ngetattr(self, f'at_{row}', self.rest)()", {"coordinate in a mesh"}),
+        ("WORK = {0: heavy}\nWORK.get(mesh.get_coordinate()[1], light)()", {"coordinate in a mesh"}),
+        ("mesh = init_device_mesh('cuda', (2, 8))\nif mesh.get_coordinate()[1] == 0: x()", {"coordinate in a mesh"}),
+        ("mesh = init_device_mesh('cuda', (n, m))\nif mesh.get_coordinate()[1] == 0: x()", {"coordinate in a mesh"}),
         ("rank = 0\nif go:\n    rank = rank % 4\nrank = rank // 2\nif rank == 1: x()", {"rank"}),
     ],
 )

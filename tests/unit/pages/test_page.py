@@ -180,6 +180,18 @@ def test_a_page_of_a_run_without_gpus_shows_no_step_time(tmp_path: Path) -> None
     assert not any("A step takes" in line for line in sections)
 
 
+def test_a_page_of_ranks_that_are_jobs_of_their_own_says_so_first(tmp_path: Path) -> None:
+    content = report()
+    content["simulated"]["independent"] = True
+    assert f"{content['simulated']['world_size']} independent jobs" in shown(content, tmp_path)[0]
+    content["simulated"] |= {
+        "independent": False,
+        "collectives": 0,
+        "links": {**content["simulated"]["links"], "kinds": []},
+    }
+    assert "each rank trains a model of its own" in shown(content, tmp_path)[0]
+
+
 def test_memory_is_the_first_tile_and_a_bar(tmp_path: Path) -> None:
     content = report()
     content["simulated"]["ranks"][1]["memory"]["reserved_peak_nbytes"] = 3 << 29

@@ -13,9 +13,9 @@ from emu.contract.records_definition import RecordError
 from phantora_async.ingest.call_sites import Line, Site
 from phantora_async.ingest.fact_builder import Placed
 from phantora_async.ingest.memory_holders import Growth, HeldMemory, Holder, MissingMemory, StepMemory, from_record
-from phantora_async.report.guests import guest_notes, guests_of, seats_of
+from phantora_async.report.guests import GpuUse, Guest, guest_notes, most_at_once, seats_of
 from phantora_async.report.memory import memory_document, memory_notes
-from phantora_async.virtual_time import MemoryPeaks
+from phantora_async.virtual_time import GpuMemory, MemoryPeaks
 
 GIB = 2**30
 TORCH = "/venv/lib/python3.11/site-packages/torch"
@@ -195,7 +195,7 @@ def placed(**gib: float) -> dict[int, Placed]:
 def with_guests(own: float, *places: dict[int, Placed]) -> dict[str, Any]:
     ranks = [rank(number, own, own) for number in range(len(places))]
     told = [held(holder(HeldKind.PARAMETERS, own, 1)) for _ in places]
-    guests = guests_of(seats_of([len(places)]), places)
+    guests = GpuUse(seats_of([len(places)]), places).guests()
     return memory_document((80 * GIB, 78 * GIB), ranks, told, lambda _, number: SITES.get(number), True, guests, GIB)
 
 
@@ -211,6 +211,7 @@ def test_what_ranks_hold_on_the_gpu_of_another_one_is_counted_there() -> None:
             "nbytes": 4 * GIB,
             "context_nbytes": GIB,
             "site": "train.py:7 in main",
+            "children": False,
         }
     ]
     verdict = {"fits": False, "rank": 0, "needed_nbytes": 82 * GIB, "missing_nbytes": 2 * GIB, "failures": 0}
@@ -240,18 +241,81 @@ def test_a_gpu_that_has_room_for_its_guests_fits() -> None:
 
 
 def test_who_has_a_gpu_to_itself_is_nobodys_guest() -> None:
-    assert not guests_of(seats_of([2, 2]), [placed(gpu1=4), placed(gpu0=4), placed(gpu0=4), placed(gpu1=4)])
-    everybody = guests_of(seats_of([2, 2]), [placed(gpu0=4), placed(gpu0=4), placed(gpu0=4), placed(gpu0=4)])
+    assert not GpuUse(seats_of([2, 2]), [placed(gpu1=4), placed(gpu0=4), placed(gpu0=4), placed(gpu1=4)]).guests()
+    everybody = GpuUse(seats_of([2, 2]), [placed(gpu0=4), placed(gpu0=4), placed(gpu0=4), placed(gpu0=4)]).guests()
     assert [(one.rank, one.owner, one.server, one.gpu) for one in everybody] == [(1, 0, 0, 0), (3, 2, 1, 0)]
-    both_away = guests_of(seats_of([4]), [placed(gpu0=1), placed(gpu3=4), placed(gpu3=4), {}])
+    both_away = GpuUse(seats_of([4]), [placed(gpu0=1), placed(gpu3=4), placed(gpu3=4), {}]).guests()
     assert [(one.rank, one.owner) for one in both_away] == [(2, 1)]
 
 
 def test_ranks_that_share_a_timeline_have_what_its_rank_has_in_their_own_places() -> None:
     """Rank 0 tells for rank 2, and rank 1 for rank 3: each has its own GPU, and 1 and 3 have some of GPU 0, too."""
     told = [placed(gpu0=4), placed(gpu0=1, gpu1=4)]
-    found = guests_of(seats_of([4]), [told[rank % 2] for rank in range(4)], [0, 1, 0, 1])
+    found = GpuUse(seats_of([4]), [told[rank % 2] for rank in range(4)], [0, 1, 0, 1]).guests()
     assert [(one.rank, one.owner, one.gpu, one.nbytes) for one in found] == [(1, 0, 0, GIB), (3, 0, 0, GIB)]
+
+
+def took(at_ns: int, gib: float, child: int = 0, parent: int = 0, gpu: int = 0, ended: int = 0) -> GpuMemory:
+    return GpuMemory(at_ns, gpu, int(gib * GIB), child, parent, ended)
+
+
+def test_memory_of_different_times_is_not_added() -> None:
+    """Rank 0 has 5 GiB and gives 4 back before rank 1 comes with 3, later 1, and a context of 1: most is 5, then 1 + 4,
+    then 3 + 2. Rank 0's own context is not among these.
+    """
+    own = [took(0, 5), took(10, 1), took(30, 3)]
+    guest = [took(20, 3), took(25, 1), took(40, 0, ended=1)]
+    contexts = {(0, 0): 0, (1, 0): GIB}
+    assert most_at_once({(0, 0): own, (1, 0): guest}, contexts) == 5 * GIB
+    assert most_at_once({(0, 0): own, (1, 0): [took(5, 3)]}, contexts) == 9 * GIB
+    assert most_at_once({(0, 0): own, (1, 0): guest[:2]}, contexts) == 5 * GIB
+    # At one instant, either may have been first; a process that has ended has no context.
+    assert most_at_once({(0, 0): own[:2], (1, 0): [took(10, 3), took(10, 2)]}, contexts) == 5 * GIB
+    assert most_at_once({(1, 0): [*guest, took(50, 2)], (0, 0): [took(45, 4)]}, contexts) == 7 * GIB
+
+
+def test_the_gpu_of_a_rank_needs_what_is_there_at_one_time() -> None:
+    """Rank 0: 10 and a context of 2, later 4; rank 1 comes then, with 5 and a context of 1: never more than 12."""
+    places = [placed(gpu0=10), placed(gpu0=5, gpu1=10)]
+    over_time = [[took(0, 10), took(10, 4)], [took(0, 10, gpu=1), took(20, 5)]]
+    use = GpuUse(seats_of([2]), places, None, over_time)
+    together = use.together(GIB, 2 * GIB)
+    assert together == {0: (12 * GIB, 12 * GIB)}
+    ranks = [rank(number, 10, 10) for number in range(2)]
+    told = [held(holder(HeldKind.PARAMETERS, 10, 1)) for _ in places]
+    args = (80 * GIB, 78 * GIB), ranks, told, lambda _, number: SITES.get(number), True, use.guests(), GIB
+    assert memory_document(*args, together)["verdict"]["needed_nbytes"] == 12 * GIB
+    # Rank 1 was killed: when it had 5 GiB is not known.
+    together = GpuUse(seats_of([2]), places, None, [over_time[0], over_time[1][:1]]).together(GIB, 2 * GIB)
+    assert together == {0: (12 * GIB, 18 * GIB)}
+    memory = memory_document(*args, together)
+    assert memory["verdict"]["needed_nbytes"] == 18 * GIB
+    assert memory_notes(memory)[0].startswith("memory: fits: rank 0 needs 12.00 GiB to 18.00 GiB, the allocator's")
+
+
+def test_processes_that_a_rank_has_started_are_guests_where_they_are() -> None:
+    """Two workers of rank 1 use the default GPU, which is rank 0's, and one of rank 0 does so, too."""
+    workers = [took(5, 2, child=1, parent=2), took(6, 2, child=2, parent=2), took(7, 3, child=3, parent=1)]
+    use = GpuUse(seats_of([2]), [placed(gpu0=4), placed(gpu1=4)], None, [[took(0, 4), *workers], [took(0, 4, gpu=1)]])
+    assert use.guests() == [
+        Guest(0, 0, 0, 0, 0, 3 * GIB, 3),
+        Guest(1, 0, 0, 0, 0, 2 * GIB, 1),
+        Guest(1, 0, 0, 0, 0, 2 * GIB, 2),
+    ]
+    assert use.together(GIB, 2 * GIB) == {0: (16 * GIB, 16 * GIB)}
+    ranks = [rank(number, 4, 4) for number in range(2)]
+    told = [held(holder(HeldKind.PARAMETERS, 4, 1)) for _ in ranks]
+    children = [{(number, 0): told[0][0] for number in (1, 2)}, {}]
+    memory = memory_document(
+        (80 * GIB, 78 * GIB), ranks, told, lambda _, number: SITES.get(number), True, use.guests(), GIB,
+        use.together(GIB, 2 * GIB), children,
+    )  # fmt: skip
+    assert in_gib(memory["fullest"]["parts"]) == {"parameters": 4, "outside PyTorch": 2, "other ranks": 10}
+    assert guest_notes(memory["guests"], 1) == [
+        "a process of rank 0 holds 3.00 GiB on GPU 0, beside the rank itself; a context of 1.00 GiB comes with it",
+        "2 processes of rank 1 hold 2.00 GiB each on GPU 0, which is rank 0's, from train.py:7 in main; a context of "
+        "1.00 GiB each comes with it",
+    ]
 
 
 def test_a_script_that_does_without_fits() -> None:
@@ -284,7 +348,7 @@ def test_the_step_that_has_the_peak() -> None:
 
 def record(entries: int, payload: bytes) -> records.MemoryHeld:
     return records.MemoryHeld(
-        records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, 0, 6, 3, 4, 7, 0, 1, 0, 0, payload
+        records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, 0, 6, 3, 4, 7, 0, 1, 0, 0, 0, 0, payload
     )
 
 
