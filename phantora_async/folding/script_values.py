@@ -618,9 +618,9 @@ class ScriptValues:
         """
         match node:
             case ast.Name(id=name):
-                found = self._names[source].of.get(name) or self._names[None].of.get(name, ())
+                found = self._names[source].of.get(name) or self._names[None].of.get(name, [])
             case ast.Attribute(attr=name):
-                found = self._attributes.of.get(name, ())
+                found = self._attributes.of.get(name, [])
             case _:
                 return node
         if len({ast.dump(one) for one, _ in found}) != 1 or depth > _MOST_NAMES:
