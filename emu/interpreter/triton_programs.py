@@ -105,15 +105,18 @@ def _read(program: str) -> tuple[str, str, str]:
 
 def parameter_widths(text: str) -> str:
     """Returns a character for each parameter of the kernel: the bytes of an integer that decides the work, `c` for a
-    pointer to counts in memory that end loops, or `-`.
+    pointer to counts in memory that end loops, `b` for a pointer at whose data other data points, or `-`.
     """
     parameters = parameters_of(text)
     lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
     deciding, counts = set(_deciding(lines, {f"%{one.name}" for one in parameters})), _counting(lines)
+    indirect = _indirect(lines, {f"%{one.name}" for one in parameters if one.type.startswith("!tt.ptr")})
 
     def width(name: str, kind: str) -> str:
         if name in counts and kind.startswith(_COUNTS):
             return "c"
+        if name in indirect:
+            return "b"
         return _WIDTHS.get(kind, "-") if name in deciding else "-"
 
     return "".join(width(f"%{one.name}", one.type) for one in parameters)
@@ -143,6 +146,37 @@ def _counting(lines: list[str]) -> set[str]:
         elif bounds.intersection(_NAME.findall(results)):
             bounds.update(_NAME.findall(operation))
     return addresses
+
+
+_SINGLE = re.compile(r"!tt\.ptr<i(?:32|64)>$")
+
+
+def _indirect(lines: list[str], pointers: set[str]) -> set[str]:
+    """Returns the pointers at whose data single integers point that the program loads: a permutation's rows. How many
+    bytes lie behind them bounds what is moved. Products read blocks again and again, whose spans say enough.
+    """
+    if any("tt.dot" in line for line in lines):
+        return set()
+    parameter_of = {name: name for name in pointers}
+    loaded: set[str] = set()
+    found: set[str] = set()
+    for line in lines:
+        results, is_assignment, operation = line.partition(" = ")
+        if not is_assignment or not results.startswith("%"):
+            results, operation = "", line
+        values = _NAME.findall(operation)
+        reached = bool(loaded.intersection(values))
+        if operation.startswith(("tt.load", "tt.store")) and values[:1]:
+            if values[0] in loaded and values[0] in parameter_of:
+                found.add(parameter_of[values[0]])
+            if operation.startswith("tt.load") and _SINGLE.search(operation.rstrip()):
+                loaded.update(names_of(results))
+        elif results and not operation.startswith("scf."):
+            if reached:
+                loaded.update(names_of(results))
+            if values and values[0] in parameter_of:
+                parameter_of.update(dict.fromkeys(names_of(results), parameter_of[values[0]]))
+    return found
 
 
 _STORES = (

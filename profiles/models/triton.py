@@ -13,6 +13,7 @@ from profiles.models.machine import OVERLAP, Estimate, Machine, both, overlapped
 from profiles.models.products.engines import ENGINES, MULTIPLIED_AS
 from profiles.signature import Triton
 from profiles.triton.interpreter import launch_work
+from profiles.triton.values import Buffer
 from profiles.triton.work import LaunchWork
 
 ROUND_NS = 183.0  # a round of dependent loads
@@ -64,17 +65,19 @@ def triton(gpu: Gpu, what: Triton) -> Estimate:
     return replace(found, unknown=f"Triton program of {what.name}: a loop's length is data") if work.guesses else found
 
 
-def integers_of(program: Program, arguments: str) -> dict[str, int | tuple[int, ...]]:
-    """The integer arguments by name, and the counts that pointers lead to. `arguments`: in the program's order, `-` for
-    those that are not known.
+def integers_of(program: Program, arguments: str) -> dict[str, int | tuple[int, ...] | Buffer]:
+    """The integer arguments by name, and the counts or bytes that pointers lead to. `arguments`: in the program's
+    order, `-` for those that are not known.
     """
     named = zip(program.parameters, arguments.split(","), strict=False)
     return {parameter.name: known for parameter, value in named if (known := _integers(value)) is not None}
 
 
-def _integers(text: str) -> int | tuple[int, ...] | None:
+def _integers(text: str) -> int | tuple[int, ...] | Buffer | None:
     if text.lstrip("-").isdecimal():
         return int(text)
+    if text.endswith("b"):
+        return Buffer(int(text[:-1]))
     if text == "-":
         return None
     counts: list[int] = []

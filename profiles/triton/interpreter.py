@@ -2,7 +2,9 @@
 
 Floating-point values are not computed. Integers that come from memory are not known: an index is taken to be random, a
 count that ends a loop to be what `values.value_loaded` says. Of a loop three iterations are followed, the first, the
-middle and the last one; what changes from one to the next is taken to change evenly.
+middle and the last one; what changes from one to the next is taken to change evenly. A loop whose end is data, and in
+which data says where rows lie (a permutation of tokens among experts), turns as often as it takes to go once through
+the largest buffer that it reads or writes in this way.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from profiles.triton.text import axis_of, constant, elements, pointed, reshaped,
 from profiles.triton.values import (
     BINARY,
     COMPARE,
+    Buffer,
     Loaded,
     Pointer,
     Share,
@@ -38,6 +41,7 @@ BRANCHING_SAMPLES = 48  # where instances branch differently or loop a different
 EVENLY = (0.6180339887498949, 0.7548776662466927)
 PIPELINED = 3.0  # loads of the loop of a product that are under way at once
 ADVANCED = 0.15  # share of the integer instructions in the loop of a product that is left
+PAIRED = 0.08  # of the time of a reduction across threads, one that joins two neighbours
 # Times as many instructions, by the root of the number of a loop's products: each waits for what lies before it.
 BETWEEN = 1.13
 
@@ -97,12 +101,27 @@ _FREE = (
 )
 
 
-Integers = Mapping[str, int | tuple[int, ...]]
-"""Integer arguments by name, and integers in memory by the pointer to them; those missing are not known."""
+Integers = Mapping[str, int | tuple[int, ...] | Buffer]
+"""Integer arguments by name, and by pointer the integers in memory or the bytes behind it; those missing are not
+known.
+"""
 
 
 def launch_work(program: Program, grid: tuple[int, int, int], integers: Integers) -> LaunchWork:
     """The work of a whole launch."""
+    work = _launch_work(program, grid, integers, None)
+    if not work.turned_nbytes:
+        return work
+    base = max(work.turned_nbytes, key=work.turned_nbytes.__getitem__)
+    behind = integers.get(base)
+    if not isinstance(behind, Buffer) or not behind.nbytes:
+        work.guesses += 1
+        return work
+    return _launch_work(program, grid, integers, behind.nbytes / work.turned_nbytes[base])
+
+
+def _launch_work(program: Program, grid: tuple[int, int, int], integers: Integers, turns: float | None) -> LaunchWork:
+    """The work of a whole launch, whose loops with an end that is data turn so often; None: once."""
     instances = prod(grid)
     branching = any(one.name == "scf.if" for one in program.body)
     counted = any(isinstance(known, tuple) for known in integers.values())
@@ -114,12 +133,17 @@ def launch_work(program: Program, grid: tuple[int, int, int], integers: Integers
         weight = 1.0 if edge or len(places) < 3 else (instances - 2) / inner
         if len(places) < 3:
             weight = instances / len(places)
-        run = _Run(program, at, grid, integers, work)
+        run = _Run(program, at, grid, integers, work, turns)
         before = work.flops
         run.block(program.body, weight)
         most = max(most, (work.flops - before) / weight)
         work.rounds = max(work.rounds, run.rounds)
         work.reductions = max(work.reductions, run.reductions)
+    for side in (work.reads, work.writes):
+        for base, traffic in side.items():
+            behind = integers.get(base)
+            if isinstance(behind, Buffer) and behind.nbytes:
+                traffic.most_nbytes = behind.nbytes
     if work.flops:
         work.longest = most * instances / work.flops
     return work
@@ -149,8 +173,12 @@ class _Run:
         grid: tuple[int, int, int],
         integers: Integers,
         work: LaunchWork,
+        turns: float | None,
     ) -> None:
         self.at, self.grid, self.work = at, grid, work
+        self.turns = turns
+        self.turned = False
+        """True if the block being run is a loop whose end is data."""
         self.rounds = 0.0
         self.reductions = 0.0
         self.multiplies = False
@@ -162,6 +190,7 @@ class _Run:
             known = Pointer(parameter.name, 0) if parameter.is_pointer else integers.get(parameter.name)
             self.values[f"%{parameter.name}"] = known
         self.counts = {name: known for name, known in integers.items() if isinstance(known, tuple)}
+        self.indirect = any(isinstance(known, Buffer) for known in integers.values())
 
     def block(self, operations: Any, weight: float) -> list[Value]:
         """Runs the operations; the values that the block yields."""
@@ -197,6 +226,9 @@ class _Run:
         names = re.findall(r"(%[\w.]+) = (%[\w.#]+)", one.text.split("->")[0])
         variable, (low, high, step) = one.operands[0], one.operands[1:4]
         carried = [(mine, self._get(given)) for mine, given in names if mine != variable]
+        if isinstance(self._get(high), Loaded) or isinstance(self._get(low), Loaded):
+            self._for_of_data(one, variable, carried, weight)
+            return
         trips = self._trips(self._get(low), self._get(high), self._get(step))
         start, by = self._get(low), self._get(step)
         if not isinstance(start, int | np.integer) or not isinstance(by, int | np.integer):
@@ -221,6 +253,18 @@ class _Run:
         if evaluated > 0:
             self.rounds = before + (self.rounds - before) * trips / evaluated / (PIPELINED if products else 1.0)
             self.reductions = reduced + (self.reductions - reduced) * trips / evaluated
+        for result, value in zip(one.results, final, strict=False):
+            self.values[result] = value
+
+    def _for_of_data(self, one: Operation, variable: str, carried: list[tuple[str, Value]], weight: float) -> None:
+        """Follows one turn of a loop whose end is data, for all that there are."""
+        before, reduced, around = self.rounds, self.reductions, self.turned
+        self.turned = True
+        turns = 1.0 if self.turns is None else self.turns
+        final = self._iteration(one, variable, 0, carried, [value for _, value in carried], turns, weight)
+        self.turned = around
+        self.rounds = before + (self.rounds - before) * turns
+        self.reductions = reduced + (self.reductions - reduced) * turns
         for result, value in zip(one.results, final, strict=False):
             self.values[result] = value
 
@@ -269,7 +313,7 @@ class _Run:
             operands = sum(elements(shape) for shape, _ in tensors_of(one.text.rsplit(": (", 1)[-1]))
             inner = max(len(one.regions[0]) - 1, 1) if one.regions else 1
             self._issue(weight * operands * (1.0 + 0.25 * inner))
-            self.reductions += 1
+            self.reductions += PAIRED if _is_of_pairs(one) else 1.0
             return
         if name == "tt.extern_elementwise":
             symbol = re.search(r'symbol = "(\w+)"', one.text)
@@ -330,6 +374,8 @@ class _Run:
         if isinstance(pointer, Pointer) and pointer.offset is not None:
             touched, asked, bounds = _sectors(pointer.offset, shape, mask, nbytes)
             side[base].add(weight * touched, weight * asked, None if pointer.random else bounds)
+            if self.turned and pointer.random and self.turns is None:
+                self.work.turned_nbytes[base] += weight * asked
             # Whole vectors of 16 bytes where neighbours lie side by side, else one access an element, as where many
             # ask for the same.
             dense = (asked >= 0.5 * touched or self.multiplies) and not (self.multiplies and asked > 2 * touched)
@@ -342,7 +388,7 @@ class _Run:
             self.work.atomics += weight * count
         if not stored:
             self.work.gathers += weight * (self.multiplies and bool(shape) and item in ("i32", "i64"))
-            value = value_loaded(pointer, shape, item, self.counts.get(base))
+            value = value_loaded(pointer, shape, item, self.counts.get(base), indirect=self.indirect)
             self.work.guesses += isinstance(value, Share)
             self._set(one, value)
 
@@ -354,6 +400,16 @@ class _Run:
         self.work.product_flops[dtype] += weight * 2.0 * batch * m * n * k
         tile = self.work.smallest_tile
         self.work.smallest_tile = (min(m, tile[0]), min(n, tile[1])) if tile else (m, n)
+
+
+def _is_of_pairs(one: Operation) -> bool:
+    """True if a reduction joins two neighbours, as sorting networks do: a thread has both, or its neighbour in the warp
+    has one, so that no threads wait for each other.
+    """
+    axis = re.search(r"axis = (\d+)", one.text)
+    shapes = tensors_of(one.text.rsplit(": (", 1)[-1])
+    shape = shapes[0][0] if shapes else ()
+    return one.name == "tt.reduce" and axis is not None and int(axis[1]) < len(shape) and shape[int(axis[1])] == 2
 
 
 def _sectors(offset: Any, shape: tuple[int, ...], mask: Value, nbytes: int) -> tuple[float, float, tuple[int, int]]:

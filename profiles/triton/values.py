@@ -33,6 +33,16 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Buffer:
+    """What lies behind a pointer to which data gives the addresses: a program that has one loads single integers that
+    say where a row lies or how often a loop turns.
+    """
+
+    nbytes: int
+    """The bytes to the end of the block; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """Integers that come from memory, replaced by random ones."""
 
@@ -125,15 +135,20 @@ def moved(value: Value, change: Value, times: int) -> Value:
     return value + change * times
 
 
-def value_loaded(pointer: Value, shape: tuple[int, ...], item: str, counts: tuple[int, ...] | None = None) -> Value:
+def value_loaded(
+    pointer: Value, shape: tuple[int, ...], item: str, counts: tuple[int, ...] | None = None, *, indirect: bool = False
+) -> Value:
     """The value that a load gives: nothing known for floating-point numbers, a random number for each address of
-    integers. `counts`: the integers that lie there, if known.
+    integers. `counts`: the integers that lie there, if known. `indirect`: single integers, too, say where something
+    lies.
     """
     if not item.startswith("i") or item == "i1" or not isinstance(pointer, Pointer):
         return None
     if not shape:
         known = _known_count(pointer.offset, counts) if counts else None
-        return _loaded_count(pointer.base) if known is None else known
+        if known is None:
+            return Loaded(1) if indirect else _loaded_count(pointer.base)
+        return known
     if pointer.offset is None:
         return None
     offsets = np.broadcast_to(np.asarray(pointer.offset, dtype=np.int64), shape)

@@ -21,6 +21,8 @@ class Traffic:
     """The bounds of the addresses seen, in bytes from the pointer. None: no address was known."""
     scattered: bool = False
     """True if an address depends on data: then the bounds say nothing."""
+    most_nbytes: float = float("inf")
+    """The bytes that lie behind the pointer, as far as that is known."""
 
     def add(self, sector_nbytes: float, asked_nbytes: float, bounds: tuple[int, int] | None) -> None:
         self.sector_nbytes += sector_nbytes
@@ -35,7 +37,7 @@ class Traffic:
     def memory_nbytes(self) -> float:
         """The bytes that must come from memory at least once: not more than the addresses span."""
         if self.scattered or self.first is None or self.last is None:
-            return self.sector_nbytes
+            return min(self.sector_nbytes, self.most_nbytes)
         return min(self.sector_nbytes, float(self.last - self.first))
 
 
@@ -60,6 +62,8 @@ class LaunchWork:
     """The number of loops of several products that begin."""
     gathers: float = 0.0
     """The loads of integers in loops of products, whose turns wait for them."""
+    turned_nbytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """The bytes that loops whose end is data ask for where data says, by pointer argument."""
     smallest_tile: tuple[int, int] | None = None
     """The smallest tile of the products: the least rows and columns."""
     longest: float = 1.0

@@ -144,6 +144,8 @@ typedef struct ph_operands {
 
 /* Finds a launch's operands. Returns false if nothing is known of them. params: as cuLaunchKernel gets them. */
 bool ph_operands_of(ph_kernel *kernel, void *const *params, ph_operands *out);
+/* Rounds up to some 3 %, so that operands that differ little share a signature. */
+uint64_t ph_operands_rounded(uint64_t nbytes);
 uint64_t ph_operands_mix(const ph_operands *operands, uint64_t hash);
 /* Write the operands in the form of a `sized` signature (emu/contract/signature.def). */
 void ph_operands_numbers(const ph_operands *operands, char *text, size_t capacity);

@@ -47,8 +47,7 @@ static bool numbers_are_sizes(const char *name) {
     return false;
 }
 
-/* Rounds to some 3 %, so that operands that differ little share a signature. */
-static uint64_t rounded(uint64_t nbytes) {
+uint64_t ph_operands_rounded(uint64_t nbytes) {
     int bits = 64 - __builtin_clzll(nbytes | 1), cut = bits > KEPT_BITS ? bits - KEPT_BITS : 0;
     uint64_t unit = (uint64_t)1 << cut;
     return (nbytes + unit - 1) / unit * unit;
@@ -158,7 +157,7 @@ bool ph_operands_of(ph_kernel *kernel, void *const *params, ph_operands *out) {
         }
     }
     for (uint32_t i = 0; i < it.n; i++) {
-        out->nbytes[out->n] = rounded(it.at[i].nbytes);
+        out->nbytes[out->n] = ph_operands_rounded(it.at[i].nbytes);
         out->view[out->n++] = it.at[i].first != it.at[i].start;
     }
     return out->n || out->numbers;

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_INTEGER = 21 }; /* characters of an i64 and a separator */
+enum { LONGEST_INTEGER = 22 }; /* characters of an i64, a 'b' and a separator */
 
 /* Counts in device memory that end a program's loops, such as the blocks that a mask of FlexAttention leaves to each
  * row: so many are looked at, and told as so many runs of equal ones. */
-enum { COUNTS = 'c', MOST_COUNTS = 16384, MOST_RUNS = 256 };
+enum { COUNTS = 'c', BUFFER = 'b', MOST_COUNTS = 16384, MOST_RUNS = 256 };
 
 typedef struct counts {
     const int32_t *values;
@@ -27,8 +27,9 @@ typedef struct counts {
 static const char *copy_of(const char *text) { return strcpy(ph_allocate(strlen(text) + 1), text); }
 
 /* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, 'c' for a
- * pointer to i32 that decide it, or '-'. `written`: a character for each parameter: 'w' for a pointer that the kernel
- * stores through, or '-'. `computed`, `nbytes`: see ph_program. */
+ * pointer to i32 that decide it, 'b' for one behind which so many bytes lie as decide it, or '-'. `written`: a
+ * character for each parameter: 'w' for a pointer that the kernel stores through, or '-'. `computed`, `nbytes`: see
+ * ph_program. */
 PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths, const char *written,
                                        uint32_t computed, const char *nbytes) {
     ph_kernel *kernel = ph_kernel_of(function);
@@ -68,6 +69,14 @@ static counts counts_at(const void *parameter) {
     }
     found.n = low;
     return found;
+}
+
+/* Returns the bytes from the pointer to its block's end, rounded; 0 of a view, whose end is not known. */
+static uint64_t behind(const void *parameter) {
+    const void *to;
+    memcpy(&to, parameter, sizeof to);
+    if (!ph_is_device_pointer(to) || ph_data_block_start(to) != (uintptr_t)to) return 0;
+    return ph_operands_rounded(ph_data_block_rest(to));
 }
 
 /* `VALUExTIMES+...`; the mean, rounded, where there are too many runs. Returns the characters written. */
@@ -141,7 +150,9 @@ uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t
         if (program->widths[i] == COUNTS) {
             counts known = counts_at(params[i]);
             hash = ph_mix(hash, ph_hash(7, known.values, known.n * sizeof *known.values));
-        } else if (program->widths[i] != '-')
+        } else if (program->widths[i] == BUFFER)
+            hash = ph_mix(hash, behind(params[i]));
+        else if (program->widths[i] != '-')
             hash = ph_mix(hash, (uint64_t)value_of(program->widths[i], params[i]));
     }
     return hash;
@@ -160,6 +171,8 @@ char *ph_program_arguments(const ph_program *program, void *const *params) {
         if (params && program->widths[i] == COUNTS) known = counts_at(params[i]);
         if (known.n)
             used += tell_counts(known, text + used, capacity - used);
+        else if (params && program->widths[i] == BUFFER)
+            used += (size_t)snprintf(text + used, capacity - used, "%" PRIu64 "b", behind(params[i]));
         else if (params && program->widths[i] != '-' && program->widths[i] != COUNTS)
             used += (size_t)snprintf(text + used, capacity - used, "%" PRId64, value_of(program->widths[i], params[i]));
         else

@@ -20,7 +20,7 @@ from profiles.signature import Sized
 
 Bytes = Callable[[Sized, KernelName], float]
 Time = Callable[[Machine, Sized, KernelName], float]
-WIDEST_ITEM, NARROW = 4.0, 2.0
+WIDEST_ITEM, NARROW, WARP = 4.0, 2.0, 32
 NORM_START_NS, NORM_GENERAL_START_NS = 1_300.0, 2_000.0
 NORM_FORWARD, NORM_BACKWARD = 1.10, 1.20
 """The factors on the time of the bytes, for kernels that are tuned to a row's length."""
@@ -36,7 +36,11 @@ BLOCK_START_NS, BLOCK_1D, BLOCK_2D = 3_300.0, 1.56, 1.11
 AMAX_START_NS, AMAX = 800.0, 1.30
 ACTIVATION_START_NS, ACTIVATION = 2_000.0, 1.05
 TRANSPOSE_START_NS, TRANSPOSE = 600.0, 1.04
-ROPE_START_NS, ROPE, ROPE_TOKEN_NS = 900.0, 1.85, 0.65
+ROPE_START_NS, ROPE_ITEM_NS, ROPE_WARP_NS = 1_970.0, 0.00169, 0.115
+ROPE_EARLY_NS, ROPE_SEARCH_NS = 0.092, 0.118
+"""A warp whose token lies beyond its sequence's end, and what a warp takes more where it looks for its sequence."""
+QKV_ROPE_ITEM_NS = 0.00278
+"""The time of an item of queries, keys and values together, which are gone through by single items."""
 ROUTED_START_NS, ROUTED_EXPERT_NS, ROUTED_TOKEN_NS, ROUTED_PAIR_NS = 2_200.0, 14.0, 0.60, 0.0065
 ROUTED_BACK_START_NS, ROUTED_BACK_TOKEN_NS, ROUTED_BACK_PAIR_NS = 1_100.0, 0.38, 0.0033
 DBIAS_START_NS, DBIAS_ROW_NS = 100.0, 112.0
@@ -118,9 +122,22 @@ def _finalize(machine: Machine, what: Sized, name: KernelName) -> float:
 
 
 def _rope(machine: Machine, what: Sized, name: KernelName) -> float:
-    """The time of a kernel with a block a token."""
-    moved = ROPE * machine.memory_ns(_of_operands(what, name))
-    return ROPE_START_NS + ROPE_TOKEN_NS * prod(what.grid) * machine.gpu.sm_count / machine.sms + moved
+    """The time of a kernel with a block a token, whose warps compute the token's sines and share its heads. Where
+    sequences are packed there are blocks for the longest one each; those beyond a sequence's end return.
+    """
+    item = item_nbytes(name.arguments[0]) if name.arguments else NARROW
+    blocks, part = prod(what.grid), machine.gpu.sm_count / machine.sms
+    sizes = sorted((float(one.lstrip("~")) for one in what.buffers.split(",") if one != "-"), reverse=True)
+    streamed = machine.memory_ns(_of_operands(what, name))
+    if "qkv" in name.base:
+        return ROPE_START_NS + max(part * QKV_ROPE_ITEM_NS * sizes[0] / item if sizes else 0.0, streamed)
+    given = numbers(what)
+    row = given[3] * given[4] if len(given) > 4 else 0
+    tokens = min(sizes[1] / (item * row), blocks) if row and len(sizes) > 1 else blocks
+    warps = what.block[0] * what.block[1] / WARP
+    each = ROPE_WARP_NS + (ROPE_SEARCH_NS if "linear_grid" in name.base else 0.0)
+    busy = warps * (tokens * each + (blocks - tokens) * ROPE_EARLY_NS) + ROPE_ITEM_NS * tokens * row
+    return ROPE_START_NS + max(part * busy, streamed)
 
 
 def _routed(machine: Machine, what: Sized, name: KernelName) -> float:

@@ -67,6 +67,26 @@ def test_counts_in_memory_that_end_a_loop_are_read() -> None:
     assert parameter_widths("|".join(lines)) == "-c-4"
 
 
+ROWS = (
+    "tt.func public @k(%x: !tt.ptr<bf16>, %rows: !tt.ptr<i32>, %y: !tt.ptr<bf16>, %n: i32) {",
+    "%at = tt.get_program_id x : i32",
+    "%p = tt.addptr %rows, %at : !tt.ptr<i32>, i32",
+    "%row = tt.load %p : !tt.ptr<i32>",
+    "%wide = arith.extsi %row : i32 to i64",
+    "%from = tt.addptr %x, %at : !tt.ptr<bf16>, i32",
+    "%v = tt.load %from : !tt.ptr<bf16>",
+    "%to = tt.addptr %y, %wide : !tt.ptr<bf16>, i64",
+    "tt.store %to, %v : !tt.ptr<bf16>",
+)
+
+
+def test_a_pointer_at_whose_data_other_data_points_counts_with_its_bytes() -> None:
+    """The rows of a permutation: what is stored lies anywhere in the output, what is read lies where the block says."""
+    assert parameter_widths("|".join(ROWS)) == "--b-"
+    product = "%d = tt.dot %a, %b, %c : tensor<16x16xbf16> * tensor<16x16xbf16> -> tensor<16x16xf32>"
+    assert parameter_widths("|".join((*ROWS, product))) == "----"
+
+
 def test_what_is_no_program_has_no_parameters() -> None:
     assert parameter_widths("nonsense") == ""
 

@@ -59,6 +59,32 @@ def test_a_gated_activation_reads_twice_what_it_writes() -> None:
     assert found.bound == "memory"
 
 
+LINEAR_ROPE = (
+    "_ZN18transformer_engine41fused_rope_thd_linear_grid_forward_kernelI13__nv_bfloat16EEvPKT_PKiPKfPS2_iiiiiiiiiiii"
+)
+QKV_ROPE = "_ZN18transformer_engine29fused_qkv_rope_forward_kernelI13__nv_bfloat16EEvPKT_PKfS6_PS2_S7_S7_"
+PACKED_ROPE = "_ZN18transformer_engine25fused_rope_forward_kernelI13__nv_bfloat16EEvPKT_PKiPKfS6_PS2_iiiiiiiiiiiiii"
+
+
+def rope(name: str, grid: str, block: str, numbers: str, buffers: str) -> float:
+    return H200.cost(f"sized;{name};{grid};{block};1024;nvte_fused_rope_forward;;{numbers};{buffers}").solo_ns
+
+
+@pytest.mark.parametrize(
+    ("found", "measured_ns"),
+    [
+        (rope(QKV_ROPE, "16384,1,1", "32,4,1", "-", "100663296,8388608,67108864,16777216,16777216"), 137_300),
+        (rope(LINEAR_ROPE, "32760,1,1", "32,8,1", "1,0,16,16,64,64,1024", "67108864,512,1835008,67108864"), 123_400),
+        (rope(PACKED_ROPE, "3409,16,1", "32,8,1", "1,0,3409,32,128,128", "67108864,512,1769472,67108864"), 92_100),
+    ],
+)
+def test_rope_takes_what_its_tokens_warps_and_items_take(found: float, measured_ns: int) -> None:
+    """Queries, keys and values of 16,384 tokens together; 32,760 packed tokens of 16 heads of 64; 8,192 packed tokens
+    of 32 heads of 128, for which 54,544 blocks are launched.
+    """
+    assert found == pytest.approx(measured_ns, rel=0.12)
+
+
 def test_without_operands_its_kernels_are_not_recognised() -> None:
     """So that the rank tells them."""
     for name in (FORWARD, CAST, ACTIVATION):
