@@ -192,14 +192,15 @@ def details(
         text += f"\n### {table.name}\n\nSource: {table.source}. Program: {table.program}.\n"
         if chosen:
             text += "\n" + "\n".join([HEADER, *map(line, chosen)]) + "\n"
+        left = [row.name for row in table.rows if row.name not in predictions]
         for row in table.rows:
             one = predictions.get(row.name)
             if one is not None and one.failure:
                 text += f"\n{row.name} failed: {one.failure}\n"
-            elif one is None:
-                text += f"\n{row.name} was not run.\n"
-            elif row.name not in published:
+            elif one is not None and row.name not in published:
                 text += f"\n{said(one)}; its published value was not read.\n"
+        if left:
+            text += f"\nNot run yet: {', '.join(left)}.\n"
         if table.cause and chosen:
             text += f"\n{table.cause}\n"
     return text.strip()

@@ -117,6 +117,13 @@ def test_the_page_has_rows_causes_failures_and_rows_that_were_not_run(tmp_path: 
     assert "Published values of 1 rows had been seen" in page
 
 
+def test_rows_that_were_not_run_are_one_line(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    (tmp_path / "published.jsonl").write_text("")
+    assert cli.run(["validate", "--clusters", str(path), "--pages"]) == 0
+    assert "Not run yet: small, large." in (tmp_path / "page.md").read_text()
+
+
 def test_a_run_keeps_its_prediction_and_rows_without_an_interpreter_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
