@@ -7,7 +7,8 @@
 # with C++17, Python's headers, about three minutes of one core and 2.5 GB of memory. Transformer Engine publishes the
 # CUDA half as a wheel and the PyTorch half as source; that source's own setup compiles 33 files with -O3, which takes
 # ten times as long. Here they are compiled as four files without optimisation: the emulation counts the host's work,
-# it does not time it.
+# it does not time it. To time the extension, on a GPU or with --host measured, say OPTIMIZE=-O2 (four minutes): without
+# optimisation a product takes 48 us more of the host, a norm 63 us.
 set -e
 PYTHON=${1:-python} VERSION=${2:-2.20.2}
 say() { $PYTHON -c "$1"; }
@@ -50,7 +51,7 @@ for folder in "$SITE"/nvidia/cu*/include "$SITE"/nvidia/cu*/include/cccl "$SITE"
 done
 for file in a b c d; do
     # shellcheck disable=SC2086
-    ${CXX:-c++} $INCLUDE -O0 -w -fPIC -fvisibility=hidden -DNDEBUG -DTORCH_API_INCLUDE_EXTENSION_H \
+    ${CXX:-c++} $INCLUDE "${OPTIMIZE:--O0}" -w -fPIC -fvisibility=hidden -DNDEBUG -DTORCH_API_INCLUDE_EXTENSION_H \
         -DTORCH_EXTENSION_NAME=transformer_engine_torch -std=c++17 -c "$WORK/$file.cpp" -o "$WORK/$file.o"
 done
 ${CXX:-c++} -shared "$WORK"/a.o "$WORK"/b.o "$WORK"/c.o "$WORK"/d.o -L"$TORCH/lib" -lc10 -ltorch -ltorch_cpu \
