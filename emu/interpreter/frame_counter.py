@@ -156,6 +156,7 @@ def rules() -> list[tuple[str, str, int]]:
         ),
         (os.path.join(OUR_FOLDER, "folding", "dispatched.py"), "Dispatched._run", ASIDE),
         (os.path.join(OUR_FOLDER, "clock", "new_groups.py"), "aside", ASIDE),
+        (os.path.join(OUR_FOLDER, "interpreter", "audit_hooks.py"), "Aside.__call__", ASIDE),
         (os.path.join(OUR_FOLDER, "hostbench", "__main__.py"), "", FREE),
         (os.path.join(OUR_FOLDER, "hostbench", ""), "", COUNTED),
         (os.path.join(OUR_FOLDER, "compiler", "skipped_work.py"), "_remembered.<locals>.place", FREE),

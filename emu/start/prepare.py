@@ -44,6 +44,7 @@ from ..control import dispatcher
 from ..folding.ranks import FoldedRanks
 from ..interpreter import (
     attribute_reads,
+    audit_hooks,
     call_sites,
     completed_work,
     frame_counter,
@@ -173,6 +174,9 @@ class Preparation:
 
     def look_for_torch(self) -> None:
         self.version = check_torch()
+
+    def put_audit_hooks_aside(self) -> None:
+        audit_hooks.install()
 
     def share_compiled_code(self) -> None:
         self.held = held_entries.install(self.version, script_imports.scripts(self.job))
@@ -316,6 +320,10 @@ class Step(NamedTuple):
 
 STEPS = (
     Step(Preparation.look_for_torch, "A torch that cannot be emulated ends the run before anything is changed."),
+    Step(
+        Preparation.put_audit_hooks_aside,
+        "Libraries add hooks when they are imported, those that torch needs among them, and nobody can remove one.",
+    ),
     Step(
         Preparation.share_compiled_code,
         "torch reads the folder of its cache when it is imported, and each version has a folder of its own. Entries of "

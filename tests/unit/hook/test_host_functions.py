@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from emu.compiler import skipped_work
-from emu.interpreter import frame_counter
+from emu.interpreter import audit_hooks, frame_counter
 from emu.interpreter.frame_layout import find_layout
 from emu.reads import host_memory
 
@@ -157,6 +157,23 @@ def test_showing_a_warning_is_no_work(running):
         warnings.showwarning = lambda *given: None
         none, _ = frames_of(rank, lambda: 0)
         assert frames_of(rank, lambda: warnings.warn("text", stacklevel=1))[0] == none
+
+    running(program)
+
+
+def test_audit_hooks_are_no_work(running):
+    """Whether a library that has one is imported may be a guess."""
+    rules = [rule for rule in frame_counter.rules() if "audit_hooks.py" in rule[0]]
+
+    def program(rank):
+        count_frames(rank, rules)
+        heard = []
+        none, _ = frames_of(rank, lambda: sys.audit("one"))
+        audit_hooks.install()
+        sys.addaudithook(lambda event, arguments: heard.append((event, calls_another())))
+        heard.clear()
+        assert frames_of(rank, lambda: sys.audit("two"))[0] == none
+        assert ("two", None) in heard
 
     running(program)
 
@@ -335,7 +352,7 @@ class Slim:
 
 class Plain:
     def __init__(self):
-        pass
+        audit_hooks.install()
 
 
 def test_objects_whose_class_makes_them_in_python_cost_more(running):
