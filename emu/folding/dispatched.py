@@ -16,6 +16,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import ProcessGroup, ReduceOp
 
+from ..interpreter.hook_library import Hook
 from ..private.access import backend_of
 from .work import Done
 
@@ -35,7 +36,8 @@ _HOST = torch.device("cpu")
 class Dispatched:
     """Takes c10d's operators for tensors of the host. One in a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
         self._library: Any = None
         self._backends: list[Any] = []
         """The backends live as long as the process: c10d's groups know their C++ halves alone."""
@@ -53,7 +55,11 @@ class Dispatched:
             def __init__(self, store: Any, rank: int, size: int, *rest: Any, **options: Any) -> None:
                 super().__init__(torch.distributed.HashStore(), 0, 1, *rest, **options)
                 self.stand_in = stand_in(store, rank, size)
-                dispatched.install()
+                dispatched._hook.uncounted(1)  # functions of PyTorch would take time that gloo's own backend does not
+                try:
+                    dispatched.install()
+                finally:
+                    dispatched._hook.uncounted(-1)
                 dispatched._backends.append(self)
 
         return ProcessGroupGloo

@@ -31,7 +31,7 @@ def install(folding: Folding, simulated: Collection[int] | None, hook: Hook) -> 
     from .dispatched import Dispatched
     from .gloo import StandIn
 
-    dispatched = Dispatched()
+    dispatched = Dispatched(hook)
     ranks = FoldedRanks(folding, simulated)
     # One id for each communicator, however large: its members are known by that id.
     os.environ[RANKS_PER_ROOT] = ONE_ROOT

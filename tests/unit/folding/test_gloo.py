@@ -34,3 +34,23 @@ def test_what_it_can_do_is_read_without_recursion(name: str, can: bool) -> None:
     backend = Backend()
     assert bool(getattr(backend, name)) is can
     backend.eager_connect_single_device(torch.device("cpu"))
+
+
+def test_what_takes_the_place_of_operators_takes_no_time_of_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before PyTorch 2.12 the stand-in calls functions of PyTorch where gloo's own backend calls none."""
+    from emu.folding.dispatched import Dispatched
+
+    depth, installed_at = [0], []
+
+    class Hook:
+        def uncounted(self, by: int) -> None:
+            depth[0] += by
+
+    class Gloo:
+        def __init__(self, store: object, rank: int, size: int) -> None:
+            pass
+
+    monkeypatch.setattr(Dispatched, "install", lambda _: installed_at.append(depth[0]))
+    made = Dispatched(Hook()).backends(Gloo, lambda *given: given)("store", 2, 4)
+    assert made.stand_in == ("store", 2, 4)
+    assert (installed_at, depth) == ([1], [0])
