@@ -8,7 +8,7 @@
 # CUDA half as a wheel and the PyTorch half as source; that source's own setup compiles 33 files with -O3, which takes
 # ten times as long. Here they are compiled as four files without optimisation: the emulation counts the host's work,
 # it does not time it. To time the extension, on a GPU or with --host measured, say OPTIMIZE=-O2 (four minutes): without
-# optimisation a product takes 48 us more of the host, a norm 63 us.
+# optimisation a product takes some 50 us more of the host, a norm 60 us.
 set -e
 PYTHON=${1:-python} VERSION=${2:-2.20.2}
 say() { $PYTHON -c "$1"; }
