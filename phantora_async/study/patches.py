@@ -15,6 +15,7 @@ from pathlib import Path
 
 from emu.contract.records import NcclKind
 from phantora_async.options import RunOptions
+from phantora_async.virtual_time.facts import DTYPE_NAMES
 
 TOOK_HOLD = "phantora-async advise: took hold"
 """The line in a rank's log that says that the change was used."""
@@ -441,8 +442,9 @@ def _of_communication(known: Facts) -> Iterator[Patch]:
 
 
 def _is_f32_product(signature: str) -> bool:
-    words = signature.split(";")
-    return words[0] == "gemm" and "f32" in words
+    """Returns true for a product of FP32 numbers: bf16 products add up in FP32, too, so that the first type decides."""
+    kind, *words = signature.split(";")
+    return kind == "gemm" and next((word for word in words if word in DTYPE_NAMES), "") == "f32"
 
 
 def took_hold(log: str) -> bool:

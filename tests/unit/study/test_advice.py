@@ -229,7 +229,7 @@ OF_DDP = [
     ("facts", "found"),
     [
         (Facts(1, 1, [F32]), ["TF32 for products of FP32", "autocast to bf16 around the whole script", *FUSING]),
-        (Facts(1, 1, [F32.replace("f32", "bf16"), FUSED_ADAM, COMPILED]), []),
+        (Facts(1, 1, [F32.replace("f32", "bf16", 3), FUSED_ADAM, COMPILED]), []),
         (Facts(2, 1, [FUSED_ADAM, COMPILED], collectives=REDUCED), OF_DDP),
         (
             Facts(2, 1, [FUSED_ADAM, COMPILED], "DDP(m, bucket_cap_mb=1)", REDUCED, reduced_again=True),
