@@ -29,7 +29,11 @@ FIELD_FORMATS = _FORMATS | {kind: _FORMATS[base] for kind, base in NUMBERS.items
 _MACROS = ("RECORD_VERSION", "STRUCT", "UP", "ASK", "DOWN", "WORDS", "ENUM")
 _FIELD = re.compile(r"F\((\w+), (\w+)\)")
 _PAYLOAD = {"PAYLOAD": True, "NO_PAYLOAD": False}
-_ROW = re.compile(r"ROW\((.*?)\)")
+_ROW = re.compile(r"ROW\((.+?)\)")
+ROW_NUMBERS = ("number_of_kernel", "calls_of_kernel", "number_of_creation", "number_of_totals", "number_of_text")
+"""Values of rows that are no fields of records: virtual time and recordings number in their own ways what rows cannot
+hold.
+"""
 _USES = ("ROW", "HOST_TIME", "BESIDE")
 _MARKS = frozenset({*_USES, "REPORT", "LIVE", "ONCE", "ROLE", "OWN", "POLL", "PROCESS"})
 
@@ -77,11 +81,11 @@ class Entry:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The fields in the record's row: that of the stream, or "0", then those of the values. Empty if the row holds
-        no fields, or there is none.
+        """What the record's row holds: the field of the stream, or "0", then fields or ROW_NUMBERS as its values. Empty
+        if there is no row.
         """
         found = _ROW.search(self.arguments[2])
-        return tuple(found[1].split(", ")) if found is not None and found[1] else ()
+        return tuple(found[1].split(", ")) if found is not None else ()
 
     @property
     def reply(self) -> str:
@@ -117,7 +121,7 @@ def _check_use(entry: Entry) -> None:
     """Raises RecordError if the entry does not say how virtual time uses the record."""
     if len(entry.arguments) < 3 or not entry.marks <= _MARKS or len(entry.marks.intersection(_USES)) != 1:
         raise RecordError(f"records.def: {entry.name}: expected one of {', '.join(_USES)} after the payload")
-    unknown = {*entry.row} - {"0", *(name for _, name in entry.fields)}
+    unknown = {*entry.row} - {"0", *ROW_NUMBERS, *(name for _, name in entry.fields)}
     if unknown:
         raise RecordError(f"records.def: {entry.name}: its row has {min(unknown)}, which is no field")
 

@@ -13,7 +13,7 @@ from phantora_async.ingest.communicators import Answers
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.recording.given_answers import GivenAnswers
 from phantora_async.recording.plain import to_plain
-from phantora_async.recording.rows import ROW, Irregular, RankRows, Tables
+from phantora_async.recording.rows import ROW, Irregular, RecordedRows, Tables
 from phantora_async.recording.store import Writer
 from phantora_async.run_spec import MachineView, RunSpec
 from phantora_async.virtual_time import OutsideWait, Timelines
@@ -40,7 +40,7 @@ class Recorder:
         self._timelines = timelines = timelines or Timelines(spec.world_size)
         self._tables = Tables()
         ranks = timelines.own
-        self._ranks = {rank: RankRows(rank, self._tables) for rank in ranks}
+        self._ranks = {rank: RecordedRows(rank, self._tables) for rank in ranks}
         self._chunks: dict[int, list[int]] = {rank: [] for rank in ranks}
         self._side = {rank: bytearray() for rank in ranks}
         self._answers = {rank: GivenAnswers() for rank in ranks}

@@ -1,10 +1,10 @@
 """Writes a rank's facts as rows of one size, without what differs between ranks that do the same.
 
-The values of a row are those that records.def names, except for numbers. A recording of an event is named by how many
-were made since, so that equal steps have equal rows; a communicator by its number among those that the rank has used;
-an NCCL kernel by its number among all kernels that differ. Questions need no number. Creations of communicators follow
-each other, as do the totals of COUNTERS, which are a table of their own. HOST_ADVANCE has 1 if the program slept, 0 if
-a record stood here that takes nothing but host time.
+They are written as the rows of a run are, with other numbers. A recording of an event is named by how many were made
+since, so that equal steps have equal rows; a communicator by its number among those that the rank has used; an NCCL
+kernel by its number among all kernels that differ. Questions need no number. Creations of communicators follow each
+other, as do the totals of COUNTERS, which are a table of their own. HOST_ADVANCE has 1 if the program slept, 0 if a
+record stood here that takes nothing but host time.
 
 When recordings are dropped is left out: it depends on the speed of the machine.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,27 +24,39 @@ from numpy.typing import NDArray
 from emu.contract import records
 from emu.contract.records import MarkerKind, NcclKind, ScopeKind
 from phantora_async.virtual_time import Collective, CommCreation
-from phantora_async.virtual_time.facts import is_sleep
-from phantora_async.virtual_time.rows import ROW_LAYOUT, row_of
+from phantora_async.virtual_time.rows import ROW_LAYOUT, host_time_row, row_writers
 from phantora_async.virtual_time.states import Totals
 
 ROW = np.dtype(
     [("kind", "<u2"), ("site", "<u2"), ("stream", "<u4"), ("host_ns", "<u8"), ("values", "<u8", (6,))],
 )
-_PACK = ROW_LAYOUT.pack
 COUNTERS = struct.Struct("<QdQQQQQ")
 WITH_ROW = records.marked("ROW") - records.marked("LIVE")
 """Records that always have a row. Others have one of the kind HOST_TIME, if host time passed before them."""
 HOST_TIME = records.HOST_ADVANCE
 KINDS = (*sorted(WITH_ROW), HOST_TIME)
-_WRITERS = {kind: row_of(kind, ("qid", "drop")) for kind in WITH_ROW if records.ENTRY_OF[kind].row}
-_RECORDINGS = {kind: names for kind, names in records.naming("recording_number").items() if kind in WITH_ROW}
-_COMMS = {kind: names for kind, names in records.naming("comm_number").items() if kind in _WRITERS}
+
+
+def _in_rows(names_of: Mapping[int, Collection[str]]) -> dict[int, list[str]]:
+    """The names of fields that rows have, by the kind of row."""
+    found = {kind: [name for name in names_of.get(kind, ()) if name in records.ENTRY_OF[kind].row] for kind in WITH_ROW}
+    return {kind: names for kind, names in found.items() if names}
+
+
+_RECORDINGS = _in_rows(records.naming("recording_number"))
+_COMMS = _in_rows(records.naming("comm_number"))
 """The fields of records in rows that are numbers of recordings and of communicators."""
+_LEFT_OUT = _in_rows(dict.fromkeys(WITH_ROW, ("qid", "drop")))
+"""The fields whose numbers differ between equal steps; they are 0 in rows."""
 MASK = (1 << 64) - 1
 NO_COMM = MASK
 """The number of a communicator that the rank has not used."""
 assert ROW.itemsize == ROW_LAYOUT.size
+
+
+def holding(rows: NDArray[np.void], value: str) -> NDArray[np.bool_]:
+    """Returns for each row whether it is of a kind with this value: see ``row`` of entries in records.def."""
+    return np.isin(rows["kind"], [kind for kind in WITH_ROW if value in records.ENTRY_OF[kind].row])
 
 
 def step_ends(rows: NDArray[np.void]) -> NDArray[np.intp]:
@@ -54,18 +66,17 @@ def step_ends(rows: NDArray[np.void]) -> NDArray[np.intp]:
 
 def kernel_launches(rows: NDArray[np.void]) -> NDArray[np.intp]:
     """Returns the rows that launch NCCL kernels, whose numbers are their first values."""
-    return np.flatnonzero(rows["kind"] == records.NCCL_LAUNCH)
+    return np.flatnonzero(holding(rows, "number_of_kernel"))
 
 
 def creations(rows: NDArray[np.void]) -> NDArray[np.bool_]:
     """Returns for each row whether it asks for a communicator."""
-    return np.isin(rows["kind"], (records.COMM_INIT, records.COMM_SPLIT))
+    return holding(rows, "number_of_creation")
 
 
 def totals(rows: NDArray[np.void]) -> NDArray[np.bool_]:
     """Returns for each row whether totals belong to it."""
-    found: NDArray[np.bool_] = rows["kind"] == records.COUNTERS
-    return found
+    return holding(rows, "number_of_totals")
 
 
 def made_recordings(rows: NDArray[np.void]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
@@ -114,7 +125,7 @@ class Tables:
     creations: dict[CommCreation, int] = field(default_factory=dict)
 
 
-class RankRows:
+class RecordedRows:
     """Makes one rank's rows: ``add`` facts in order; whole pieces leave through ``take``."""
 
     def __init__(self, rank: int, tables: Tables) -> None:
@@ -131,24 +142,15 @@ class RankRows:
         self._tables = tables
         self._last_recording = 0
         self._called: Counter[tuple[int, ...]] = Counter()
-        self._writers: dict[int, Callable[[Any], bytes]] = {
-            **_WRITERS,
-            records.COUNTERS: self._counters,
-            records.NCCL_LAUNCH: self._nccl_launch,
-            records.COMM_INIT: self._creation,
-            records.COMM_SPLIT: self._creation,
-        }
+        self._writers = row_writers(self)
 
     def add(self, fact: Any) -> None:
         """Adds a fact. Raises Irregular."""
         self.facts += 1
-        writer = self._writers.get(fact.kind)
-        if writer is not None:
-            if fact.kind in _RECORDINGS or fact.kind in _COMMS:
-                fact = self._named(fact)
-            self.rows += writer(fact)
+        if fact.kind in WITH_ROW:
+            self.rows += self._writers[fact.kind](self._as_in_equal_steps(fact))
         elif fact.host_ns:
-            self.rows += _PACK(HOST_TIME, 0, 0, fact.host_ns, int(is_sleep(fact)), 0, 0, 0, 0, 0)
+            self.rows += host_time_row(fact)
         else:
             self._without.append(self.facts - 1)
 
@@ -163,28 +165,46 @@ class RankRows:
         del self.rows[:end]
         return rows
 
-    # ---- writers ---------------------------------------------------------------------------------------------------
+    # ---- numbers ---------------------------------------------------------------------------------------------------
 
-    def _named(self, fact: Any) -> Any:
-        """The record with the numbers that its row has."""
-        if fact.kind == records.EVENT_RECORD:
-            further = (fact.recording - self._last_recording) & MASK
+    def _as_in_equal_steps(self, fact: Any) -> Any:
+        """The fact with numbers that it would have in each of several equal steps."""
+        kind = fact.kind
+        own: dict[str, int] = dict.fromkeys(_LEFT_OUT.get(kind, ()), 0)
+        if kind == records.EVENT_RECORD:
+            own["recording"] = (fact.recording - self._last_recording) & MASK
             self._last_recording = fact.recording
-            return fact._replace(recording=further)
-        if fact.kind in _COMMS:
-            return fact._replace(**{name: self.comms.get(getattr(fact, name), NO_COMM) for name in _COMMS[fact.kind]})
-        by_event = getattr(fact, "scope", ScopeKind.EVENT) == ScopeKind.EVENT
-        named = {name: (self._last_recording - getattr(fact, name)) & MASK for name in _RECORDINGS[fact.kind]}
-        return fact._replace(**(named if by_event else dict.fromkeys(named, 0)))
+        elif kind in _RECORDINGS:
+            by_event = getattr(fact, "scope", ScopeKind.EVENT) == ScopeKind.EVENT
+            for name in _RECORDINGS[kind]:
+                own[name] = (self._last_recording - getattr(fact, name)) & MASK if by_event else 0
+        for name in _COMMS.get(kind, ()):
+            own[name] = self.comms.get(getattr(fact, name), NO_COMM)
+        return fact._replace(**own) if own else fact
 
-    def _site_only(self, fact: Any) -> bytes:
-        return _PACK(fact.kind, fact.site, 0, fact.host_ns, 0, 0, 0, 0, 0, 0)
-
-    def _nccl_launch(self, fact: Any) -> bytes:
+    def number_of_kernel(self, fact: Any) -> int:
+        """The number of the kernel among all that differ."""
         calls = tuple(self._call(collective) for collective in fact.collectives)
         kernels = self._tables.kernels
-        number = kernels.setdefault(calls, len(kernels))
-        return _PACK(fact.kind, fact.site, fact.stream, fact.host_ns, number, 0, 0, 0, 0, 0)
+        return kernels.setdefault(calls, len(kernels))
+
+    def calls_of_kernel(self, fact: Any) -> int:
+        """0: the table of kernels has them."""
+        return 0
+
+    def number_of_creation(self, fact: Any) -> int:
+        """0: the next one of the rank's creations."""
+        creations = self._tables.creations
+        self.creations.append(creations.setdefault(fact.creation, len(creations)))
+        return 0
+
+    def number_of_totals(self, fact: Any) -> int:
+        """0: the next of the rank's totals."""
+        self.counters += COUNTERS.pack(*Totals.of(fact))
+        return 0
+
+    def number_of_text(self, fact: Any) -> int:
+        raise AssertionError("recordings have no rows of texts")
 
     def _call(self, collective: Collective) -> Call:
         comm = collective.comm
@@ -212,12 +232,3 @@ class RankRows:
             sender,
             receiver,
         )
-
-    def _creation(self, fact: Any) -> bytes:
-        creations = self._tables.creations
-        self.creations.append(creations.setdefault(fact.creation, len(creations)))
-        return self._site_only(fact)
-
-    def _counters(self, fact: Any) -> bytes:
-        self.counters += COUNTERS.pack(*Totals.of(fact))
-        return self._site_only(fact)

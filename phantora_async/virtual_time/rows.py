@@ -1,11 +1,15 @@
-"""Turns facts of a live rank into rows, as the engine executes them: ``native/engine.h`` says what each kind holds."""
+"""Writes facts as rows, which is what virtual time executes: ``native/engine.h`` says what each kind holds.
+
+A record's row holds what records.def names, in a run and in a recording. The two differ in numbers alone: those of
+things that rows cannot hold, such as totals or the calls of an NCCL kernel.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 from emu.contract import records
 from phantora_async.virtual_time.facts import UNSEEN, Collective, CommCreation, is_sleep
@@ -14,32 +18,57 @@ from phantora_async.virtual_time.states import NO_TOTALS, Totals
 
 ROW_LAYOUT = struct.Struct("<HHIQ6Q")
 """The layout of a row, here and in a recording: kind, site, stream, host time, and six values."""
-_PACK = ROW_LAYOUT.pack
 _FIRST_FIELD = 4
 """The place of a record's first field: kind, site, size and host time come before."""
 assert ROW_LAYOUT.size == binding.ROW_NBYTES
 
 
-def row_of(kind: int, left_out: tuple[str, ...] = ()) -> Callable[[Any], bytes]:
-    """Makes a function that gives the row of a record of this kind: its fields as records.def orders them, without
-    these.
-    """
-    entry = records.ENTRY_OF[kind]
-    place_of = {name: place for place, (_, name) in enumerate(entry.fields, _FIRST_FIELD)}
-    stream, *values = entry.row
-    values = [name for name in values if name not in left_out]
+class Numbers(Protocol):
+    """Gives the numbers that rows have in place of what they cannot hold: ROW_NUMBERS of records.def."""
+
+    def number_of_kernel(self, fact: Any) -> int: ...
+
+    def calls_of_kernel(self, fact: Any) -> int: ...
+
+    def number_of_creation(self, fact: Any) -> int: ...
+
+    def number_of_totals(self, fact: Any) -> int: ...
+
+    def number_of_text(self, fact: Any) -> int: ...
+
+
+def row_writers(numbers: Numbers) -> dict[int, Callable[[Any], bytes]]:
+    """Makes the functions that write facts as rows, by the kind of fact."""
+    return {
+        **dict.fromkeys(records.marked("HOST_TIME"), host_time_row),
+        **{kind: _row_writer(kind, entry.row, numbers) for kind, entry in records.ENTRY_OF.items() if entry.row},
+        UNSEEN: lambda fact: ROW_LAYOUT.pack(binding.UNSEEN, fact.site, 0, fact.host_ns, 0, 0, 0, 0, 0, 0),
+    }
+
+
+def host_time_row(fact: Any) -> bytes:
+    """The row of a fact of which only the host time before it matters."""
+    return ROW_LAYOUT.pack(records.HOST_ADVANCE, fact.site, 0, fact.host_ns, int(is_sleep(fact)), 0, 0, 0, 0, 0)
+
+
+def _row_writer(kind: int, row: tuple[str, ...], numbers: Numbers) -> Callable[[Any], bytes]:
+    stream, *values = row
+    place_of = {name: place for place, (_, name) in enumerate(records.ENTRY_OF[kind].fields, _FIRST_FIELD)}
     on_stream = () if stream == "0" else (place_of[stream],)
-    take = itemgetter(0, 1, *on_stream, 3, *(place_of[name] for name in values))
     pack = struct.Struct(f"<HH{'I' if on_stream else '4x'}Q{len(values)}Q{8 * (6 - len(values))}x").pack
-    return lambda fact: pack(*take(fact))
+    fields = [place_of[name] for name in values if name in place_of]
+    take = itemgetter(0, 1, *on_stream, 3, *fields)
+    if len(fields) == len(values):
+        return lambda fact: pack(*take(fact))
+    assert not fields, f"the row of {records.NAMES[kind]} has fields and numbers"
+    numbered = [getattr(numbers, name) for name in values]
+    return lambda fact: pack(*take(fact), *(number(fact) for number in numbered))
 
 
-_WRITERS = {kind: row_of(kind) for kind, entry in records.ENTRY_OF.items() if entry.row}
-"""Write the rows that are records' fields."""
-
-
-class RowWriter:
-    """Writes the rows of one rank. Data that rows cannot hold is kept here by number: counters, and texts of traces."""
+class LiveRows:
+    """Makes the rows of one rank while it runs. What rows cannot hold is kept here by number: totals, and texts of
+    traces.
+    """
 
     def __init__(self, number_of: Callable[[Collective], int], creation_of: Callable[[CommCreation], int]) -> None:
         self.counters: dict[int, Totals] = {}
@@ -50,26 +79,17 @@ class RowWriter:
         self._counted = self._traced = 0
         self._before = NO_TOTALS
         """The counts of former processes."""
-        self._joined: list[int] = []
+        self._called: list[int] = []
         self._number_of = number_of
         self._creation_of = creation_of
-        self._writers: dict[int, Callable[[Any], bytes]] = {
-            **dict.fromkeys(records.marked("HOST_TIME"), self._host_time),
-            **_WRITERS,
-            UNSEEN: self._unseen,
-            records.TRACE: self._trace,
-            records.COUNTERS: self._counters,
-            records.NCCL_LAUNCH: self._nccl_launch,
-            records.COMM_INIT: self._creation,
-            records.COMM_SPLIT: self._creation,
-        }
+        self._writers = row_writers(self)
 
     def write(self, facts: Iterable[Any]) -> tuple[bytes, list[int]]:
         """The rows, and the collectives to which they refer."""
         writers = self._writers
         rows = b"".join([writers[fact.kind](fact) for fact in facts])
-        joined, self._joined = self._joined, []
-        return rows, joined
+        called, self._called = self._called, []
+        return rows, called
 
     def forget(self, before: int) -> None:
         """Drops counters before this number, which no step will need."""
@@ -80,28 +100,26 @@ class RowWriter:
         """Adds up the counts of a process that has ended: the next process of the rank counts from 0 again."""
         self._before = self.counters.get(counters, NO_TOTALS)
 
-    # ---- writers ---------------------------------------------------------------------------------------------------
+    # ---- numbers ---------------------------------------------------------------------------------------------------
 
-    def _host_time(self, fact: Any) -> bytes:
-        return _PACK(records.HOST_ADVANCE, fact.site, 0, fact.host_ns, int(is_sleep(fact)), 0, 0, 0, 0, 0)
+    def number_of_kernel(self, fact: Any) -> int:
+        """The place of the kernel's first collective among those to which rows refer."""
+        first = len(self._called)
+        self._called += map(self._number_of, fact.collectives)
+        return first
 
-    def _unseen(self, fact: Any) -> bytes:
-        return _PACK(binding.UNSEEN, fact.site, 0, fact.host_ns, 0, 0, 0, 0, 0, 0)
+    def calls_of_kernel(self, fact: Any) -> int:
+        return len(fact.collectives)
 
-    def _trace(self, fact: records.Trace) -> bytes:
-        self._traced += 1
-        self.traces[self._traced] = fact
-        return _PACK(fact.kind, fact.site, 0, fact.host_ns, self._traced, 0, 0, 0, 0, 0)
+    def number_of_creation(self, fact: Any) -> int:
+        return self._creation_of(fact.creation) + 1
 
-    def _counters(self, fact: records.Counters) -> bytes:
+    def number_of_totals(self, fact: records.Counters) -> int:
         self._counted += 1
         self.counters[self._counted] = self._before.plus(Totals.of(fact))
-        return _PACK(fact.kind, fact.site, 0, fact.host_ns, self._counted, 0, 0, 0, 0, 0)
+        return self._counted
 
-    def _nccl_launch(self, fact: Any) -> bytes:
-        first = len(self._joined)
-        self._joined += map(self._number_of, fact.collectives)
-        return _PACK(binding.JOINED, fact.site, fact.stream, fact.host_ns, first, len(fact.collectives), 0, 0, 0, 0)
-
-    def _creation(self, fact: Any) -> bytes:
-        return _PACK(fact.kind, fact.site, 0, fact.host_ns, self._creation_of(fact.creation) + 1, 0, 0, 0, 0, 0)
+    def number_of_text(self, fact: records.Trace) -> int:
+        self._traced += 1
+        self.traces[self._traced] = fact
+        return self._traced

@@ -23,7 +23,7 @@ from phantora_async.virtual_time.native import binding
 from phantora_async.virtual_time.native.binding import Engine, PaceTable, Program, Tables, Why
 from phantora_async.virtual_time.network import NetworkModel
 from phantora_async.virtual_time.results import Results
-from phantora_async.virtual_time.rows import RowWriter
+from phantora_async.virtual_time.rows import LiveRows
 from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
 from phantora_async.virtual_time.states import NO_TOTALS, HostState, MemoryPeaks, Totals
 from phantora_async.virtual_time.timelines import Timelines
@@ -267,7 +267,7 @@ class Timeline:
         """The host of each rank. Ranks that share a timeline have one host."""
         self.creations: list[CommCreation] = []
         self._creation_numbers: dict[CommCreation, int] = {}
-        self.writers = [RowWriter(self.network.number_of, self._creation_of) for _ in own]
+        self.rows = [LiveRows(self.network.number_of, self._creation_of) for _ in own]
         self._listeners: list[tuple[Listener, ...]] = [() for _ in own]
         self._limit_ns = NEVER
         if recorded is not None:
@@ -367,9 +367,9 @@ class Timeline:
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends facts of one rank, in the rank's order."""
         place = self.place(rank)
-        rows, joined = self.writers[place].write(facts)
+        rows, called = self.rows[place].write(facts)
         if rows:
-            self.engine.feed(place, rows, joined)
+            self.engine.feed(place, rows, called)
 
     def queued(self, rank: int) -> int:
         """The number of the rank's facts that wait to be executed."""
@@ -413,7 +413,7 @@ class Timeline:
     def begin_again(self, rank: int) -> None:
         """Starts another process of a rank that ``has_ended``, at the present instant."""
         place = self.place(rank)
-        self.writers[place].process_ended(self.engine.host(place).counters)
+        self.rows[place].process_ended(self.engine.host(place).counters)
         self.engine.begin_again(place)
         self._take_told()
 
@@ -431,7 +431,7 @@ class Timeline:
         again = sorted({self.place(rank) for rank in ranks})
         steps = max(self.results.steps_done(self.own_hosts[place].rank) for place in again)
         for place in again:
-            self.writers[place].process_ended(self.engine.host(place).counters)
+            self.rows[place].process_ended(self.engine.host(place).counters)
         at_ns = self.engine.restart(self.place(first), again, steps, not_before_ns)
         self._take_told()
         return at_ns
@@ -470,7 +470,7 @@ class Timeline:
             return NO_TOTALS
         if self.recorded is not None:
             return self.recorded.counters(place, number)
-        return self.writers[place].counters[number]
+        return self.rows[place].counters[number]
 
     def _take_told(self) -> None:
         """Passes what has become final to the listeners."""
@@ -482,7 +482,7 @@ class Timeline:
             event = _EVENTS[kind](self, place, at_ns, values)
             if type(event) is events.StepDone:
                 self.results.add_step(rank, event)
-                self.writers[place].forget(values[2])
+                self.rows[place].forget(values[2])
             for listener in self._listeners[place]:
                 listener.on(rank, event)
         self.network.forget(self.engine.take_gone())
@@ -526,7 +526,7 @@ def _collective_done(timeline: Timeline, place: int, at_ns: int, values: list[in
 
 
 _EVENTS: tuple[_Maker, ...] = (
-    lambda timeline, place, at_ns, v: events.TraceSaid(at_ns, timeline.writers[place].traces.pop(v[0])),
+    lambda timeline, place, at_ns, v: events.TraceSaid(at_ns, timeline.rows[place].traces.pop(v[0])),
     lambda timeline, place, at_ns, v: events.HostBlocked(at_ns, HostState(v[0]), v[1]),
     lambda timeline, place, at_ns, v: events.HostWoken(at_ns),
     lambda timeline, place, at_ns, v: events.EventReached(at_ns, v[0]),

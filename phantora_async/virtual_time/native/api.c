@@ -89,9 +89,9 @@ API int64_t vt_creation(engine *e, int32_t size) {
     return e->ncreations++;
 }
 
-/* The first value of a JOINED row is the place of its collectives' numbers in `joined`. */
-static void resolve(const engine *e, row *it, const int64_t *joined) {
-    const int64_t *numbers = joined + it->values[0];
+/* The first value of an NCCL_LAUNCH is the place of its collectives' numbers in `called`. */
+static void resolve(const engine *e, row *it, const int64_t *called) {
+    const int64_t *numbers = called + it->values[0];
     if (it->values[1] == 1) {
         it->values[0] = (uint64_t)(uintptr_t)e->numbered[numbers[0]];
         return;
@@ -103,12 +103,12 @@ static void resolve(const engine *e, row *it, const int64_t *joined) {
 }
 
 /* Appends rows of one host, in its order. */
-API void vt_feed(engine *e, int64_t host_number, const row *rows, int64_t n, const int64_t *joined) {
+API void vt_feed(engine *e, int64_t host_number, const row *rows, int64_t n, const int64_t *called) {
     host *it = &e->hosts[host_number];
     while (it->nrows + n > it->room) it->fed = grown(it->fed, it->room, &it->room, sizeof *it->fed);
     if (n) memcpy(it->fed + it->nrows, rows, (size_t)n * sizeof *rows);
     for (int64_t i = it->nrows; i < it->nrows + n; i++)
-        if (it->fed[i].kind == JOINED) resolve(e, &it->fed[i], joined);
+        if (it->fed[i].kind == NCCL_LAUNCH) resolve(e, &it->fed[i], called);
     it->rows = it->fed;
     it->nrows += n;
     if (it->silent) put(&e->heard, it);

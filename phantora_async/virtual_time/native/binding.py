@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from phantora_async.virtual_time.native import library
 
 NEVER = 1 << 62
-OUTSIDE, OPENS, UNSEEN, JOINED = range(1000, 1004)
+OUTSIDE, OPENS, UNSEEN = range(1000, 1003)
 """The kinds of rows that stand for no record: see ``engine.h``."""
 ROW_NBYTES = 64
 _i64, _i32, _pointer = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
@@ -400,9 +400,9 @@ class Engine:
         found: int = self._calls["creation"](self._it, size)
         return found
 
-    def feed(self, host: int, rows: bytes, joined: Sequence[int]) -> None:
-        """Appends rows of one host. `joined`: the numbers of collectives, to which JOINED rows refer by index."""
-        self._calls["feed"](self._it, host, rows, len(rows) // ROW_NBYTES, _array(joined) if joined else None)
+    def feed(self, host: int, rows: bytes, called: Sequence[int]) -> None:
+        """Appends rows of one host. `called`: the numbers of collectives, to which NCCL_LAUNCH rows refer by index."""
+        self._calls["feed"](self._it, host, rows, len(rows) // ROW_NBYTES, _array(called) if called else None)
 
     def play(self, programs: Sequence[Program], tables: Tables) -> None:
         """Gives the engine all that the hosts do."""

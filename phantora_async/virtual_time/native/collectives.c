@@ -120,7 +120,7 @@ kernel *called_kernel(engine *e, host *of, stream *on, int64_t number) {
     return made;
 }
 
-kernel *joined_kernel(engine *e, stream *on, const row *what) {
+kernel *fed_kernel(engine *e, stream *on, const row *what) {
     int64_t n = (int64_t)what->values[1];
     kernel *made = new_kernel(e, on, n);
     if (n == 1)

@@ -67,7 +67,7 @@ void device_shares(const device *it, int64_t now_ns, int64_t shares[SHARES]) {
 void shares_of(const host *it, int64_t now_ns, int64_t shares[SHARES]) {
     memset(shares, 0, SHARES * sizeof *shares);
     for (const device *one = it->devices; one; one = one->next) {
-        if (!one->used || one->number >= APART) continue;
+        if (!one->used || one->number >= DEVICE_APART) continue;
         int64_t its[SHARES];
         device_shares(one, now_ns, its);
         for (int i = 0; i < SHARES; i++) shares[i] += its[i];

@@ -30,48 +30,38 @@ enum {
 #undef CONSTANT
     ACCOUNTS = 5, /* of a device's time, without the one that overlaps the others */
     SHARES = 6,
-    APART = 65536, /* numbers of devices whose time does not count begin here */
     FULL_PACE = 1000000,
     LOGGED_RANK = 0
 };
 
 /* ---- rows: what ranks said ------------------------------------------------------------------------------------ */
 
-/* Kinds are the numbers of records.def; those above 999 stand for no record. */
+/* Kinds are records.def's records; those above 999 stand for no record. */
 enum {
-    BYE = 2,
-    MEMORY = 4,
-    COUNTERS = 5,
-    MARKER = 6,
-    STEPS_DONE = 12,
-    TRACE = 13,
-    STREAM_CREATE = 16,
-    STREAM_DESTROY = 17,
-    SEGMENT = 18,
-    EVENT_RECORD = 19,
-    RECORDING_DROP = 20,
-    STREAM_WAIT = 21,
-    HOST_WAIT = 22,
-    HOST_ADVANCE = 23,
-    NCCL_LAUNCH = 32,
-    COMM_DESTROY = 33,
-    GPU_MEMORY = 46,
-    COMM_INIT = 64,
-    COMM_SPLIT = 65,
-    CLOCK_READ = 66,
-    ELAPSED = 67,
-    QUERY = 68,
+#define RECORD_VERSION(number)
+#define STRUCT(NAME, ...)
+#define UP(NAME, number, ...) NAME = number,
+#define ASK UP
+#define DOWN(NAME, ...)
+#define WORDS(NAME, ...)
+#define ENUM(NAME, VALUE, number) NAME##_##VALUE = number,
+#include "../../../emu/contract/records.def"
+#undef RECORD_VERSION
+#undef STRUCT
+#undef UP
+#undef ASK
+#undef DOWN
+#undef WORDS
+#undef ENUM
     OUTSIDE = 1000, /* sleeps until a gate opens or, without one, for so long */
     OPENS = 1001,   /* opens a gate */
-    UNSEEN = 1002,  /* time passes, and no record tells of it */
-    JOINED = 1003   /* NCCL_LAUNCH whose collectives are known by number */
+    UNSEEN = 1002   /* time passes, and no record tells of it */
 };
-enum { SCOPE_STREAM = 1, SCOPE_EVENT = 2, SCOPE_DEVICE = 3, MARKER_STEP = 1 };
 
 /*
  * Values of records are those that ROW names in records.def. ELAPSED, HOST_WAIT and STREAM_WAIT of programs may drop
  * recordings that nobody names any more: values 4 and 5, 0: none. QUERY of programs: see is_marked. Others:
- *   NCCL_LAUNCH kernel of the program   JOINED collectives (one, or a list), their count
+ *   NCCL_LAUNCH of a program: kernel; of other hosts: collectives (one, or a list), their count
  *   COMM_INIT, COMM_SPLIT creation + 1, 0: the next one of the program   COUNTERS how many there were, with this one
  *   TRACE number of the text   HOST_ADVANCE 1 if the program slept   OUTSIDE gate + 1 or 0, for_ns   OPENS gate + 1
  */
@@ -643,7 +633,7 @@ int64_t needed_from(const stream *it); /* place of the first item that may be ne
 
 /* ---- collectives.c ---- */
 collective *new_collective(engine *e, int64_t comm, int32_t needed, int32_t weight);
-kernel *joined_kernel(engine *e, stream *on, const row *what);
+kernel *fed_kernel(engine *e, stream *on, const row *what);
 kernel *called_kernel(engine *e, host *of, stream *on, int64_t number);
 int64_t refresh(engine *e);
 void arrive(engine *e, kernel *it);

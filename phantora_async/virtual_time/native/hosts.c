@@ -81,7 +81,7 @@ int64_t facts_done(const host *it) { return it->forgotten + it->cursor; }
 
 void free_rows(const host *it, int64_t from, int64_t until) {
     for (int64_t i = from; it->fed && i < until; i++)
-        if (it->fed[i].kind == JOINED && it->fed[i].values[1] > 1) free((void *)(uintptr_t)it->fed[i].values[0]);
+        if (it->fed[i].kind == NCCL_LAUNCH && it->fed[i].values[1] > 1) free((void *)(uintptr_t)it->fed[i].values[0]);
 }
 
 /* Rows before number `needed` will not be executed again; they are dropped when there are many. The last one stays: the
@@ -350,14 +350,13 @@ static outcome wait_on_host(engine *e, host *it, const row *what) {
 /* ---- NCCL ---- */
 
 static outcome launch_kernel(engine *e, host *it, stream *on, const row *what) {
-    bool joined = what->kind == JOINED;
     int64_t number = (int64_t)what->values[0];
-    int64_t n = joined ? (int64_t)what->values[1] : e->tables.kernels[number + 1] - e->tables.kernels[number];
+    int64_t n = it->program ? e->tables.kernels[number + 1] - e->tables.kernels[number] : (int64_t)what->values[1];
     if (!n) return GOES_ON;
     if (!fits(e, it, on, 1)) return STOPS;
     on->launches++;
     if (it->heard) TELL(e, it, TOLD_NCCL_LAUNCHED, on->device->number, on->id);
-    kernel *made = joined ? joined_kernel(e, on, what) : called_kernel(e, it, on, number);
+    kernel *made = it->program ? called_kernel(e, it, on, number) : fed_kernel(e, on, what);
     submit(e, on, (item){.kind = ITEM_KERNEL, .what = &made->object});
     return GOES_ON;
 }
@@ -585,7 +584,6 @@ outcome execute_row(engine *e, host *it, const row *what) {
     case EVENT_RECORD:
     case STREAM_WAIT:
     case NCCL_LAUNCH:
-    case JOINED:
         on = stream_of(it, what->stream);
         if (!on) return bad(e, it, NO_STREAM, what->stream);
         break;
@@ -602,7 +600,6 @@ outcome execute_row(engine *e, host *it, const row *what) {
     case STREAM_WAIT:
         return wait_on_stream(e, it, on, what);
     case NCCL_LAUNCH:
-    case JOINED:
         return launch_kernel(e, it, on, what);
     case HOST_WAIT:
         return wait_on_host(e, it, what);

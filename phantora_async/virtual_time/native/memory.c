@@ -109,7 +109,7 @@ static void mark_checkpoint(const engine *e, list *todo, const checkpoint *it) {
 static void mark_rows(list *todo, const host *it) {
     for (int64_t i = 0; it->fed && i < it->nrows; i++) {
         const row *one = &it->fed[i];
-        if (one->kind != JOINED) continue;
+        if (one->kind != NCCL_LAUNCH) continue;
         if (one->values[1] == 1) mark(todo, (object *)(uintptr_t)one->values[0]);
         collective *const *all = (collective *const *)(uintptr_t)one->values[0];
         for (uint64_t k = 0; one->values[1] > 1 && k < one->values[1]; k++) mark(todo, &all[k]->object);

@@ -50,7 +50,7 @@ static void begin_use(engine *e, device *on) {
     on->used = ++of->ndevices_used;
     for (const device *one = of->devices; one; one = one->next) uses_own |= one->used && one->number == of->gpu;
     for (device *one = of->devices; uses_own && one; one = one->next) {
-        if (!one->used || one->number == of->gpu || one->number == of->gpu + APART) continue;
+        if (!one->used || one->number == of->gpu || one->number == of->gpu + DEVICE_APART) continue;
         account(one, e->now_ns);
         one->since_ns = NEVER;
     }

@@ -10,7 +10,7 @@ import pytest
 from emu.contract import records
 from phantora_async.recording.rows import (
     ROW,
-    RankRows,
+    RecordedRows,
     Tables,
     creations,
     kernel_launches,
@@ -19,7 +19,7 @@ from phantora_async.recording.rows import (
     step_ends,
     totals,
 )
-from phantora_async.virtual_time.rows import ROW_LAYOUT, RowWriter
+from phantora_async.virtual_time.rows import ROW_LAYOUT, LiveRows
 from phantora_async.virtual_time.states import Totals
 
 
@@ -44,12 +44,12 @@ def one(encoded: bytes) -> Any:
 )
 def test_a_live_row_has_the_fields_in_the_engine_s_order(encoded: bytes, row: tuple[int, ...]) -> None:
     """QUERY: scope, recording, since, turns, and the question's number; the stream of MEMORY is its device."""
-    assert ROW_LAYOUT.unpack(RowWriter(nobody, nobody).write([one(encoded)])[0]) == row
+    assert ROW_LAYOUT.unpack(LiveRows(nobody, nobody).write([one(encoded)])[0]) == row
 
 
 def test_a_recorded_row_names_recordings_by_how_many_came_since() -> None:
     """Numbers of questions and of communicators that other ranks do not have are left out."""
-    rows = RankRows(0, Tables())
+    rows = RecordedRows(0, Tables())
     for encoded in (
         records.EventRecord.encode(1, 9, 0, 41, 0),
         records.EventRecord.encode(1, 9, 0, 42, 40),
@@ -98,7 +98,7 @@ def test_recorded_rows_tell_steps_kernels_totals_and_communicators() -> None:
 
 def test_totals_are_the_fields_of_counters_added_over_processes() -> None:
     """A process counts from 0; its rank's totals begin with what the process before has counted."""
-    writer = RowWriter(nobody, nobody)
+    writer = LiveRows(nobody, nobody)
     writer.write([one(records.Counters.encode(1, 2, 3.5, 4, 5, 6, 7, 8))])
     writer.process_ended(1)
     writer.write([one(records.Counters.encode(1, 10, 1.5, 20, 30, 40, 50, 60))])
