@@ -98,8 +98,8 @@ class ServerView(LiveView):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(RankView, ServerView):
-    """One run, as its processes need to know it. Paths are absolute."""
+class RunPlace(LiveView):
+    """Where a run takes place: its folders and files, its servers and their address. Paths are absolute."""
 
     run_id: str
     run_dir: str
@@ -112,6 +112,29 @@ class Job(RankView, ServerView):
     socket: str
     """The socket where the coordinator listens."""
     cost_table: str
+    hosted: tuple[int, ...]
+    """Numbers of the servers that this forker starts; others are on other machines."""
+    preload_cache: str
+    """Folder for what earlier runs have shown about these packages; "": there is none."""
+    master_addr: str
+    master_port: int
+
+    def ranks_of(self, server: int) -> list[int]:
+        """Returns the server's ranks that have processes."""
+        first = self.first_rank(server)
+        ranks = range(first, first + self.servers[server])
+        if self.folding is None:
+            return list(ranks)
+        return [rank for rank in self.folding.live if rank in ranks]
+
+    def first_rank(self, server: int) -> int:
+        return sum(self.servers[:server])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(RankView, ServerView, RunPlace):
+    """One run, as its processes need to know it."""
+
     simulated: tuple[int, ...] | None
     """The ranks that a folded run simulates, if others share their timelines. Process groups without any of them are
     not made. None: all ranks.
@@ -132,29 +155,12 @@ class Job(RankView, ServerView):
     """
     host_scale: float
     """CPU time of the described host for what takes one second here."""
-    hosted: tuple[int, ...]
-    """Numbers of the servers that this forker starts; others are on other machines."""
-    preload_cache: str
-    """Folder for what earlier runs have shown about these packages; "": there is none."""
-    master_addr: str
-    master_port: int
     epoch_s: int
     """The value of `time.time()` at virtual time 0."""
     float_limit_count: int
     """The most elements of a floating-point tensor that is computed."""
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
-
-    def ranks_of(self, server: int) -> list[int]:
-        """Returns the server's ranks that have processes."""
-        first = self.first_rank(server)
-        ranks = range(first, first + self.servers[server])
-        if self.folding is None:
-            return list(ranks)
-        return [rank for rank in self.folding.live if rank in ranks]
-
-    def first_rank(self, server: int) -> int:
-        return sum(self.servers[:server])
 
     @classmethod
     def read(cls, file: str) -> Job:
@@ -191,7 +197,7 @@ class Seat:
     server: int
 
 
-def torchrun_environment(job: Job, seat: Seat) -> dict[str, str]:
+def torchrun_environment(job: RunPlace, seat: Seat) -> dict[str, str]:
     """Returns the environment variables that torchrun's elastic agent sets for a worker (one role, static rendezvous,
     rank 0 hosts the store).
     """

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..contract import isolation
-from ..contract.job import Job
+from ..contract.job import Job, RunPlace
 from . import kernel_files, linux
 
 READ_ONLY = ("/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/sbin", "/usr")
@@ -82,7 +82,7 @@ def _hidden(home: str) -> set[str]:
         }
 
 
-def write_shared_files(job: Job, network: str) -> None:
+def write_shared_files(job: RunPlace, network: str) -> None:
     """Writes the files that all servers read, in the runtime folder."""
     with open(f"{job.runtime_dir}/hosts", "w") as file:
         file.write(isolation.hosts_file(len(job.servers), network))

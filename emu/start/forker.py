@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..contract import installed, isolation
-from ..contract.job import Job
+from ..contract.job import Job, RunPlace
 from ..contract.messages import ControlSocket
 from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans
 from ..private.changes import changes
@@ -179,7 +179,7 @@ def _fork_isolated_servers(
     return servers
 
 
-def _supervise(job: Job, servers: dict[int, int], control: ControlSocket, orders: _Orders, pages: int) -> None:
+def _supervise(job: RunPlace, servers: dict[int, int], control: ControlSocket, orders: _Orders, pages: int) -> None:
     """Waits until the servers have ended or the launcher has gone. `servers`: their numbers by process id; `pages`: see
     Prepared.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..contract.definitions.thread_names import KEEPER, PAGES, STORE
-from ..contract.job import Job
+from ..contract.job import Job, RunPlace
 from ..interpreter.hook_library import Hook
 from ..interpreter.hook_library.sources import STORE_SOCKET
 from ..keeping import keeper
@@ -37,7 +37,7 @@ def start(job: Job, hook: Hook) -> None:
         hook.open_store(folder)
 
 
-def start_pages(job: Job, hook: Hook) -> int:
+def start_pages(job: RunPlace, hook: Hook) -> int:
     """Starts the process that fills pages. Called after `start`, when values can be computed, while the forker has a
     single thread. Returns the process's id: ranks cannot go on without it; 0 if there is none. Raises BlockingIOError.
     """

@@ -15,7 +15,7 @@ import traceback
 from typing import NoReturn
 
 from ..contract import installed, isolation
-from ..contract.job import Job
+from ..contract.job import Job, RunPlace
 from . import interpreter_paths, processes, program, rank, warm_children
 from .prepare import Prepared
 
@@ -24,7 +24,7 @@ _STUBS = ("python", "python3", f"python3.{sys.version_info.minor}")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def make_interpreter_folder(job: Job) -> None:
+def make_interpreter_folder(job: RunPlace) -> None:
     """Makes a folder whose `python` is the stub, and so is every program installed beside the real one that is a Python
     script. Called once, in the forker.
     """
@@ -41,11 +41,11 @@ def make_interpreter_folder(job: Job) -> None:
         os.symlink(installed.PYTHON_STUB, os.path.join(folder, name))
 
 
-def _interpreter_folder(job: Job) -> str:
+def _interpreter_folder(job: RunPlace) -> str:
     return f"{job.runtime_dir}/bin"
 
 
-def listen(job: Job, server: int) -> socket.socket:
+def listen(job: RunPlace, server: int) -> socket.socket:
     """Opens the socket on which stubs ask a server for processes."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(_path(job, server))
@@ -53,11 +53,11 @@ def listen(job: Job, server: int) -> socket.socket:
     return listener
 
 
-def _path(job: Job, server: int) -> str:
+def _path(job: RunPlace, server: int) -> str:
     return os.path.join(isolation.server_folder(job.runtime_dir, server), "stubs")
 
 
-def offer_interpreter(job: Job, server: int) -> None:
+def offer_interpreter(job: RunPlace, server: int) -> None:
     """Lets processes that are forked from the server find the stub in the interpreter's place. Called in the server."""
     stub = f"{_interpreter_folder(job)}/python"
     os.environ[installed.SERVER_SOCKET] = _path(job, server)
@@ -68,7 +68,7 @@ def offer_interpreter(job: Job, server: int) -> None:
     multiprocessing.set_executable(stub)
 
 
-def environment_of_server(job: Job, server: int) -> dict[str, str]:
+def environment_of_server(job: RunPlace, server: int) -> dict[str, str]:
     """Returns the variables by which a cluster's scheduler tells a launcher its place; torchrun reads those that begin
     with PET.
     """

@@ -38,7 +38,7 @@ from ..compiler import (
     triton_cache,
 )
 from ..contract import isolation
-from ..contract.job import Job
+from ..contract.job import Job, RunPlace
 from ..contract.policies import loading_policy, routing_policy, shape_policy
 from ..control import dispatcher
 from ..folding.ranks import FoldedRanks
@@ -460,7 +460,7 @@ def _torch_build() -> dict[str, str] | None:
     return dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
 
 
-def _load_hook(job: Job) -> Hook:
+def _load_hook(job: RunPlace) -> Hook:
     """Loads the hook library. Called before torch is imported."""
     try:
         hook = Hook(job.hook)
@@ -471,7 +471,7 @@ def _load_hook(job: Job) -> Hook:
     return hook
 
 
-def _capability(job: Job) -> int:
+def _capability(job: RunPlace) -> int:
     """Returns the compute capability of the described GPU: 90 for 9.0."""
     described = dict(line.partition("=")[::2] for line in Path(job.device_file).read_text().splitlines())
     return 10 * int(described["cc_major"]) + int(described["cc_minor"])

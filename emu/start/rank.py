@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from ..clock import timeouts
 from ..contract import isolation
 from ..contract.definitions.thread_names import RANK
-from ..contract.job import Job, Seat, torchrun_environment
+from ..contract.job import Job, RunPlace, Seat, torchrun_environment
 from ..contract.policies.loading_policy import SlowLoader
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump
@@ -241,7 +241,7 @@ class Connection:
         _exit(status)
 
 
-def gpu_seat(job: Job, server: int, device: int) -> Seat | None:
+def gpu_seat(job: RunPlace, server: int, device: int) -> Seat | None:
     """Returns the rank of a server's GPU; None if the server has no such GPU."""
     if device >= job.servers[server]:
         return None
@@ -281,7 +281,7 @@ def _is_stdout(log: Path) -> bool:
         return False
 
 
-def _set_up_process(job: Job, seat: Seat) -> None:
+def _set_up_process(job: RunPlace, seat: Seat) -> None:
     """Sets up signals, standard streams, environment, seeds and name of a new process."""
     default_signals()
     write_to_log(f"{job.run_dir}/rank{seat.rank}.log")
@@ -304,7 +304,7 @@ def leave_folders(prepared: Prepared) -> None:
         atexit.unregister(folder.cleanup)
 
 
-def place_folder_of_multiprocessing(job: Job) -> None:
+def place_folder_of_multiprocessing(job: RunPlace) -> None:
     """Places the folder that multiprocessing makes for its sockets where it is removed with the run's own: a process
     that is killed cannot remove it. Processes that multiprocessing starts have their parent's folder.
     """

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
-from ..contract.job import Job, Seat
+from ..contract.job import Job, RunPlace, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
 from . import processes, program, rank, script, streams
@@ -63,7 +63,7 @@ class Request:
         path = program.installed_beside(self.environment[PYTHON], name)
         return program.Program(program.ProgramKind.FILE, path, self.arguments[1:]) if path else None
 
-    def seat(self, job: Job, server: int) -> Seat | None:
+    def seat(self, job: RunPlace, server: int) -> Seat | None:
         """Returns the rank that a launcher has given the process; None if it has not."""
         return seat_of(job, server, self.environment)
 
@@ -72,7 +72,7 @@ class Request:
             os.close(descriptor)
 
 
-def seat_of(job: Job, server: int, environment: Mapping[str, str]) -> Seat | None:
+def seat_of(job: RunPlace, server: int, environment: Mapping[str, str]) -> Seat | None:
     """Returns the rank that a launcher's variables name; None if they name none."""
     local = environment.get("LOCAL_RANK", "")
     given = all(environment.get(name, "").isdigit() for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
@@ -241,7 +241,7 @@ def run(
         rank.leave(code)
 
 
-def _make_streams(job: Job, server: int, what: program.Program, closed: Set[int]) -> None:
+def _make_streams(job: RunPlace, server: int, what: program.Program, closed: Set[int]) -> None:
     """Makes the streams. A log of the run stands for the terminal of a user who watches it: what is printed is there at
     once.
     """
