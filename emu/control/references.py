@@ -372,10 +372,10 @@ class References:
             return
         recipe, inputs, layout, _ = computation
         try:
-            told = pickle.dumps((recipe, [snapshot.told() for snapshot in inputs], layout.told()))
+            description = pickle.dumps((recipe, [snapshot.told() for snapshot in inputs], layout.told()))
         except (pickle.PicklingError, TypeError, AttributeError):  # a parameter that means something here alone
             return
-        self._hook.give_recipe(told)
+        self._hook.give_recipe(description)
 
 
 def _told(hook: Any, recipe: bytes) -> _Computation:
@@ -383,7 +383,7 @@ def _told(hook: Any, recipe: bytes) -> _Computation:
     recipe.
     """
     how, inputs, layout = recipes.loads(recipe)
-    return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
+    return _Computation(how, tuple(Snapshot.of(hook, *description) for description in inputs), Layout.of(*layout))
 
 
 def _all(inputs: tuple[Snapshot, ...], *_: Any) -> list[Tensor]:

@@ -83,24 +83,24 @@ class Checkpoints:
         order = sorted(sharded, key=lambda one: one[2])
         self._layouts[fqn] = Layout(tuple(mesh.flatten().tolist()), tuple(mesh.shape), tuple(order))
 
-    def _announce(self, wrapper: Any, told: Any) -> tuple[Group, int]:
+    def _announce(self, wrapper: Any, gathered_object: Any) -> tuple[Group, int]:
         """Tells where this rank's tensors lie if it plays others. Returns the group, and the number of this call."""
         from torch.distributed import get_process_group_ranks
 
         members = tuple(get_process_group_ranks(wrapper.group))
         call = self._calls[members]
         self._calls[members] += 1
-        if _is_plan(told) and self._ranks.folding.mirrored.get(self._ranks.rank):
-            layouts = {item.index.fqn: self._layouts.get(item.index.fqn) for item in told.items}
+        if _is_plan(gathered_object) and self._ranks.folding.mirrored.get(self._ranks.rank):
+            layouts = {item.index.fqn: self._layouts.get(item.index.fqn) for item in gathered_object.items}
             self._ranks.store.set(_key(members, self._ranks.rank, call), pickle.dumps(layouts))
         return Group(members, 0), call
 
     def _gathering(self, real: Any) -> Any:
-        def gather_object(wrapper: Any, told: Any) -> Any:
+        def gather_object(wrapper: Any, gathered_object: Any) -> Any:
             if not wrapper.use_dist:
-                return real(wrapper, told)
-            group, call = self._announce(wrapper, told)
-            gathered = real(wrapper, told)
+                return real(wrapper, gathered_object)
+            group, call = self._announce(wrapper, gathered_object)
+            gathered = real(wrapper, gathered_object)
             if gathered is not None:
                 self._replace(group, call, gathered)
             return gathered
@@ -113,17 +113,17 @@ class Checkpoints:
         for place, member in enumerate(group.members):
             if member in self._ranks.live:
                 continue
-            told = gathered[place]
+            gathered_object = gathered[place]
             try:
                 its_group, its_place = self._ranks.stand_in(group, place)
                 rank = its_group.members[its_place]
-                if _is_plan(told):
+                if _is_plan(gathered_object):
                     if rank not in layouts:
                         layouts[rank] = pickle.loads(self._ranks.store.get(_key(its_group.members, rank, call)))
-                    gathered[place] = self._plan(told, layouts[rank], rank, member, group.members)
-                elif isinstance(told, list) and told and all(map(_is_result, told)):
+                    gathered[place] = self._plan(gathered_object, layouts[rank], rank, member, group.members)
+                elif isinstance(gathered_object, list) and gathered_object and all(map(_is_result, gathered_object)):
                     moved = self._moved.get((group.members, member), {})
-                    gathered[place] = [_result(one, moved, its_place, place) for one in told]
+                    gathered[place] = [_result(one, moved, its_place, place) for one in gathered_object]
             except CannotFold as error:
                 raise CannotBePlayed(f"a sharded checkpoint: {error}") from None
 
@@ -166,12 +166,12 @@ def _result(result: Any, moved: Mapping[Any, Any], place: int, its_place: int) -
     return dataclasses.replace(result, index=moved.get(result.index, result.index), storage_data=where)
 
 
-def _is_plan(told: Any) -> bool:
-    return type(told).__name__ == "SavePlan"
+def _is_plan(gathered_object: Any) -> bool:
+    return type(gathered_object).__name__ == "SavePlan"
 
 
-def _is_result(told: Any) -> bool:
-    return type(told).__name__ == "WriteResult"
+def _is_result(gathered_object: Any) -> bool:
+    return type(gathered_object).__name__ == "WriteResult"
 
 
 def _key(members: tuple[int, ...], rank: int, call: int) -> str:

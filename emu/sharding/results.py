@@ -55,10 +55,10 @@ class Results:
                 found = self._read(name, meshes)
                 if found is None:
                     result = compute()
-                    told = _told(result, meshes)
+                    encoded = _told(result, meshes)
                     with contextlib.suppress(OSError):  # as in _locked
-                        self._write(name, told)
-                    return _load(told, meshes)[0] or result  # as in the ranks that will take it
+                        self._write(name, encoded)
+                    return _load(encoded, meshes)[0] or result  # as in the ranks that will take it
         return found[0] if found[0] is not None else compute()
 
     def _read(self, name: str, meshes: list[Any]) -> tuple[Any] | None:
@@ -68,18 +68,18 @@ class Results:
             if piece is None:
                 return None
             with open(piece.descriptor, "rb") as file:
-                told = os.pread(file.fileno(), piece.nbytes, 0)
+                encoded = os.pread(file.fileno(), piece.nbytes, 0)
         except OSError:
             return None
         try:
-            return _load(told, meshes)
+            return _load(encoded, meshes)
         except Exception:  # a rank has published something else: this one computes
             return (None,)
 
-    def _write(self, name: str, told: bytes) -> None:
+    def _write(self, name: str, encoded: bytes) -> None:
         descriptor = os.memfd_create("phantora", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         with open(descriptor, "wb") as file:
-            file.write(told)
+            file.write(encoded)
             file.flush()
             piece = self._client.put(f"sharding {name}", "", self._processes, descriptor)
         if piece is not None and piece.descriptor >= 0:
@@ -121,8 +121,8 @@ def _told(result: Any, meshes: list[Any]) -> bytes:
     return encoding.encode((None,))
 
 
-def _load(told: bytes, meshes: list[Any]) -> tuple[Any]:
-    found = Encoding(meshes).decode(told)
+def _load(encoded: bytes, meshes: list[Any]) -> tuple[Any]:
+    found = Encoding(meshes).decode(encoded)
     if not isinstance(found, tuple) or len(found) != 1 or not (found[0] is None or _redistributes_nothing(found[0])):
         raise ValueError(found)
     return found

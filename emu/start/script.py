@@ -108,9 +108,9 @@ def words_of(error: BaseException) -> str:
     """Returns the exception's own line, without the notes that were added to it, and without what its message says in
     further paragraphs: torch's errors end with variables that make them longer.
     """
-    told = traceback.TracebackException(type(error), error, None)
-    told.__notes__ = None
-    words = list(told.format_exception_only())[-1].strip()
+    exception = traceback.TracebackException(type(error), error, None)
+    exception.__notes__ = None
+    words = list(exception.format_exception_only())[-1].strip()
     first = words.partition("\n\n")[0]
     if type(error).__name__ == "OutOfMemoryError":  # torch's: the rest of its paragraph says what the report does
         first = "".join(_SIZE_ASKED.findall(first)[:1]) or first
@@ -126,12 +126,12 @@ def in_one_line(message: str) -> str:
     if headed:
         frames = itertools.takewhile(lambda line: line.startswith(" "), lines[headed[-1] + 1 :])
         lines[headed[0] : headed[-1] + 1 + len(list(frames))] = []
-    told = ""
+    text = ""
     for line in lines:
-        if told and line.strip() and len(told) + len(line) > MOST_FURTHER:
-            return f"{told} ..."
-        told = f"{told} {line.strip()}".strip()
-    return told
+        if text and line.strip() and len(text) + len(line) > MOST_FURTHER:
+            return f"{text} ..."
+        text = f"{text} {line.strip()}".strip()
+    return text
 
 
 def print_traceback(error: BaseException) -> None:

@@ -38,10 +38,10 @@ def _as_keywords_of(options: Callable[P, RunOptions]) -> Callable[[Callable[...,
     """Gives a function the signature of the options, for type checkers and for `help`."""
 
     def with_signature(function: Callable[..., Run]) -> Callable[P, Run]:
-        told = inspect.signature(options)
+        signature = inspect.signature(options)
         hidden = {name for name, option in OPTIONS.items() if option.hidden}
-        shown = [parameter for name, parameter in told.parameters.items() if name not in hidden]
-        function.__signature__ = told.replace(parameters=shown, return_annotation=Run)  # type: ignore[attr-defined]
+        shown = [parameter for name, parameter in signature.parameters.items() if name not in hidden]
+        function.__signature__ = signature.replace(parameters=shown, return_annotation=Run)  # type: ignore[attr-defined]
         return function
 
     return with_signature

@@ -68,12 +68,12 @@ def machine() -> dict[str, Any]:
 def commit(folder: Path) -> str | None:
     """The commit of a checkout; None for an installed package."""
     try:
-        told = subprocess.run(
+        shown = subprocess.run(
             ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
         )
     except OSError:
         return None
-    return told.stdout.strip() or None if told.returncode == 0 else None
+    return shown.stdout.strip() or None if shown.returncode == 0 else None
 
 
 def append(path: Path, one: Entry) -> None:

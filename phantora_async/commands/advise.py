@@ -28,6 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     from phantora_async.study.advice import advise
 
-    told = advise(given.recording, given.arguments)
-    print(json.dumps(told.document, indent=1) if given.json else told)
+    advice = advise(given.recording, given.arguments)
+    print(json.dumps(advice.document, indent=1) if given.json else advice)
     return 0

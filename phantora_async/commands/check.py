@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.gate import forms
+    from phantora_async.gate import verdict_formats
     from phantora_async.gate.checked import check, check_writable
 
     check_writable(filter(None, (given.junit, given.markdown)))
@@ -46,5 +46,5 @@ def run(given: argparse.Namespace) -> int:
         checked.write_junit(given.junit)
     if given.markdown is not None:
         checked.write_markdown(given.markdown)
-    print(forms.as_json(checked.jobs) if given.json else checked.closing)
+    print(verdict_formats.as_json(checked.jobs) if given.json else checked.closing)
     return 0 if checked.good else 1

@@ -104,14 +104,14 @@ def run(given: argparse.Namespace) -> int:
     rates = rates_of(job.gpus, job.nodes, {part: mean_s for part, mean_s in mtbf.items() if mean_s is not None})
     horizon_s = _time("--horizon", given.horizon)
     assert horizon_s is not None, "it has a default"
-    told = document(
+    found = document(
         Question(job, rates, Costs(stall_s, behind_s, restart_s), interval_s, horizon_s, given.runs, given.seed)
     )
-    spent = _spent(given, told["goodput"]) if asked.is_asked(given) else None
+    spent = _spent(given, found["goodput"]) if asked.is_asked(given) else None
     if given.json:
-        print(json.dumps(told if spent is None else told | {"spent": spent}, indent=1))
+        print(json.dumps(found if spent is None else found | {"spent": spent}, indent=1))
     else:
-        print("\n".join([text(told), *([] if spent is None else ["", *lines(spent)])]))
+        print("\n".join([text(found), *([] if spent is None else ["", *lines(spent)])]))
     return 0
 
 

@@ -35,21 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _as_argparse_has_it(option: Option, default: object) -> dict[str, Any]:
-    told: dict[str, Any] = {"help": argparse.SUPPRESS if option.hidden else option.help, "default": default}
+    arguments: dict[str, Any] = {"help": argparse.SUPPRESS if option.hidden else option.help, "default": default}
     match option.kind:
         case Kind.SWITCH:
-            return told | {"action": "store_false" if default else "store_true"}
+            return arguments | {"action": "store_false" if default else "store_true"}
         case Kind.TEXTS:
-            return told | {"action": "append", "default": [], "metavar": option.metavar}
+            return arguments | {"action": "append", "default": [], "metavar": option.metavar}
         case Kind.COUNT:
-            told["type"] = int
+            arguments["type"] = int
         case Kind.PORT:
-            told |= {"type": int, "nargs": "?", "const": 0}
+            arguments |= {"type": int, "nargs": "?", "const": 0}
         case Kind.SECONDS:
-            told["type"] = float
+            arguments["type"] = float
     if option.choices:
-        return told | {"choices": option.choices}
-    return told | {"metavar": option.metavar}
+        return arguments | {"choices": option.choices}
+    return arguments | {"metavar": option.metavar}
 
 
 def with_ports(arguments: list[str]) -> list[str]:

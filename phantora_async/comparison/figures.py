@@ -244,9 +244,9 @@ def _collectives(reports: Sequence[Report]) -> tuple[dict[str, Row], int]:
     rows: dict[str, Row] = {}
     more = []
     for number, report in enumerate(reports):
-        told = report["simulated"]["reasons"]["collectives"]
-        more.append(told.get("left_out", 1) > 0)
-        for one in told["gpu"]:
+        listed = report["simulated"]["reasons"]["collectives"]
+        more.append(listed.get("left_out", 1) > 0)
+        for one in listed["gpu"]:
             ranks = report["simulated"]["world_size"]
             row = rows.setdefault(one["title"], [(0.0, 0.0)] * len(reports))
             row[number] = (one["gpu_ns"] / 1e6 / ranks, float(one["calls"]))
@@ -343,23 +343,23 @@ def _calls(
     if without_calls(reports):
         return []
     tables: list[dict[tuple[str, ...], tuple[float, float]]] = []
-    told: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    entries: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for report in reports:
         found = report["simulated"]["calls"]
         steps = _steps_of_all(report, found["window"])
         table: dict[tuple[str, ...], tuple[float, float]] = {}
         for one in found[name]:
             key = key_of(one)
-            told[key] = one
+            entries[key] = one
             count, nbytes = table.get(key, (0.0, 0.0))
             table[key] = count + one["calls"] / steps, nbytes + one["calls"] * one.get("nbytes", 0) / steps
         tables.append(table)
     rows = _rows(tables, alias, (0.0, 0.0))
     return [
         ComparedCalls(
-            told[key].get("title", ""),
-            told[key]["site"],
-            told[key]["code"],
+            entries[key].get("title", ""),
+            entries[key]["site"],
+            entries[key]["code"],
             tuple(count for count, _ in row),
             tuple(nbytes for _, nbytes in row),
         )

@@ -49,19 +49,19 @@ class Difference:
 
 def differences(reports: Sequence[Report]) -> list[Difference]:
     """The settings in which the runs differ. A setting that an older report does not record is left out for all."""
-    told = [dict(_simulated(report["simulated"])) for report in reports]
+    flat = [dict(_simulated(report["simulated"])) for report in reports]
     if all("run" in report for report in reports):
         same_gpu = len({report["simulated"]["gpu"] for report in reports}) == 1
         same_cluster = len({report["simulated"]["cluster"] for report in reports}) == 1
         same_host = len({report["simulated"]["host"] for report in reports}) == 1
         described = {"gpu": same_gpu, "cluster": same_cluster, "host": same_host}
-        for one, report in zip(told, reports, strict=True):
+        for one, report in zip(flat, reports, strict=True):
             one.update(_run(report["run"], described))
-    names = dict.fromkeys(name for one in told for name in one)
-    contents = {one.get(CONTENTS) for one in told}
+    names = dict.fromkeys(name for one in flat for name in one)
+    contents = {one.get(CONTENTS) for one in flat}
     if len(contents) == 1 and None not in contents:
         del names[SCRIPT]  # the same under another path
-    rows = (Difference(name, tuple(one.get(name) for one in told)) for name in names)
+    rows = (Difference(name, tuple(one.get(name) for one in flat)) for name in names)
     return [row for row in rows if len(set(row.values)) > 1]
 
 
@@ -157,7 +157,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def _gpu_facts(gpu: Any) -> Iterator[tuple[str, str]]:
     """Yields the facts of a GPU that matter most when different GPUs are compared."""
-    told = dict(_flat("", gpu))
+    described = dict(_flat("", gpu))
     for name, (key, unit) in GPU_FACTS.items():
         with contextlib.suppress(KeyError, ValueError):
-            yield name, f"{float(told[key]) / unit:,.0f}"
+            yield name, f"{float(described[key]) / unit:,.0f}"

@@ -166,8 +166,8 @@ class RunEnd:
         if last_steps is None:
             return None
         figures = [results.recent_steps(rank) for rank in range(spec.world_size)]
-        costs, told = self._fact_builder.costs, self._fact_builder.segment_contents
-        return reasons_document(last_steps, figures, spec, costs, told, partial(network_of, spec))
+        costs, contents = self._fact_builder.costs, self._fact_builder.segment_contents
+        return reasons_document(last_steps, figures, spec, costs, contents, partial(network_of, spec))
 
     def rank_died(self, rank: int) -> RankDied | NotFoldable:
         """The failure of a rank that ended, or said it ends, with an error."""

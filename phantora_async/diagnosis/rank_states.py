@@ -54,8 +54,8 @@ def states(
     # Ranks that share a timeline share what they have told, too, and so need only one look.
     known: dict[int, RankState] = {}
     for rank in snapshot.ranks:
-        told = id(fact_builder.rank_info[rank.rank])
-        state = known.get(told)
+        shared = id(fact_builder.rank_info[rank.rank])
+        state = known.get(shared)
         if state is not None:
             found.append(replace(state, rank=rank.rank))
             continue
@@ -65,7 +65,7 @@ def states(
             doing = f"{STOPPED}; before that it {doing}" if activity.waiting else STOPPED
         if not activity.waiting and rank.rank in incomplete:
             doing += _incomplete(incomplete[rank.rank], rank.rank, fact_builder)
-        state = known[told] = RankState(rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site)
+        state = known[shared] = RankState(rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site)
         found.append(state)
     return found
 

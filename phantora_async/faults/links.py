@@ -80,21 +80,21 @@ def links_of(fault: _Fault, topology: netsim.Topology, servers: Sequence[int]) -
 
 
 def _changes(link: int, gbps: float, faults: Sequence[_Fault], since_ns: int) -> Iterator[Change]:
-    told = FULL_PACE
+    share_before = FULL_PACE
     began = False
     for at_ns in merge(*(_instants(fault) for fault in faults)):
         if at_ns <= since_ns:
             continue
         if not began:
             began = True
-            if (share := _share(faults, since_ns)) != told:
-                told = share
+            if (share := _share(faults, since_ns)) != share_before:
+                share_before = share
                 yield Change(0, link, gbps * share / FULL_PACE)
         share = _share(faults, at_ns)
-        if share != told:
-            told = share
+        if share != share_before:
+            share_before = share
             yield Change(at_ns - since_ns, link, gbps * share / FULL_PACE)
-    if not began and (share := _share(faults, since_ns)) != told:
+    if not began and (share := _share(faults, since_ns)) != share_before:
         yield Change(0, link, gbps * share / FULL_PACE)
 
 

@@ -40,31 +40,31 @@ class RoleAnswers:
         """By representative and number of the question: the answer that its process was given, and the number of ranks
         of the role that have not come to the question.
         """
-        self._told = dict.fromkeys(self._others, 0)
+        self._passed_on = dict.fromkeys(self._others, 0)
         self.differing = Differing()
 
     def first(self, answers: Answers) -> Answers:
         """The answers among these of virtual time that processes are told."""
-        told: Answers = []
+        passed_on: Answers = []
         for rank, encoded in answers:
             process = self._representative[rank]
             others = self._others[process]
             if not others:
-                told.append((rank, encoded))
+                passed_on.append((rank, encoded))
                 continue
             number = self._answered[rank]
             self._answered[rank] += 1
-            if number == self._told[process]:
-                self._told[process] += 1
+            if number == self._passed_on[process]:
+                self._passed_on[process] += 1
                 self._given[process, number] = encoded, others
-                told.append((process, encoded))
+                passed_on.append((process, encoded))
                 continue
             given, left = self._given.pop((process, number))
             if left > 1:
                 self._given[process, number] = given, left - 1
             if given != encoded:
                 self._note(given, encoded)
-        return told
+        return passed_on
 
     def _note(self, given: bytes, other: bytes) -> None:
         (was,), _ = records.decode_down(given)

@@ -16,7 +16,7 @@ from emu.contract.folding import CannotFold, Folding
 from emu.contract.records import DeviceKind, NcclKind, ScopeKind
 from phantora_async.errors import NotFoldable
 from phantora_async.folding.root_parts import ONE_GIVES, RootParts
-from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators, told_members
+from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators, stated_members
 from phantora_async.ingest.data_exchange import FOLLOWS
 from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.ingest.uncomputed_reads import path_of
@@ -174,10 +174,10 @@ class Mirror:
         return record._replace(**its) if its else record
 
     def _init(self, rank: int, mirrored: int, record: records.CommInit) -> records.CommInit:
-        told = told_members(record)
-        if told is None:
+        stated = stated_members(record)
+        if stated is None:
             raise CannotFold(f"it is not known who is in a communicator of {record.nranks} ranks")
-        members = self._folding.image(told.members, rank, mirrored)
+        members = self._folding.image(stated.members, rank, mirrored)
         unique = record.payload[:UNIQUE_ID_NBYTES]
         if record.rank == 0:  # this rank makes the id, which has its number
             unique = unique.replace(b"rank %d," % rank, b"rank %d," % mirrored, 1).rstrip(b"\0")
@@ -190,10 +190,10 @@ class Mirror:
 
     def _split(self, rank: int, mirrored: int, record: records.CommSplit) -> records.CommSplit:
         _, parent = self._comm(rank, mirrored, record.parent)
-        told = told_members(record)
+        stated = stated_members(record)
         payload = record.payload
-        if told is not None and told.each_its_own:
-            members = self._folding.image(told.members, rank, mirrored)
+        if stated is not None and stated.each_its_own:
+            members = self._folding.image(stated.members, rank, mirrored)
             payload = pack(f"<{2 + len(members)}I", 1, len(members), *members)
         return record._replace(parent=parent.id, color=-1, payload=payload)
 
@@ -216,8 +216,8 @@ class Mirror:
             parts.append(part)
         if not changed:
             return record
-        told = b"".join(_OP.encode(*op) for op in ops)
-        return record._replace(payload=told + b"".join(part + b"\0" * (-len(part) % 8) for part in parts))
+        encoded = b"".join(_OP.encode(*op) for op in ops)
+        return record._replace(payload=encoded + b"".join(part + b"\0" * (-len(part) % 8) for part in parts))
 
     def _data(self, rank: int, mirrored: int, record: records.NcclData) -> records.NcclData | None:
         own, its = self._comm(rank, mirrored, record.comm)

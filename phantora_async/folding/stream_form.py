@@ -16,7 +16,7 @@ from typing import Any
 from emu.contract import records
 from emu.contract.folding import Folding
 from emu.contract.records import DeviceKind, NcclKind, ScopeKind
-from phantora_async.ingest.communicators import Communicators, told_members
+from phantora_async.ingest.communicators import Communicators, stated_members
 from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.virtual_time.facts import DTYPE_NAMES, PAIRWISE, Comm, is_sleep
 from phantora_async.wording import compact
@@ -138,15 +138,15 @@ class StreamForm:
         return self._comm(op.comm), op.seq, op.op, op.dtype, op.redop, op.count, peer, op.scale
 
     def _init(self, record: records.CommInit) -> Form:
-        told = told_members(record)
-        members = None if told is None else self._folding.image(told.members, self.rank, self._to)
+        stated = stated_members(record)
+        members = None if stated is None else self._folding.image(stated.members, self.rank, self._to)
         return record.nranks, self._device(record.device), members
 
     def _split(self, record: records.CommSplit) -> Form:
         """The form of a split. All ranks are asked about each part, or each about its own."""
-        told = told_members(record)
-        members = () if told is None else told.members
-        if told is not None and told.each_its_own and self.rank in members:
+        stated = stated_members(record)
+        members = () if stated is None else stated.members
+        if stated is not None and stated.each_its_own and self.rank in members:
             members = self._folding.image(members, self.rank, self._to)
         return self._comm(record.parent), record.seq, members
 
@@ -157,8 +157,8 @@ def described(rank: int, record: Any, communicators: Communicators) -> str:
         ops = records.NcclOp.decode_all(record.payload, 0, record.nops)
         return "; ".join(_call(op, communicators.of(rank, op.comm)) for op in ops)
     text = records.WORDS[record.kind][0]
-    told = told_members(record) if record.kind in (records.COMM_INIT, records.COMM_SPLIT) else None
-    return f"{text} of ranks {compact(told.members)}" if told is not None else text
+    stated = stated_members(record) if record.kind in (records.COMM_INIT, records.COMM_SPLIT) else None
+    return f"{text} of ranks {compact(stated.members)}" if stated is not None else text
 
 
 def _call(op: records.NcclOp, comm: Comm) -> str:

@@ -172,8 +172,8 @@ class Witnesses:
             return
         for record in arrived:
             if record.kind == records.SEGMENT_CONTENT and record.content not in self._contents:
-                told = records.SegmentCost.decode_all(record.payload, 0, record.entries)
-                self._contents[record.content] = self._compared(told)
+                costs = records.SegmentCost.decode_all(record.payload, 0, record.entries)
+                self._contents[record.content] = self._compared(costs)
             elif record.kind == records.SITE and (site := from_record(record)) is not None:
                 self._sites[rank, record.number] = site
         for pair in pairs:
@@ -194,11 +194,11 @@ class Witnesses:
             return
         self._compare(expected, own)
 
-    def _compared(self, told: Sequence[records.SegmentCost]) -> _Content:
+    def _compared(self, costs: Sequence[records.SegmentCost]) -> _Content:
         """The content of a segment without what moves control data."""
         launches: Launches = Counter()
         copied = 0
-        for one in told:
+        for one in costs:
             what = self._copy(one.key)
             if what is None or (what.nbytes > SMALL_COPY_NBYTES and self._folding.similar):
                 launches[one.key] += one.launches

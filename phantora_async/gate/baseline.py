@@ -48,18 +48,18 @@ def read(path: Path) -> Baseline:
         raise UsageError(f"{short(path)}: {error.strerror or error}") from None
     wrong = UsageError(f"{short(path)} is no baseline", "--update writes it anew")
     try:
-        told = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):
         raise wrong from None
-    if isinstance(told, dict) and told.get("format") == 1:
+    if isinstance(document, dict) and document.get("format") == 1:
         raise UsageError(
             f"{short(path)} is of an earlier version, which did not keep what its figures are of",
             "--update writes it anew",
         )
-    if not isinstance(told, dict) or told.get("format") != FORMAT or not isinstance(told.get("jobs"), dict):
+    if not isinstance(document, dict) or document.get("format") != FORMAT or not isinstance(document.get("jobs"), dict):
         raise wrong
     try:
-        return {name: _stored(one) for name, one in told["jobs"].items()}
+        return {name: _stored(one) for name, one in document["jobs"].items()}
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         raise wrong from None
 

@@ -12,7 +12,7 @@ from formats.files import try_to_write, write_whole
 from phantora_async.api import running
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.gate import baseline as baselines
-from phantora_async.gate import forms, job_file
+from phantora_async.gate import job_file, verdict_formats
 from phantora_async.gate.baseline import Baseline, Stored
 from phantora_async.gate.checking import Judged, verdicts
 from phantora_async.gate.job_file import Job
@@ -37,25 +37,25 @@ class Checked:
         return all(one.good for one in self.jobs)
 
     def document(self) -> dict[str, Any]:
-        return forms.as_document(self.jobs)
+        return verdict_formats.as_document(self.jobs)
 
     def write_junit(self, path: PathText) -> None:
         """Writes the results as JUnit XML. Raises NotWritten."""
-        _write(Path(path), forms.as_junit(self.jobs, self.name))
+        _write(Path(path), verdict_formats.as_junit(self.jobs, self.name))
 
     def write_markdown(self, path: PathText) -> None:
         """Writes the results as Markdown. Raises NotWritten."""
-        _write(Path(path), forms.as_markdown(self.jobs))
+        _write(Path(path), verdict_formats.as_markdown(self.jobs))
 
     @property
     def closing(self) -> str:
         """The lines that are shown after those of the jobs."""
-        lines = [*forms.report_lines(self.jobs), forms.summary(self.jobs)]
+        lines = [*verdict_formats.report_lines(self.jobs), verdict_formats.summary(self.jobs)]
         return "\n".join([*lines, f"baseline: {short(self._stored)}"] if self._stored else lines)
 
     def __str__(self) -> str:
         width = max(len(one.job.name) for one in self.jobs)
-        return "\n".join([*(forms.line(one, width) for one in self.jobs), self.closing])
+        return "\n".join([*(verdict_formats.line(one, width) for one in self.jobs), self.closing])
 
 
 def check(
@@ -93,7 +93,7 @@ def check(
     for one in verdicts(chosen, before, folder.absolute(), running.run, parallel):
         judged.append(one)
         if told is not None:
-            told(forms.line(one, width))
+            told(verdict_formats.line(one, width))
     if update:
         baselines.write(
             stored, before | {one.job.name: Stored(one.figures, one.digest) for one in judged if one.figures}

@@ -19,20 +19,25 @@ def time_text(time_s: float) -> str:
     return f"{time_s / scale:.3g} {unit}"
 
 
-def text(told: Mapping[str, Any]) -> str:
-    rates, simulated, best, horizon_s = told["rates"], told["simulated"], told["best"], told["horizon_s"]
+def text(document: Mapping[str, Any]) -> str:
+    rates, simulated, best, horizon_s = (
+        document["rates"],
+        document["simulated"],
+        document["best"],
+        document["horizon_s"],
+    )
     lines = [
-        f"{told['gpus']:,} GPUs on {told['nodes']:,} nodes, {time_text(horizon_s)}: a failure every "
+        f"{document['gpus']:,} GPUs on {document['nodes']:,} nodes, {time_text(horizon_s)}: a failure every "
         f"{time_text(rates['mean_s'])} ({rates['source']})",
-        f"a checkpoint after every {time_text(told['interval_s'])} of work",
+        f"a checkpoint after every {time_text(document['interval_s'])} of work",
         "",
-        f"goodput  {told['goodput']:7.2%}   of the time is work that lasts",
+        f"goodput  {document['goodput']:7.2%}   of the time is work that lasts",
     ]
     for key, name in LOST:
-        share = told["lost"][key]
+        share = document["lost"][key]
         lines.append(f"lost     {share:7.2%}   {name}: {time_text(share * horizon_s)}")
     lines.append("")
-    for cause, one in sorted(told["causes"].items(), key=lambda item: -item[1]["lost_s"]):
+    for cause, one in sorted(document["causes"].items(), key=lambda item: -item[1]["lost_s"]):
         lines.append(
             f"{cause:<9}{one['lost_share']:7.2%}   {one['failures']:,.1f} failures, {time_text(one['lost_s'])} lost"
         )
@@ -44,8 +49,8 @@ def text(told: Mapping[str, Any]) -> str:
     ]
     if not simulated.get("agrees", True):
         lines.append("warning: the simulation is more than three standard errors away from the closed form")
-    speed = [f"{told['tokens_per_s']:,.0f} tokens/s"] if told["tokens_per_s"] is not None else []
-    speed += [f"MFU {told['mfu']:.1%}"] if told["mfu"] is not None else []
+    speed = [f"{document['tokens_per_s']:,.0f} tokens/s"] if document["tokens_per_s"] is not None else []
+    speed += [f"MFU {document['mfu']:.1%}"] if document["mfu"] is not None else []
     if speed:
         lines.append(f"effective: {', '.join(speed)}")
     return "\n".join(lines)

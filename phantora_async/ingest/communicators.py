@@ -1,7 +1,7 @@
 """Tracks NCCL communicators: which ranks make up each, from ncclCommInitRank and ncclCommSplit.
 
 This happens when the questions arrive, in real time, and depends on nothing but the members' calls. In a folded run the
-questions say who the members are (`told_members`): ranks without a process are played by others, whose ids differ.
+questions say who the members are (`stated_members`): ranks without a process are played by others, whose ids differ.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Split(NamedTuple):
     ask: records.CommSplit
 
 
-class Told(NamedTuple):
+class StatedMembers(NamedTuple):
     """The members that a question of a folded run names."""
 
     each_its_own: bool
@@ -123,16 +123,16 @@ class Communicators:
         unique = ask.payload[:UNIQUE_ID_NBYTES]
         if len(unique) != UNIQUE_ID_NBYTES or not 0 <= ask.rank < ask.nranks:
             raise ProtocolError(rank, f"COMM_INIT as rank {ask.rank} of {ask.nranks}, {len(unique)} bytes of unique id")
-        told = told_members(ask)
+        stated = stated_members(ask)
         key: _InitKey = unique
-        if told is not None:
-            key = told.members, self._asked[rank, told.members]
-            self._asked[rank, told.members] += 1
+        if stated is not None:
+            key = stated.members, self._asked[rank, stated.members]
+            self._asked[rank, stated.members] += 1
         pending = self._inits.get(key)
         if pending is None:
-            callers = self._timelines.having(told.members) if told is not None else range(ask.nranks)
+            callers = self._timelines.having(stated.members) if stated is not None else range(ask.nranks)
             pending = self._inits[key] = _PendingInit(
-                ask.nranks, len(callers), told.members if told is not None else ()
+                ask.nranks, len(callers), stated.members if stated is not None else ()
             )
         _check_agreement(pending, rank, ask)
         # In folded runs the rest of the payload has all members, which each member would keep.
@@ -147,7 +147,7 @@ class Communicators:
         comm = self._register(
             _id("init", unique, self._generations[unique]),
             {member.rank: member.ask.device for member in members},
-            told,
+            stated,
         )
         answers = [
             (member.rank, records.Comm.encode(member.ask.qid, comm.id, member.ask.rank, member.ask.nranks))
@@ -178,27 +178,27 @@ class Communicators:
         answers: Answers = []
         colors = _colors_of_parts(pending.asked)
         for member in pending.asked:
-            told = told_members(member.ask)
+            stated = stated_members(member.ask)
             color = member.ask.color
-            if told is not None:
-                color = colors[told.members] if member.rank in told.members else NO_COLOR
+            if stated is not None:
+                color = colors[stated.members] if member.rank in stated.members else NO_COLOR
             if color == NO_COLOR:
                 answers.append((member.rank, records.Comm.encode(member.ask.qid, 0, 0, 0)))
             else:
                 parts.setdefault(color, []).append(member)
         for color, part in sorted(parts.items()):
-            part.sort(key=lambda member: (*_order_told(member), member.ask.key, parent.rank_of[member.rank]))
+            part.sort(key=lambda member: (*_stated_order(member), member.ask.key, parent.rank_of[member.rank]))
             comm = self._register(
                 _id("split", parent.id, seq, color),
                 {member.rank: parent.devices[parent.rank_of[member.rank]] for member in part},
-                told_members(part[0].ask),
+                stated_members(part[0].ask),
             )
             for member in part:
                 place = comm.rank_of[member.rank]
                 answers.append((member.rank, records.Comm.encode(member.ask.qid, comm.id, place, len(comm.members))))
         return answers
 
-    def _register(self, number: int, devices: dict[int, int], told: Told | None) -> Comm:
+    def _register(self, number: int, devices: dict[int, int], stated: StatedMembers | None) -> Comm:
         """Makes the communicator known. `devices`: those of the members that have asked, in the rank order of the
         communicator.
         """
@@ -206,12 +206,12 @@ class Communicators:
         callers: tuple[int, ...] | None = None
         offsets: tuple[int, ...] = (0,)
         if self._timelines.shared:
-            if told is None:
+            if stated is None:
                 raise NotFoldable("a communicator's members are not known: --replicas each may find them")
-            members = list(told.members)
+            members = list(stated.members)
             callers = self._timelines.having(members)
             try:
-                offsets = self._timelines.offsets(told.members)
+                offsets = self._timelines.offsets(stated.members)
             except CannotFold as error:
                 raise NotFoldable(f"{error}: ranks that share a timeline differ in who is beside them") from None
             devices = {rank: self._device(rank, devices) for rank in members}
@@ -269,21 +269,21 @@ class Communicators:
                 )
 
 
-def told_members(ask: records.CommInit | records.CommSplit) -> Told | None:
+def stated_members(ask: records.CommInit | records.CommSplit) -> StatedMembers | None:
     """The members that the question names; None if it names none, as in runs that are not folded."""
     if isinstance(ask, records.CommInit):
         ranks = _ranks(ask.payload[UNIQUE_ID_NBYTES:])
-        return Told(True, ranks[: ask.nranks]) if len(ranks) >= ask.nranks else None
+        return StatedMembers(True, ranks[: ask.nranks]) if len(ranks) >= ask.nranks else None
     if not ask.payload:
         return None
     each_its_own, count = _ranks(ask.payload[:8])
-    return Told(bool(each_its_own), _ranks(ask.payload[8:])[:count])
+    return StatedMembers(bool(each_its_own), _ranks(ask.payload[8:])[:count])
 
 
 @lru_cache(maxsize=256)
-def _ranks(told: bytes) -> tuple[int, ...]:
+def _ranks(stated: bytes) -> tuple[int, ...]:
     """The ranks that the bytes list; cached, so that all members of a communicator share one object."""
-    return tuple(memoryview(told[: len(told) // 4 * 4]).cast("I"))
+    return tuple(memoryview(stated[: len(stated) // 4 * 4]).cast("I"))
 
 
 def _colors_of_parts(asked: Sequence[_Split]) -> dict[tuple[int, ...], int]:
@@ -292,17 +292,17 @@ def _colors_of_parts(asked: Sequence[_Split]) -> dict[tuple[int, ...], int]:
     """
     colors: dict[tuple[int, ...], int] = {}
     for member in asked:
-        told = told_members(member.ask)
-        if told is not None and member.rank in told.members:
-            known = colors.get(told.members, NO_COLOR)
-            colors[told.members] = max(known, member.ask.color)
+        stated = stated_members(member.ask)
+        if stated is not None and member.rank in stated.members:
+            known = colors.get(stated.members, NO_COLOR)
+            colors[stated.members] = max(known, member.ask.color)
     unknown = sorted(members for members, color in colors.items() if color == NO_COLOR)
     return colors | {members: MOST_COLOR + number for number, members in enumerate(unknown)}
 
 
-def _order_told(member: _Split) -> tuple[int, ...]:
-    told = told_members(member.ask)
-    return () if told is None else (told.members.index(member.rank),)
+def _stated_order(member: _Split) -> tuple[int, ...]:
+    stated = stated_members(member.ask)
+    return () if stated is None else (stated.members.index(member.rank),)
 
 
 def _join(creation: CommCreation, rank: int, site: int) -> None:

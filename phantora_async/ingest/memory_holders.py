@@ -85,16 +85,17 @@ class HeldMemory:
 
 def from_record(record: records.MemoryHeld) -> HeldMemory:
     """Decodes the record. Raises RecordError."""
-    told = records.MemoryHolder.decode_all(record.payload, 0, record.entries)
+    entries = records.MemoryHolder.decode_all(record.payload, 0, record.entries)
     points_at = record.entries * records.MemoryHolder.size()
     points = records.MemoryPoint.decode_all(record.payload, points_at, record.points)
     text = record.payload[points_at + record.points * records.MemoryPoint.size() :]
     lines = text.decode(errors="replace").split("\n")
     kinds = {int(kind): kind for kind in HeldKind}
-    if len(lines) <= record.entries or any(one.held_as not in kinds for one in told):
+    if len(lines) <= record.entries or any(one.held_as not in kinds for one in entries):
         raise RecordError("MEMORY_HELD: an entry without its operation, or of an unknown kind")
     holders = (
-        Holder(one.nbytes, one.blocks, kinds[one.held_as], one.site, op) for one, op in zip(told, lines, strict=False)
+        Holder(one.nbytes, one.blocks, kinds[one.held_as], one.site, op)
+        for one, op in zip(entries, lines, strict=False)
     )
     missing = None
     if record.missing:

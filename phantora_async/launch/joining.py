@@ -84,14 +84,14 @@ class Joined:
 
     async def _run(
         self,
-        told: dict[str, Any],
+        message: dict[str, Any],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         tell: Callable[[str], None],
     ) -> None:
         runtime = make_runtime()
         try:
-            plan = self._plan(told, runtime, tell)
+            plan = self._plan(message, runtime, tell)
         except (OSError, ValueError, KeyError, TypeError) as error:
             runtime.remove()
             reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"{IMPOSSIBLE} ({error})"
@@ -124,15 +124,15 @@ class Joined:
             if left := await launcher.close():
                 tell(not_ended(left))
 
-    def _plan(self, told: dict[str, Any], runtime: Runtime, tell: Callable[[str], None]) -> LaunchPlan:
+    def _plan(self, message: dict[str, Any], runtime: Runtime, tell: Callable[[str], None]) -> LaunchPlan:
         """The coordinator's job with this machine's paths. The working directory, the script and the folder of compiled
         code are at the same paths on all machines, if this one has no folder of its own.
         """
-        os.chdir(self._folder or told["folder"])
-        run_dir = Path(told["job"]["run_dir"])
+        os.chdir(self._folder or message["folder"])
+        run_dir = Path(message["job"]["run_dir"])
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         job = dataclasses.replace(
-            Job.parse(told["job"]),
+            Job.parse(message["job"]),
             runtime_dir=str(runtime.folder),
             hook=str(HOOK),
             device_file=str(runtime.folder / "device.txt"),
@@ -140,19 +140,19 @@ class Joined:
             cost_table="",  # ranks ask for costs
         )
         script = Path(job.script)
-        if self._folder is not None and script.is_relative_to(told["folder"]):
-            job = dataclasses.replace(job, script=str(self._folder / script.relative_to(told["folder"])))
+        if self._folder is not None and script.is_relative_to(message["folder"]):
+            job = dataclasses.replace(job, script=str(self._folder / script.relative_to(message["folder"])))
         limits.check(sum(job.servers))
         folder = runtime.ranks / "compiled"
         ours = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
-        variables = {str(name): str(value) for name, value in told["variables"].items()}
+        variables = {str(name): str(value) for name, value in message["variables"].items()}
         for cache in map(Path, variables.values()):
             if reason := compile_cache.why_unusable(cache):
                 tell(f"torch.compile starts from nothing on this machine: {cache} cannot be used ({reason})")
                 variables = {}
                 break
         variables = variables or ours
-        return LaunchPlan(job, self._python, tuple(told["device"]), variables, f"forker{self._number}.log")
+        return LaunchPlan(job, self._python, tuple(message["device"]), variables, f"forker{self._number}.log")
 
     # ---- the control connection ------------------------------------------------------------------------------------
 

@@ -82,11 +82,11 @@ class _Run:
         """Follows the command's messages until it closes its end. Raises Failed."""
         try:
             while line := self._source.readline():
-                told = messages.decode(line)
-                if told["event"] == "plan":
-                    self._plan(told["cluster"], told["servers"], told["machines"], told["environment"])
-                elif told["event"] == "place":
-                    self._watch(self._place(told["address"], told["token"], told["python"]))
+                message = messages.decode(line)
+                if message["event"] == "plan":
+                    self._plan(message["cluster"], message["servers"], message["machines"], message["environment"])
+                elif message["event"] == "place":
+                    self._watch(self._place(message["address"], message["token"], message["python"]))
                     return
         finally:
             self._end()

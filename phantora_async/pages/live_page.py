@@ -53,8 +53,8 @@ class LivePage:
         await self._server.start()
 
     async def show(self, run: Run) -> None:
-        def state(told: Document) -> Document:
-            return parts({"live": told["live"], "report": {"simulated": told["simulated"]}})
+        def state(document: Document) -> Document:
+            return parts({"live": document["live"], "report": {"simulated": document["simulated"]}})
 
         made: list[tuple[Pace, Callable[[], Document]]] = [
             (Pace(), lambda: self._parts(run.report_so_far(), {})),

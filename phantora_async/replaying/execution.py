@@ -74,9 +74,9 @@ def execute(recording: Recording, timeline: Timeline) -> tuple[Stop, list[Record
 
 
 def _answers(timeline: Timeline, place: int) -> RecordedAnswers:
-    told = timeline.engine.host(place)
+    view = timeline.engine.host(place)
     return RecordedAnswers(
-        np.frombuffer(bytes_at(told.queries, told.nqueries), np.uint8),
-        int64s(told.elapsed, 2 * told.nelapsed).reshape(-1, 2),
-        int64s(told.clocks, told.nclocks),
+        np.frombuffer(bytes_at(view.queries, view.nqueries), np.uint8),
+        int64s(view.elapsed, 2 * view.nelapsed).reshape(-1, 2),
+        int64s(view.clocks, view.nclocks),
     )

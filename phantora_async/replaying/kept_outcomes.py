@@ -89,11 +89,11 @@ class KeptOutcomes:
         found = {}
         for number, line in enumerate(content[:whole].splitlines(), 1):
             try:
-                told = json.loads(line)
-                figures = {name: told[name] for name in FIGURES}
+                row = json.loads(line)
+                figures = {name: row[name] for name in FIGURES}
                 if any(type(figures[name]) is not kind for name, kind in FIGURES.items()):
                     raise TypeError
-                found[str(told["key"])] = figures
+                found[str(row["key"])] = figures
             except (ValueError, TypeError, KeyError, RecursionError):
                 raise UsageError(f"{short(self._path)}: line {number} is no result of a variant", ANOTHER) from None
         file.truncate(whole)
@@ -109,9 +109,9 @@ class KeptOutcomes:
     def add(self, number: int, outcome: Outcome) -> None:
         """Appends an outcome. Raises NotWritten."""
         assert self._file is not None, "outcomes are added within `with`"
-        told: dict[str, Any] = {"key": self._keys[number], "variant": outcome.variant.name}
-        told |= {name: getattr(outcome, name) for name in FIGURES}
-        line = json.dumps(told).encode() + b"\n"
+        row: dict[str, Any] = {"key": self._keys[number], "variant": outcome.variant.name}
+        row |= {name: getattr(outcome, name) for name in FIGURES}
+        line = json.dumps(row).encode() + b"\n"
         try:
             written = self._file.write(line)
         except OSError as error:

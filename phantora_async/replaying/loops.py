@@ -23,7 +23,7 @@ def loops_of(rows: NDArray[np.void], answers: NDArray[np.uint8]) -> tuple[Places
     this kind. `answers`: the recorded answers.
     """
     asked = np.flatnonzero(rows["kind"] == records.QUERY)[: len(answers)]
-    told = answers[: len(asked)]
+    given = answers[: len(asked)]
     if not len(asked):
         return np.empty(0, np.intp), np.empty(0, np.intp)
     streams, values = rows["stream"][asked], rows["values"][asked]
@@ -32,11 +32,11 @@ def loops_of(rows: NDArray[np.void], answers: NDArray[np.uint8]) -> tuple[Places
         & (streams[1:] == streams[:-1])
         & (values[1:, :3] == values[:-1, :3]).all(1)
         & (values[1:, 2] == 0)
-        & (told[:-1] == 0)
+        & (given[:-1] == 0)
     )
     first = np.flatnonzero(np.concatenate([[True], ~goes_on]))
     end = np.append(first[1:], len(asked))
-    chosen = ((end - first > 1) | (values[first, 3] > 0)) & (told[end - 1] != 0)
+    chosen = ((end - first > 1) | (values[first, 3] > 0)) & (given[end - 1] != 0)
     return first[chosen], end[chosen]
 
 

@@ -143,10 +143,10 @@ def _execute_on(
     # Ranks that share rows and answers share the marked stream, which keeps memory bounded.
     known: dict[tuple[int, bytes], Stream] = {}
     for place, (rank, stream) in enumerate(zip(recording.own, tuple(streams), strict=True)):
-        told = recording.answers(rank).queries
-        key = id(stream), told.tobytes()
+        queries = recording.answers(rank).queries
+        key = id(stream), queries.tobytes()
         if key not in known:
-            known[key] = marked(stream, told)
+            known[key] = marked(stream, queries)
         streams[place] = known[key]
     longer = recording
     # Played steps are inserted before the programs are made, as if they had been recorded.

@@ -174,8 +174,8 @@ def guests_document(
     together: dict[tuple[int, int, int, int, str, bool], list[int]] = {}
     for one in guests:
         teller = one.owner if one.child else one.rank
-        told = held_by_children[teller].get((one.child, one.gpu)) if one.child else held[teller].get(one.device)
-        sites = (site_of(teller)(holder.site) for holder in (told.holders if told is not None else ()))
+        memory = held_by_children[teller].get((one.child, one.gpu)) if one.child else held[teller].get(one.device)
+        sites = (site_of(teller)(holder.site) for holder in (memory.holders if memory is not None else ()))
         site = next((str(site) for site in sites if site is not None), "")
         key = one.server, one.gpu, one.owner, one.nbytes, site, bool(one.child)
         together.setdefault(key, []).append(one.rank)

@@ -119,14 +119,14 @@ def _groups(ranks: Sequence[RankCounts[int]], order: Sequence[int]) -> list[Docu
 
 
 def gpu_use_document(
-    ranks: Sequence[RankSnapshot], told: Sequence[RankInfo], user_of_gpu: Callable[[int], int | None]
+    ranks: Sequence[RankSnapshot], infos: Sequence[RankInfo], user_of_gpu: Callable[[int], int | None]
 ) -> Document:
     """The ranks that used no GPU in the whole run: no work, no memory. ``causes``: the causes that they report, or that
     another rank's process had the GPU, as `user_of_gpu` knows.
     """
     unused = [
         rank.rank
-        for rank, info in zip(ranks, told, strict=True)
+        for rank, info in zip(ranks, infos, strict=True)
         if not (rank.counters.launches or info.launches.total or any(rank.shares))
         and not (any(rank.memory) or any(info.told_memory) or any(info.memory_at_end))
     ]
@@ -134,7 +134,7 @@ def gpu_use_document(
     for rank in unused:
         user = user_of_gpu(rank)
         of_another = () if user is None else (f"a process of rank {user} used the GPU of this number",)
-        for cause in (*told[rank].unused_gpu, *of_another):
+        for cause in (*infos[rank].unused_gpu, *of_another):
             causes.setdefault(cause, []).append(rank)
     return {"unused_ranks": unused, "causes": [{"text": text, "ranks": members} for text, members in causes.items()]}
 

@@ -163,8 +163,8 @@ def share(rank: Rank, key: str) -> float:
 
 
 def _memory(simulated: Mapping[str, Any]) -> str:
-    if told := memory_notes(simulated.get("memory", {})):
-        return told[0]
+    if notes := memory_notes(simulated.get("memory", {})):
+        return notes[0]
     most = max(rank["memory"]["allocated_peak_nbytes"] for rank in simulated["ranks"])
     if not most:
         return "memory: no use of GPU memory was reported"
@@ -238,8 +238,8 @@ def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
     text += f" ({shown})" if shown else ""
     sources = simulated["cost_sources"]
     if sources["gpu_ns"]:
-        told = [f"{sources[key]:.1%} {name}" for name, key in SOURCES if sources.get(key, 0.0) >= LEAST_SHOWN]
-        text += f"; kernel times: {', '.join(told)}"
+        sourced = [f"{sources[key]:.1%} {name}" for name, key in SOURCES if sources.get(key, 0.0) >= LEAST_SHOWN]
+        text += f"; kernel times: {', '.join(sourced)}"
     return text
 
 
@@ -427,8 +427,8 @@ def _busy(rank: Rank) -> float:
 
 def _cells(rank: Rank) -> list[str]:
     cells = [f"{share(rank, account.ns):.1%}" for account in TIME_ACCOUNTS]
-    told = [rank["memory"][key] for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
-    return cells + [peak(nbytes) for nbytes in told]
+    peaks = [rank["memory"][key] for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
+    return cells + [peak(nbytes) for nbytes in peaks]
 
 
 def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:

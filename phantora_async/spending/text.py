@@ -14,22 +14,22 @@ UNITS = ((1e6 * KWH_J, "GWh"), (1e3 * KWH_J, "MWh"), (KWH_J, "kWh"), (1e3, "kJ")
 """The units of energy, in joules."""
 
 
-def lines(told: Mapping[str, Any]) -> list[str]:
+def lines(bill: Mapping[str, Any]) -> list[str]:
     """The lines for a document of ``bill``; none if neither money nor energy is known."""
-    price = told["price"]
-    if price is None and told["step"]["kwh"] is None:
+    price = bill["price"]
+    if price is None and bill["step"]["kwh"] is None:
         return []
     found = []
     if price is not None:
         per_hour = range_text([price["low"], price["high"]], price["currency"])
-        found.append(f"price: {per_hour} an hour for one {told['gpu']} ({price['source']}, {price['date']})")
-    found.append(_steps_text(told["step"], price))
-    if told["million_tokens"] is not None:
+        found.append(f"price: {per_hour} an hour for one {bill['gpu']} ({price['source']}, {price['date']})")
+    found.append(_steps_text(bill["step"], price))
+    if bill["million_tokens"] is not None:
         found.append(
-            f"a million tokens cost {amount_text(told['million_tokens'], price)}; "
-            f"{told['tokens_per_step']:,.0f} a step ({told['tokens_from']})"
+            f"a million tokens cost {amount_text(bill['million_tokens'], price)}; "
+            f"{bill['tokens_per_step']:,.0f} a step ({bill['tokens_from']})"
         )
-    job = told["job"]
+    job = bill["job"]
     if job is not None:
         tokens = f", {number(job['tokens'])} tokens" if job["tokens"] else ""
         lost = f" at a goodput of {job['goodput']:.1%}" if job["goodput"] < 1 else ""
@@ -37,17 +37,17 @@ def lines(told: Mapping[str, Any]) -> list[str]:
             f"the job: {job['steps']:,.0f} steps{tokens}, {duration_text(job['hours'])}{lost}, "
             f"{number(job['gpu_hours'])} GPU hours, costs {amount_text(job, price)}"
         )
-    return [*found, told["includes"]]
+    return [*found, bill["includes"]]
 
 
 def spending_notes(report: Mapping[str, Any]) -> list[str]:
     """The line on the cost of a step, if it is known."""
-    told = of_step(report)
-    if told is None or (told["price"] is None and told["step"]["kwh"] is None):
+    bill = of_step(report)
+    if bill is None or (bill["price"] is None and bill["step"]["kwh"] is None):
         return []
     energy = report["simulated"].get("energy")
     drawn = f", {energy['gpu_w']:.0f} W a GPU" if energy is not None else ""
-    return [f"{_steps_text(told['step'], told['price'])}{drawn} (report --tokens N: the whole job)"]
+    return [f"{_steps_text(bill['step'], bill['price'])}{drawn} (report --tokens N: the whole job)"]
 
 
 def _steps_text(step: Mapping[str, Any], price: Mapping[str, Any] | None) -> str:

@@ -342,14 +342,14 @@ def _replayed(player: Player, what: str, changes: Changes, base_ns: int) -> Try:
 
 
 def _found(recording: Recording) -> list[Worth]:
-    told = recording.run
-    if not told.get("script"):
+    recorded = recording.run
+    if not recorded.get("script"):
         raise UsageError(f"{recording.folder}: run.json is missing: it is not known what was run")
     hint = "name the arguments: --try '--batch 2'"
     try:
         servers = recording.setup.servers
         found = worth_trying(
-            Path(told["script"]), [str(one) for one in told["arguments"]], recording.world_size, max(servers)
+            Path(recorded["script"]), [str(one) for one in recorded["arguments"]], recording.world_size, max(servers)
         )
     except ValueError as error:
         raise UsageError(f"--try {FOUND}: {error}", hint) from None
@@ -358,13 +358,13 @@ def _found(recording: Recording) -> list[Worth]:
 
 def _options(recording: Recording, arguments: Sequence[str], without: Sequence[str] = ()) -> RunOptions:
     """The options of the recorded run, with more arguments of the script, and without these. Raises UsageError."""
-    told = recording.run
-    if not told.get("script"):
+    recorded = recording.run
+    if not recorded.get("script"):
         raise UsageError(f"{recording.folder}: run.json is missing: it is not known what was run")
-    given = {name: value for name, value in told["options"].items() if name in OPTIONS and name not in OF_RUN}
+    given = {name: value for name, value in recorded["options"].items() if name in OPTIONS and name not in OF_RUN}
     return RunOptions(
-        told["script"],
-        [*(one for one in told["arguments"] if one not in without), *arguments],
+        recorded["script"],
+        [*(one for one in recorded["arguments"] if one not in without), *arguments],
         show_ranks="none",
         progress=False,
         **given,
@@ -374,14 +374,14 @@ def _options(recording: Recording, arguments: Sequence[str], without: Sequence[s
 # ---- text ------------------------------------------------------------------------------------------------------------
 
 
-def text(told: Document) -> str:
-    step = seconds(round(told["step_s"] * 1e9))
-    beside = _beside(told).partition(", ")[2]
+def text(recorded: Document) -> str:
+    step = seconds(round(recorded["step_s"] * 1e9))
+    beside = _beside(recorded).partition(", ")[2]
     step += f" ({beside})" * bool(beside)
-    lines = [f"{told['gpus']} x {told['gpu']}, a step takes {step} as recorded; each line is a simulation:"]
-    better = [one for one in told["tries"] if one["change"] <= -LEAST]
-    worse = [one for one in told["tries"] if one["change"] >= LEAST]
-    same = [one["what"] for one in told["tries"] if abs(one["change"]) < LEAST]
+    lines = [f"{recorded['gpus']} x {recorded['gpu']}, a step takes {step} as recorded; each line is a simulation:"]
+    better = [one for one in recorded["tries"] if one["change"] <= -LEAST]
+    worse = [one for one in recorded["tries"] if one["change"] >= LEAST]
+    same = [one["what"] for one in recorded["tries"] if abs(one["change"]) < LEAST]
     lines += [f"  {_change(one)}" for one in better[:MOST_LINES]] or ["  nothing that was tried makes it faster"]
     if len(better) > MOST_LINES:
         lines.append(f"  {len(better) - MOST_LINES} more that bring less: --json")
@@ -389,9 +389,9 @@ def text(told: Document) -> str:
         lines.append(f"not worth trying (less than {LEAST:.1%}): {'; '.join(same)}")
     if worse:
         lines.append(f"worse: {'; '.join(_change(one) for one in worse)}")
-    lines += [f"reason: {one}" for one in told.get("reasons", ())]
-    lines += [f"not known: {one['what']}: {one['reason']}" for one in told["unknown"]]
-    lines += [f"not tried: {one}" for one in told.get("not_tried", ())]
+    lines += [f"reason: {one}" for one in recorded.get("reasons", ())]
+    lines += [f"not known: {one['what']}: {one['reason']}" for one in recorded["unknown"]]
+    lines += [f"not tried: {one}" for one in recorded.get("not_tried", ())]
     return printable("\n".join(lines))
 
 

@@ -153,8 +153,8 @@ class Sweep:
             self._unrecorded.add(trial.program)
         if as_recorded:
             return None
-        told = done.report, str(done.path), time.monotonic() - began
-        return pruned_of(trial, limits, *told) or result_of(trial, RUN, *told)
+        executed = done.report, str(done.path), time.monotonic() - began
+        return pruned_of(trial, limits, *executed) or result_of(trial, RUN, *executed)
 
     def _run(self, trial: Trial, options: RunOptions, environment: Mapping[str, str]) -> Run:
         """Runs the script, folded if the trial is. If its ranks turn out to differ, each has a process after all."""

@@ -174,8 +174,11 @@ def _rank_nbytes(result: Result) -> int | None:
     if result.how == REPLAY or not result.report:
         return None
     try:
-        told = json.loads(Path(result.report).read_bytes())["simulator"]
-        return int(told["rank_private_nbytes"]["max"] + told["coordinator_peak_rss_nbytes"] / told["rank_cpu"]["ranks"])
+        simulator = json.loads(Path(result.report).read_bytes())["simulator"]
+        return int(
+            simulator["rank_private_nbytes"]["max"]
+            + simulator["coordinator_peak_rss_nbytes"] / simulator["rank_cpu"]["ranks"]
+        )
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
         return None
 

@@ -82,12 +82,12 @@ def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
         lines = [line for line in (err or out).splitlines() if line.strip()]
         why = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")
         return Emulated(None, None, None, report, wall_s, why or f"exit code {process.returncode}")
-    told = _result(out, truth.job)
-    speed = _rate(out) if truth.speed_is_rate else told.get("free_running_step_s")
+    result = _result(out, truth.job)
+    speed = _rate(out) if truth.speed_is_rate else result.get("free_running_step_s")
     failure = "" if speed else "the script printed no RESULT line of this job"
-    version = told.get("torch")
+    version = result.get("torch")
     named = version if isinstance(version, str) else ""
-    return Emulated(speed, told.get("max_alloc"), told.get("max_reserved"), report, wall_s, failure, named)
+    return Emulated(speed, result.get("max_alloc"), result.get("max_reserved"), report, wall_s, failure, named)
 
 
 def report_of(path: Path) -> dict[str, Any]:
@@ -104,11 +104,11 @@ def _result(output: str, job: str) -> dict[str, Any]:
     for line in output.splitlines():
         if line.startswith("RESULT "):
             try:
-                told = json.loads(line.removeprefix("RESULT "))
+                result = json.loads(line.removeprefix("RESULT "))
             except (ValueError, RecursionError):
                 continue
-            if isinstance(told, dict) and told.get("job", job) == job:
-                return {key: value for key, value in told.items() if key not in FIGURES or _is_figure(value)}
+            if isinstance(result, dict) and result.get("job", job) == job:
+                return {key: value for key, value in result.items() if key not in FIGURES or _is_figure(value)}
     return {}
 
 

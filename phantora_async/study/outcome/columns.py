@@ -41,17 +41,17 @@ def columns(found: Outcome) -> Sequence[Column]:
         return None if job is None or not job.tokens_per_step else job.tokens_per_step / job.step_s
 
     def spent(entry: Entry) -> Values:
-        told = None if entry.bill is None else entry.bill[found.of]
-        money = None if told is None else told["money"]
+        bill = None if entry.bill is None else entry.bill[found.of]
+        money = None if bill is None else bill["money"]
         return {
             "money_low": money and money[0],
             "money_high": money and money[1],
-            "kwh": told and told["kwh"],
+            "kwh": bill and bill["kwh"],
         }
 
     def hours(entry: Entry) -> float | None:
-        told = None if entry.bill is None else entry.bill[JOB]
-        return told and told["hours"]
+        bill = None if entry.bill is None else entry.bill[JOB]
+        return bill and bill["hours"]
 
     def shown(name: str, text: Callable[[float], str]) -> Callable[[Entry], str]:
         def show(entry: Entry) -> str:

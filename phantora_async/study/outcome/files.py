@@ -74,17 +74,17 @@ def write(path: Path, content: bytes) -> None:
 
 def table(found: Outcome, kind: str) -> bytes:
     """The table of trials, in the study's order. `kind`: one of TABLES."""
-    told = rows(found)
+    trials = rows(found)
     if kind == ".json":
-        return (json.dumps(told, indent=1) + "\n").encode()
+        return (json.dumps(trials, indent=1) + "\n").encode()
     if kind == ".parquet":
-        return _parquet(told)
+        return _parquet(trials)
     if kind == ".md":
         return _markdown(found).encode()
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(told[0]) if told else ["trial"], lineterminator="\n")
+    writer = csv.DictWriter(out, list(trials[0]) if trials else ["trial"], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(told)
+    writer.writerows(trials)
     return out.getvalue().encode()
 
 
@@ -100,12 +100,12 @@ def _markdown(found: Outcome) -> str:
     return "\n".join([*lines, ""])
 
 
-def _parquet(told: Rows) -> bytes:
+def _parquet(trials: Rows) -> bytes:
     """The table as Parquet. A column whose values differ in type becomes one of texts."""
     pyarrow = _pyarrow()
     columns = {}
-    for name in told[0] if told else ():
-        values = [one[name] for one in told]
+    for name in trials[0] if trials else ():
+        values = [one[name] for one in trials]
         kinds = {type(value) for value in values if value is not None}
         plain = (len(kinds) <= 1 and not kinds & {list, tuple}) or kinds == {int, float}
         columns[name] = values if plain else [None if value is None else _words(value) for value in values]

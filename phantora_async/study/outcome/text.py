@@ -141,14 +141,14 @@ def as_document(found: Outcome, command: Command) -> dict[str, Any]:
         "objectives": list(found.objectives),
         "by": found.of,
         "currency": next((one.price.currency for one in found.entries if one.price is not None), ""),
-        "trials": [_told(found, one, id(one) in front) for one in found.entries],
+        "trials": [_trial_document(found, one, id(one) in front) for one in found.entries],
         "tied": [one.trial.name for one in found.tied],
         "best": {name: {"trial": one.trial.name, "command": command(one)} for name, one in best.items()},
         "includes": INCLUDES,
     }
 
 
-def _told(found: Outcome, entry: Entry, on_front: bool) -> dict[str, Any]:
+def _trial_document(found: Outcome, entry: Entry, on_front: bool) -> dict[str, Any]:
     result = entry.result
     return {
         "trial": result.name,
@@ -169,9 +169,9 @@ def _told(found: Outcome, entry: Entry, on_front: bool) -> dict[str, Any]:
 def rows(found: Outcome) -> list[dict[str, Any]]:
     """A row for each trial, with a column for each setting that was chosen."""
     front = set(map(id, found.front))
-    told = [_told(found, one, id(one) in front) for one in found.entries]
+    trials = [_trial_document(found, one, id(one) in front) for one in found.entries]
     shown = columns(found)
-    chosen = dict.fromkeys(key for one in told for key in one["chosen"])
+    chosen = dict.fromkeys(key for one in trials for key in one["chosen"])
     plain = ("how", "state", "compared", "front", "reason", "report")
     return [
         {"trial": one["trial"]}
@@ -179,5 +179,5 @@ def rows(found: Outcome) -> list[dict[str, Any]]:
         | {name: value for column in shown for name, value in column.values(entry).items()}
         | {f"{name}_value": one["values"].get(name) for name in found.objectives}
         | {name: one[name] for name in plain}
-        for one, entry in zip(told, found.entries, strict=True)
+        for one, entry in zip(trials, found.entries, strict=True)
     ]

@@ -40,14 +40,14 @@ class Goal:
     more_memory: tuple[str, ...] = ()
     """The settings of trials for which a larger value needs more memory, all else equal."""
 
-    def excesses(self, figures: Mapping[str, float], told: Document | None) -> Iterator[tuple[str, float]]:
-        """Yields each broken limit in words, with the share by which it is exceeded. `told`: the document of
+    def excesses(self, figures: Mapping[str, float], spent: Document | None) -> Iterator[tuple[str, float]]:
+        """Yields each broken limit in words, with the share by which it is exceeded. `spent`: the document of
         ``bill``.
         """
         for row in self.limits.rows_of(figures):
             if row.broken:
                 yield row.text, 1.0 if row.value is None else abs(row.value / row.limit - 1)
-        job = None if told is None else told["job"]
+        job = None if spent is None else spent["job"]
         if self.deadline_h is not None:
             hours = job and job["hours"]
             if hours is None:
@@ -59,8 +59,8 @@ class Goal:
             if money is None:
                 yield "money of the whole job not known", 1.0
             elif money > self.max_money:
-                assert told is not None, "a job with money has a bill"
-                sign = told["price"]["currency"]
+                assert spent is not None, "a job with money has a bill"
+                sign = spent["price"]["currency"]
                 yield f"{sign}{number(money)} of {sign}{number(self.max_money)}", money / self.max_money - 1
 
 

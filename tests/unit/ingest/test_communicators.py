@@ -8,7 +8,7 @@ import pytest
 
 from emu.contract import records
 from phantora_async.errors import Deadlock, Mismatch
-from phantora_async.ingest.communicators import Answers, Communicators, told_members
+from phantora_async.ingest.communicators import Answers, Communicators, stated_members
 from phantora_async.virtual_time import Timelines
 
 
@@ -102,7 +102,7 @@ def test_the_first_of_many_that_contradicts_is_named(rank: int, place: int, othe
 
 def test_members_that_all_are_told_are_kept_once() -> None:
     asked = [init(rank, rank, 300)._replace(payload=bytes(128) + pack("<300I", *range(300))) for rank in (0, 1)]
-    first, second = (told_members(ask) for ask in asked)
+    first, second = (stated_members(ask) for ask in asked)
     assert first is not None
     assert second is not None
     assert first.members == tuple(range(300))
