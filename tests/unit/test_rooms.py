@@ -593,14 +593,10 @@ MAY_IMPORT = {
         "formats",
         "emu.contract.definitions",
         "emu.contract",
-        "netsim",
-        "profiles",
-        "phantora_async.coordinator",
         "phantora_async.child_process",
         "phantora_async.errors",
         "phantora_async.ingest",
         "phantora_async.liveness",
-        "phantora_async.virtual_time",
     ],
 }
 """Package -> what its modules may import besides each other: a package means the modules directly in it, a module means

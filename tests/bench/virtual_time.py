@@ -1,4 +1,4 @@
-"""Measures how fast virtual time is alone: ``python -m phantora_async.bench.virtual_time [ranks ...]``.
+"""Measures how fast virtual time is alone: ``python -m tests.bench.virtual_time [ranks ...]``.
 
 Scripted ranks train: each step has a hundred pairs of segments and collectives on two streams with events between, as a
 sharded model's layers have, some 400 records a step, which arrive in small portions, any rank's next. Measured are
