@@ -120,7 +120,7 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
     if hides_nothing(recording):
         runs.append(_Run(environment=(EARLIER_NCCL,)))
     found = [(one, base.tried(one)) for one in runs]
-    tries += [told for _, told in found]
+    tries += [tried for _, tried in found]
     if FOUND in arguments and len(best := _best_of_each_kind(found)) >= TOGETHER:
         tries.append(base.together(best))
     known = [one for one in tries if one.change is not None]
@@ -230,11 +230,11 @@ class _Run:
 def _best_of_each_kind(found: Sequence[tuple[_Run, Try]]) -> list[tuple[_Run, Try]]:
     """The changes that make the run faster, the best of each kind."""
     best: dict[str, tuple[_Run, Try]] = {}
-    for one, told in found:
-        if told.change is None or told.change > -LEAST:
+    for one, tried in found:
+        if tried.change is None or tried.change > -LEAST:
             continue
-        if one.kind not in best or told.change < (best[one.kind][1].change or 0.0):
-            best[one.kind] = (one, told)
+        if one.kind not in best or tried.change < (best[one.kind][1].change or 0.0):
+            best[one.kind] = (one, tried)
     return list(best.values())
 
 
@@ -253,7 +253,7 @@ class _Base:
 
     def together(self, best: Sequence[tuple[_Run, Try]]) -> Try:
         """Runs the script with all these changes."""
-        return self._tried([one for one, _ in best], "together: " + "; ".join(told.what for _, told in best))
+        return self._tried([one for one, _ in best], "together: " + "; ".join(tried.what for _, tried in best))
 
     def _tried(self, changes: Sequence[_Run], what: str) -> Try:
         worths = [one.worth for one in changes if one.worth is not None]
