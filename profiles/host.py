@@ -30,6 +30,17 @@ LATER_KINDS = {"made_node": "", "freed_block": "", "value_op": "op"}
 """The kinds that older descriptions do not have, with the kind as which such work was counted then; "": the costs of
 other kinds contain it.
 """
+TENSOR_KINDS = frozenset(
+    (
+        *("tensor_kib", "cached_tensor_kib", "fresh_tensor_kib"),
+        *("function_value", "random_value", "scattered_value", "sorted_value", "kilo_product", "half_kilo_product"),
+    )
+)
+"""The kinds of an operator's work on tensors of the CPU, by their size. A description without them has the costs of
+`SHIPPED`.
+"""
+SHIPPED = "xeon-h200"
+"""The host description that most cluster descriptions name."""
 HOST_FUNCTION_NS = 27_000
 """The cost of a host function in ns. On an H100 with driver 580, each of 20 empty host functions between empty kernels
 took so long; a single one took up to 190 us.
@@ -42,6 +53,10 @@ KEPT_TABLE_NBYTES = 2 << 20
 """The size up to which the C library keeps the pages of freed tables. In traces of FSDP on such hosts tables of 0.4 to
 1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4.
 """
+MEMORY_THREADS = 36.0
+"""The threads that take a server's bandwidth: profiles/hosts/xeon-h200.toml says how it was measured."""
+TENSOR_CACHE_NBYTES = 2 << 20
+"""The L2 cache of a core of such a host."""
 MOST_COST_NS = 3e6
 """The highest cost of one call or operator. In picoseconds, multiplied by the slowest rank's factor, it must fit 32
 bits in the hook library.
@@ -91,6 +106,10 @@ class HostModel:
     """An operator whose last run was more functions ago is in neither cache (`cold_op`)."""
     kept_table_nbytes: int = KEPT_TABLE_NBYTES
     """The largest freed table in bytes whose pages the C library keeps; larger ones are `fresh_table_kib`."""
+    memory_threads: float = MEMORY_THREADS
+    """The number of threads that together take all of the bandwidth of a server's memory."""
+    tensor_cache_nbytes: int = TENSOR_CACHE_NBYTES
+    """The size up to which tensors of the CPU stay in a core's cache from operator to operator."""
     among: int = 1
     """The number of ranks whose slowest one this host stands for, since the others wait for it."""
 
@@ -113,6 +132,8 @@ class HostModel:
             f"warm_within_functions={self.warm_within_functions}",
             f"cold_after_functions={self.cold_after_functions}",
             f"kept_table_nbytes={self.kept_table_nbytes}",
+            f"tensor_cache_nbytes={self.tensor_cache_nbytes}",
+            f"memory_threads={self.memory_threads:g}",
         ]
 
     def device_file_lines(self) -> list[str]:
@@ -135,8 +156,9 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     top = read("host", name_or_path)
     calls, work = top.table("call_ns"), top.table("work_ns")
     cost_ns = {kind: calls.number(kind, least=0.0, most=MOST_COST_NS) for kind in CALL_KINDS}
+    shipped = _shipped_tensor_costs() if TENSOR_KINDS.difference(work.keys()) else {}
     for kind in sorted(WORK_KINDS, key=LATER_KINDS.__contains__):
-        unless_told = cost_ns.get(LATER_KINDS[kind], 0.0) if kind in LATER_KINDS else None
+        unless_told = cost_ns.get(LATER_KINDS[kind], 0.0) if kind in LATER_KINDS else shipped.get(kind)
         cost_ns[kind] = work.number(kind, unless_told, least=0.0, most=MOST_COST_NS)
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
@@ -157,9 +179,16 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         warm_within_functions=top.integer("warm_within_functions", WARM_WITHIN_FUNCTIONS),
         cold_after_functions=top.integer("cold_after_functions", COLD_AFTER_FUNCTIONS),
         kept_table_nbytes=top.integer("kept_table_nbytes", KEPT_TABLE_NBYTES),
+        memory_threads=top.number("memory_threads", MEMORY_THREADS, least=0.1),
+        tensor_cache_nbytes=top.integer("tensor_cache_nbytes", TENSOR_CACHE_NBYTES),
     )
     top.end()
     return host
+
+
+def _shipped_tensor_costs() -> dict[str, float]:
+    table = read("host", SHIPPED).table("work_ns")
+    return {kind: table.number(kind) for kind in TENSOR_KINDS}
 
 
 def host_toml(

@@ -141,6 +141,8 @@ class Job(RankView, ServerView, RunPlace):
     """
     cpus: int
     """The number of logical CPUs of each described server."""
+    tensor_threads: int
+    """The number of threads on which PyTorch's operators on tensors of the CPU run there, unless the script says."""
     slow_loaders: tuple[tuple[int, int, int], ...]
     """For each fault of a data loader, see loading_policy: the rank, the delay in nanoseconds and how many batches
     apart it comes.

@@ -95,6 +95,7 @@ def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
     torch.manual_seed(0)
     from . import (  # noqa: F401  # they register
         collectives,
+        cpu_tensors,
         device_calls,
         distributed,
         libraries,
@@ -212,7 +213,7 @@ class _Detached:
         self._hook = Hook(hook)
         self._hook.load(device_file)
         if counting:
-            from ..interpreter import call_sites, frame_counter
+            from ..interpreter import call_sites, frame_counter, tensor_work
             from ..interpreter.nvtx_ranges import NvtxRanges
 
             call_sites.note_backward_passes(self._hook)
@@ -220,6 +221,7 @@ class _Detached:
             ranges = NvtxRanges(self._hook)
             ranges.install()
             ranges.start()
+            tensor_work.find(self._hook)
 
     def twice(self, run: Run) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
         """Runs twice, and returns what each run took, by phase: after other programs, which have emptied the caches,

@@ -2,8 +2,8 @@
 
 What a script prints, warns of or computes from their number is then the same on every machine. Affinity is kept per
 process and handed on to its children; it binds nobody here. The pools of Python's standard library have as many
-processes and threads as this machine has CPUs unless the script says how many. PyTorch's operators run on one thread,
-as under torchrun; how many the script asks for is only remembered.
+processes and threads as this machine has CPUs unless the script says how many. PyTorch's operators run on one thread
+here; on how many they would run on the described host decides how long they take.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ _COUNTS = ("SC_NPROCESSORS_ONLN", "SC_NPROCESSORS_CONF")
 class Processors:
     """The CPUs of one server, numbered from 0."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, threads: int, told: Callable[[int], None]) -> None:
+        """`threads`: on how many PyTorch's operators run on the described host unless the script says; `told` is told
+        of what it says.
+        """
         self._count = count
+        self._threads = threads
+        self._told = told
         self._bound = frozenset(range(count))
         """The CPUs that this process may use, as it has asked."""
-        self._threads = 0
-        """The number of threads that the script has asked for; 0: it has not asked."""
 
     def install(self, when_imported: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
         """Replaces the functions that tell of CPUs, for all ranks. Called once, in the forker. `when_imported` calls a
@@ -77,12 +80,14 @@ class Processors:
     def _install_in_torch(self) -> None:
         torch: Any = sys.modules["torch"]
         real_get, real_set = torch.get_num_threads, torch.set_num_threads
+        self._told(self._threads)
 
         def set_num_threads(count: int) -> None:
             real_set(min(count, real_get()))
             self._threads = count
+            self._told(count)
 
-        torch.get_num_threads = lambda: self._threads or real_get()
+        torch.get_num_threads = lambda: self._threads
         torch.set_num_threads = set_num_threads
         torch.get_num_interop_threads = lambda: max(1, self._count // 2)
 

@@ -36,6 +36,19 @@ PURPOSES = (
         "optimizers end are not found",
     ),
     Purpose(
+        "tensors of the CPU",
+        "seeing which tensors of the CPU an operator takes",
+        "operators on tensors of the CPU take the same time whatever their size",
+        ("emu/interpreter/tensor_work.py",),
+        (
+            Name(_C, "_dispatch_keys"),
+            Name(_C, "DispatchKeySet", Kind.CLASS),
+            Name(_C, "DispatchKey", Kind.CLASS),
+            Name(_C, "TensorBase._cdata", Kind.OBJECT),
+        ),
+        wrong="steps that wait for the CPU's own work on tensors are too short",
+    ),
+    Purpose(
         "open sizes",
         "leaving sizes open that PyTorch traces symbolically, when the sizes of an operator are noted",
         "torch.export and make_fx make constants of sizes that were to stay open",

@@ -247,7 +247,9 @@ class Preparation:
         new_groups.install(self.hook, self.folded.leaves_out if self.folded is not None else None)
 
     def replace_time(self) -> None:
-        processors.Processors(self.job.cpus).install(imports.when_imported)
+        processors.Processors(self.job.cpus, self.job.tensor_threads, self.hook.tensor_threads).install(
+            imports.when_imported
+        )
         self.clock, self.ranges = VirtualClock(self.hook), NvtxRanges(self.hook)
         time_functions.install(self.clock)
 

@@ -24,7 +24,7 @@ from ..contract.definitions.thread_names import RANK
 from ..contract.job import Job, RunPlace, Seat, torchrun_environment
 from ..contract.policies.loading_policy import SlowLoader
 from ..contract.records import ExitKind
-from ..interpreter import own_work, seeds, stack_dump
+from ..interpreter import own_work, seeds, stack_dump, tensor_work
 from ..private.changes import changes
 from . import processes, program, script, unused_gpu
 from .early_end import StepLimit, flush_files
@@ -184,6 +184,7 @@ class Connection:
             prepared.clock.keep_up()
             prepared.hook.at_step(prepared.clock.keep_up)
         prepared.ranges.start(prepared.clock.epoch_ns)
+        tensor_work.find(prepared.hook)
         # The emulation's own work is measured with ranges on, as the script will run.
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)

@@ -62,7 +62,7 @@ def _converted(
         if origin is None:
             return None
         small = torch.empty(2, 2, dtype=tensor.dtype)
-        sharing.charge(lambda: function(small, *arguments, **options))
+        sharing.charge(lambda: function(small, *arguments, **options), tensor)
         result = torch.empty(tensor.shape, dtype=dtype, device="cpu")
         _fill_from(sharing, result, tensor, origin)
     return result
@@ -95,7 +95,7 @@ def _clone(sharing: Sharing, function: Callable[..., Any]) -> Callable[..., Any]
                 origin = sharing.store.origin(block_of(tensor))
                 if origin is not None:
                     small = torch.empty(2, 2, dtype=tensor.dtype)
-                    sharing.charge(lambda: function(small, **options))
+                    sharing.charge(lambda: function(small, **options), tensor)
                     result = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
                     _fill_from(sharing, result, tensor, origin)
                     return result
@@ -122,7 +122,7 @@ def _copy(sharing: Sharing, function: Callable[..., Any]) -> Callable[..., Any]:
                 origin = sharing.store.origin(block_of(source))
                 if origin is not None:
                     small = torch.empty(2, 2, dtype=tensor.dtype), torch.empty(2, 2, dtype=source.dtype)
-                    sharing.charge(lambda: function(*small))
+                    sharing.charge(lambda: function(*small), tensor)
                     _fill_from(sharing, tensor, source, origin)
                     return tensor
         return function(tensor, source, *arguments, **options)

@@ -65,7 +65,7 @@ def _draw(
         generator = options.get("generator") or torch.default_generator
         state = generator.get_state()
         small = torch.empty(2, 2, dtype=tensor.dtype)
-        sharing.charge(lambda: function(small, *arguments, **options))
+        sharing.charge(lambda: function(small, *arguments, **options), tensor)
         generator.set_state(state)
 
         def draw() -> bytes:
@@ -104,7 +104,7 @@ def _write(sharing: Sharing, function: Callable[..., Any], name: str, tensor: An
 
     with sharing.uncounted:
         small = torch.empty(_GRAIN, dtype=tensor.dtype)
-        sharing.charge(lambda: function(small, *arguments))
+        sharing.charge(lambda: function(small, *arguments), tensor, _GRAIN)
         if name == "zero_" or (arguments and not arguments[0] and str(arguments[0]) != "-0.0"):
             block = block_of(tensor)
             sharing.store.forget(block)

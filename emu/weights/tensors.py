@@ -21,6 +21,10 @@ def block_of(tensor: Any) -> Block:
     return Block(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
+SMALL = 4
+"""The elements of a tensor that stands for a large one."""
+
+
 class OwnWork(threading.local):
     """A context in which a thread's work takes no host time. (The standard library's functions for generators as
     contexts would be counted.)
@@ -44,7 +48,7 @@ class Sharing:
     """Ranks that would compute the same values share them.
 
     Values, random numbers and the rank's host time stay what they are: host time is charged for the same call on a
-    small tensor, as it does not depend on which rank is first, and on sizes.
+    small tensor that stands for the large one, as it does not depend on which rank is first.
     """
 
     def __init__(self, client: Client, folder: Path, processes: int, hook: Hook) -> None:
@@ -94,12 +98,16 @@ class Sharing:
             storage = tensor.untyped_storage()
             return bool(storage.resizable()) and not storage.is_shared() and not tensor.is_pinned()
 
-    def charge(self, call: Callable[[], object]) -> None:
-        """Lets this call take the host time that it takes, within `uncounted`."""
+    def charge(self, call: Callable[[], object], tensor: Any, elements: int = SMALL) -> None:
+        """Lets this call, on a tensor of so many elements instead of this one, take the host time that it would take on
+        it, within `uncounted`.
+        """
+        self._hook.tensors_stand_for(max(1, tensor.numel() // elements))
         self._hook.uncounted(-1)
         try:
             call()
         finally:
+            self._hook.tensors_stand_for(1)
             self._hook.uncounted(1)
 
     def fill(self, tensor: Any, key: str, compute: Callable[[], bytes]) -> bytes:

@@ -109,4 +109,6 @@ class Config(CoordinatorView, RankView, ServerView):
             f"segment_contents={int(self.reasons or self.witnessed)}",
             f"history={int(self.record is not None)}",
             *self.host.device_file_lines(),
+            f"server_cores={self.cluster.cores_per_server}",
+            f"server_ranks={max(self.servers)}",
         ]

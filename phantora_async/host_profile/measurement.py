@@ -80,7 +80,7 @@ def measure(
     common = ["--backend", "nccl" if gpus > 1 else "fake", "--only", ",".join(programs)]
     with tempfile.TemporaryDirectory(prefix="phantora-host-") as folder:
         say("counting each program's work")
-        counting = _Part(["count", *common, *_hook(folder, "modelled", like)], [_EMULATED_GPU])
+        counting = _Part(["count", *common, *_hook(folder, "modelled", like, gpus)], [_EMULATED_GPU])
         [[counted]] = _run(python, [counting])
         timing = [*common, "--rounds", str(rounds)]
         parts = []
@@ -88,7 +88,9 @@ def measure(
         if gpus:
             parts.append(_Part(["real", *timing], _torchrun(gpus) if gpus > 1 else [{}]))
         if not (programs and gpus):
-            parts.append(_Part(["detached", *timing, *_hook(folder, "none", like)], [_EMULATED_GPU] * max(1, gpus)))
+            parts.append(
+                _Part(["detached", *timing, *_hook(folder, "none", like, gpus)], [_EMULATED_GPU] * max(1, gpus))
+            )
         where = [f"on {gpus} GPU{'s' if gpus > 1 else ''}"] * bool(gpus)
         where += ["in front of a library that does nothing"] * (len(parts) > len(where))
         say(f"timing the programs {' and '.join(where)}")
@@ -120,9 +122,10 @@ def by_run(answer: dict[str, Any]) -> dict[str, Any]:
     return {**answer["first"], **{name + AGAIN: told for name, told in answer["again"].items()}}
 
 
-def _hook(folder: str, mode: str, like: HostModel) -> list[str]:
+def _hook(folder: str, mode: str, like: HostModel, gpus: int) -> list[str]:
     device_file = Path(folder, f"{mode}.txt")
     limits = ["device_count=1", "data_limit_nbytes=1048576", "float_limit_count=4096", f"host_mode={mode}"]
+    limits += [f"server_ranks={max(1, gpus)}", f"server_cores={max(1, (os.cpu_count() or 1) // 2)}"]
     device_file.write_text("\n".join([*load_gpu("h200").device_file_lines(), *like.counting_lines(), *limits, ""]))
     return ["--hook", str(HOOK_LIBRARY), "--device-file", str(device_file)]
 

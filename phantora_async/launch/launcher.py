@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -35,6 +35,8 @@ LAST_S = 1.0
 """The seconds between the end of the forker's messages and its own end."""
 CLOSE_S = 15.0
 """The seconds that the forker may take to end everything before it is killed."""
+MOST_THREADS = 1024
+"""The largest number of threads that OMP_NUM_THREADS is taken for."""
 KILLED_S = 10.0
 """The seconds that killed processes may take to end. One that waits for a device or a file server may never end."""
 # The interpreter of the ranks loads `emu` from its location under another name: none of the packages beside it are put
@@ -88,6 +90,16 @@ def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str,
     return environment | variables
 
 
+def tensor_threads(environment: Mapping[str, str], ranks: int, cores: int) -> int:
+    """The number of threads of PyTorch's operators on the CPU of the described server: OMP_NUM_THREADS, or what
+    torchrun makes of it. It gives a rank among several one thread; a rank alone has one for each core.
+    """
+    told = environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if told.isdecimal() and int(told):
+        return min(int(told), MOST_THREADS)
+    return 1 if ranks > 1 else cores
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """The description of the processes that are started on one machine."""
@@ -115,6 +127,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         cost_table=str(runtime.cost_table),
         simulated=simulated(config),
         cpus=config.cluster.cpus_per_server,
+        tensor_threads=tensor_threads(os.environ, max(config.servers), config.cluster.cores_per_server),
         slow_loaders=slow_loaders(config.faults),
         dead_gpus=dead_gpus(config.faults),
         mortal=any(isinstance(fault, Death) for fault in config.faults),

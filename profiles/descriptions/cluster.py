@@ -42,6 +42,11 @@ class Cluster:
     path: Path
 
     @property
+    def cores_per_server(self) -> int:
+        """The cores, with two logical processors each."""
+        return max(1, self.cpus_per_server // 2)
+
+    @property
     def multicast(self) -> bool:
         """True if the switches of a server copy what one GPU writes to several others (NVLink multicast)."""
         return bool(self._server().get("nvls", False))

@@ -6,8 +6,10 @@
  * graph_gap_ns power_window_ns power_idle       see power.c data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
  *   hot_within_functions warm_within_functions cold_after_functions kept_table_nbytes
+ *   memory_threads tensor_cache_nbytes
  *                                    by which host work is counted (profiles/host.py)
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_kinds.def
+ *   server_cores server_ranks        of the server: its cores, and the ranks that share them and its memory
  *   driver_version                   as CUDA numbers it: 13000
  *   runtime_version                  likewise; without it, the version of the libraries that are loaded (versions.h)
  *   nvml_driver                      the driver's name, 580.95.05
@@ -46,6 +48,10 @@ ph_config ph_cfg = {
     .warm_within_functions = 4096,
     .cold_after_functions = 1024,
     .kept_table_nbytes = 2 << 20,
+    .memory_threads = 36,
+    .server_cores = 1,
+    .server_ranks = 1,
+    .tensor_cache_nbytes = 2 << 20,
     .queue_depth = 1024,
     .driver_version = 13000,
     .nvml_driver = "580.95.05",
@@ -97,6 +103,12 @@ static bool parse_u32(const char *text, uint32_t *value) {
     if (!parse_u64(text, &wide) || wide > UINT32_MAX) return false;
     *value = (uint32_t)wide;
     return true;
+}
+
+static bool parse_positive(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return *text && *end == 0 && *value > 0;
 }
 
 static bool parse_bool(const char *text, bool *value) {
@@ -182,6 +194,10 @@ static int set_key(const char *key, char *value) {
     KEY(warm_within_functions, parse_u32(value, &ph_cfg.warm_within_functions));
     KEY(cold_after_functions, parse_u32(value, &ph_cfg.cold_after_functions));
     KEY(kept_table_nbytes, parse_u64(value, &ph_cfg.kept_table_nbytes));
+    KEY(memory_threads, parse_positive(value, &ph_cfg.memory_threads));
+    KEY(server_cores, parse_int(value, &ph_cfg.server_cores));
+    KEY(server_ranks, parse_int(value, &ph_cfg.server_ranks));
+    KEY(tensor_cache_nbytes, parse_u64(value, &ph_cfg.tensor_cache_nbytes));
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
     KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));
     KEY(driver_version, parse_int(value, &ph_cfg.driver_version));
@@ -194,12 +210,8 @@ static int set_key(const char *key, char *value) {
     KEY(history, parse_bool(value, &ph_cfg.history));
     KEY(power_limit_w, parse_u32(value, &ph_cfg.power_limit_w));
     KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
+    KEY(host_scale, parse_positive(value, &ph_cfg.host_scale));
 #undef KEY
-    if (strcmp(key, "host_scale") == 0) {
-        char *end;
-        ph_cfg.host_scale = strtod(value, &end);
-        return *value && *end == 0 && ph_cfg.host_scale > 0;
-    }
     return set_indexed(key, value);
 }
 
@@ -213,6 +225,7 @@ static const int needed_attributes[] = {
 static const char *check(void) {
     if (ph_cfg.device_count < 1 || ph_cfg.device_count > PH_MAX_DEVICES) return "device_count must be 1 to 64";
     if (ph_cfg.reserved_nbytes >= ph_cfg.memory_nbytes) return "reserved_nbytes must be less than memory_nbytes";
+    if (ph_cfg.server_cores < 1 || ph_cfg.server_ranks < 1) return "server_cores and server_ranks must be positive";
     if (ph_cfg.sm_count < 1 || ph_cfg.cc_major < 5) return "sm_count must be positive and cc_major at least 5";
     for (size_t i = 0; i < sizeof needed_attributes / sizeof *needed_attributes; i++)
         if (!attributes.given[needed_attributes[i]])

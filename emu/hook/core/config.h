@@ -41,6 +41,9 @@ typedef struct ph_config {
     uint32_t warm_within_functions;  /* ... is in the second-level cache */
     uint32_t cold_after_functions;   /* an operator that it ran longer ago is not */
     uint64_t kept_table_nbytes;      /* malloc keeps the pages of tables up to this size */
+    double memory_threads;           /* threads that together take all of the bandwidth of a server's memory */
+    int server_cores, server_ranks;  /* of the server */
+    uint64_t tensor_cache_nbytes;    /* tensors of the CPU up to this size stay in a core's cache */
     uint32_t
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
     int runtime_version, driver_version; /* as CUDA numbers them: 13000; no runtime_version: 0 */

@@ -9,6 +9,7 @@
  * the first. A range or mark named `phantora.step` says so explicitly and switches the rule off.
  */
 #include "nvtx/nvtx.h"
+#include "nvtx/tensor_work.h"
 #include "core/lock.h"
 #include "op_stream/emit.h"
 #include "core/config.h"
@@ -157,6 +158,7 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->dispatched = op->work != PH_HOST_KINDS && op->work != PH_WORK_SCOPE;
     op->number = op->dispatched ? number_of(text) : 0;
     op->boxed = op->dispatched && !op->backward && of_other_library(text);
+    op->tensors = ph_tensor_op_of(text);
     op->nlisted = listed(text, op->op.sizes, op->boxed);
     /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
     op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;

@@ -28,7 +28,8 @@ typedef struct ph_known_op {
     bool dispatched;   /* an operator or a node, not a range that only announces something */
     bool boxed;        /* an operator of another library than PyTorch: Python reaches it through its schema */
     uint32_t number;   /* of its name */
-    uint32_t nlisted;  /* tensors in lists that it takes */
+    const struct ph_tensor_op *tensors; /* its work on tensors of the CPU; NULL: none of its own */
+    uint32_t nlisted;                   /* tensors in lists that it takes */
 } ph_known_op;
 extern const ph_op ph_no_op; /* name and sizes "" */
 /* The op that the calling thread is in (innermost range): nvtx.c has noted it in the thread. Stable until it ends. */

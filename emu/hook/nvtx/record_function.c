@@ -24,6 +24,8 @@
 #include "core/run.h"
 #include "../private/symbols.h"
 #include "nvtx/nvtx.h"
+#include "nvtx/tensor_work.h"
+#include "nvtx/tensors.h"
 #include "threads/host.h"
 #include "threads/thread.h"
 
@@ -121,6 +123,11 @@ static void without_sizes(const char **name) {
     ph_range_push_op(op_of(*name, &(sizes_of_inputs){0}));
 }
 
+static void work_on_tensors(const ph_known_op *op, const void *function) {
+    ph_thread *thread = ph_self();
+    if (!thread->aside && !thread->uncounted && !ph_thread_is_watcher()) ph_tensor_work(thread, op, function);
+}
+
 static void *begins(void **observer, const void *function) {
     ph_host_nodes(ph_self());
     sizes_of_inputs inputs;
@@ -130,7 +137,10 @@ static void *begins(void **observer, const void *function) {
     torch.input_sizes(&inputs, function, true);
     asking = false;
     uncertain = NULL;
-    ph_range_push_op(op_of(name, &inputs));
+    const ph_known_op *op = op_of(name, &inputs);
+    ph_range_push_op(op);
+    if (UNLIKELY(ph_tensors_are_sought)) ph_tensors_look(name, function);
+    if (op->tensors && ph_tensors_known()) work_on_tensors(op, function);
     for (sizes *input = inputs.begin; input < inputs.end; input++)
         if (input->begin) torch.delete((void *)input->begin);
     if (inputs.begin) torch.delete(inputs.begin);
@@ -192,6 +202,7 @@ static bool find_torch(const void *caller) {
         memcpy(needed[i].to, &address, sizeof address);
         all = all && address;
     }
+    if (library) ph_tensors_functions(library);
     void *nodes_made = library ? dlsym(library, ph_symbol_name(PH_SYMBOL_SEQUENCE_NUMBER)) : NULL;
     memcpy(&ph_nodes_made, &nodes_made, sizeof nodes_made);
     if (library) dlclose(library);

@@ -163,6 +163,12 @@ void ph_host_work(ph_host_kind kind, uint64_t n) {
     if (ph_cfg.host_mode == PH_HOST_MODELLED) spend(thread, n * ph_cfg.host_ns[kind]);
 }
 
+void ph_host_fine_work(ph_host_kind kind, uint64_t n) {
+    ph_thread *thread = ph_self();
+    thread->counts[kind] += n;
+    if (ph_cfg.host_mode == PH_HOST_MODELLED) spend(thread, n * ph_cfg.host_ns[kind] / 1000);
+}
+
 void ph_host_programs_work(ph_host_kind kind, uint64_t n) {
     if (LIKELY(!ph_thread_is_watcher()) && LIKELY(!ph_self()->aside)) ph_host_work(kind, n);
 }
