@@ -7,14 +7,10 @@ operator on tensors of the CPU takes the same time whatever their size.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..private.changes import changes
 from .hook_library import Hook
 
 _PURPOSE = "tensors of the CPU"
-_NEVER = ("Python", "FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize")
-"""Dispatch keys of tensors that are no memory themselves."""
 
 
 def find(hook: Hook) -> None:
@@ -24,21 +20,12 @@ def find(hook: Hook) -> None:
         return
     import torch
 
-    key_set, key = names.get("DispatchKeySet"), names.get("DispatchKey")
     keys_of = names.get("_dispatch_keys")
-
-    def raw(of: Any) -> int:
-        return int(of.raw_repr())
-
     hook.aside(1)
     try:
         first, second, other = torch.ones(3), torch.ones(3), torch.empty(3, device="meta")
-        never = 0
-        for name in _NEVER:
-            never |= raw(key_set(getattr(key, name)))
-        tensors = [(one._cdata, raw(keys_of(one))) for one in (first, other)]
-        (one, keys), (meta, other_keys) = tensors
-        hook.tensors_seek(one, second._cdata, keys, meta, other_keys, raw(key_set(key.CPU)), never)
+        (one, keys), (meta, meta_keys) = [(of._cdata, int(keys_of(of).raw_repr())) for of in (first, other)]
+        hook.tensors_seek(one, second._cdata, keys, meta, meta_keys)
         torch.add(first, second)
         torch.cat([first, second])
         found = hook.tensors_sought()

@@ -42,8 +42,6 @@ PURPOSES = (
         ("emu/interpreter/tensor_work.py",),
         (
             Name(_C, "_dispatch_keys"),
-            Name(_C, "DispatchKeySet", Kind.CLASS),
-            Name(_C, "DispatchKey", Kind.CLASS),
             Name(_C, "TensorBase._cdata", Kind.OBJECT),
         ),
         wrong="steps that wait for the CPU's own work on tensors are too short",

@@ -36,7 +36,7 @@ static struct {
     size_t arguments, keys, list; /* where a range has its arguments, a tensor its dispatch keys, a list its vector */
     uint32_t tensor_tag, list_tag;
     uint64_t must, never; /* the keys that a plain tensor of the CPU has, and has not */
-    uint64_t backends;    /* the keys of all devices */
+    uint64_t devices;     /* the keys of all devices */
     bool arguments_known, keys_known, list_known;
 } found;
 
@@ -117,20 +117,22 @@ void ph_tensors_look(const char *name, const void *range) {
 }
 
 /* From now on the calling thread runs operators by which private things are found, on two plain tensors of the CPU with
- * the dispatch keys `keys`; `other` is a tensor that has `other_keys`. */
-PH_EXPORT void phantora_tensors_seek(uint64_t first, uint64_t second, uint64_t keys, uint64_t other,
-                                     uint64_t other_keys, uint64_t must, uint64_t never) {
+ * the dispatch keys `keys`; `meta` is a plain tensor without memory, with the keys `meta_keys`. The lowest keys are
+ * those of devices, and meta's is the last of them. */
+PH_EXPORT void phantora_tensors_seek(uint64_t first, uint64_t second, uint64_t keys, uint64_t meta,
+                                     uint64_t meta_keys) {
     if (!torch.there || pipe2(sought.ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
     sought.first = first;
     sought.second = second;
-    found.must = must;
-    found.never = never;
-    /* `must` is the CPU's key and that of plain tensors, which comes right after the devices'. */
-    found.backends = ((uint64_t)1 << (63 - __builtin_clzll(must | 1))) - 1;
+    uint64_t last = meta_keys & ~keys;
+    last &= -last;
+    found.devices = 2 * last - 1;
+    found.must = keys & found.devices;
+    found.never = ~keys;
     int places = 0;
     for (size_t at = 0; at < FARTHEST_IN_TENSOR; at += sizeof(uint64_t)) {
         uint64_t here[3];
-        const uint64_t tensors[] = {first, second, other}, wanted[] = {keys, keys, other_keys};
+        const uint64_t tensors[] = {first, second, meta}, wanted[] = {keys, keys, meta_keys};
         bool same = true;
         for (int i = 0; same && i < 3; i++)
             same = peek((const void *)(uintptr_t)(tensors[i] + at), &here[i], sizeof here[i]) && here[i] == wanted[i];
@@ -181,7 +183,7 @@ static uint32_t itemsize_of(int32_t dtype) {
 static bool add(ph_tensor_argument *to, const value *it) {
     uint64_t keys;
     memcpy(&keys, (const unsigned char *)(uintptr_t)it->payload + found.keys, sizeof keys);
-    if (!(keys & found.backends)) return true; /* an undefined tensor */
+    if (!(keys & found.devices)) return true; /* an undefined tensor */
     if ((keys & found.must) != found.must || keys & found.never) return false;
     int64_t count, held;
     int32_t dtype;

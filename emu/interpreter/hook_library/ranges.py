@@ -16,7 +16,7 @@ class RangeCalls(Library):
         self.ranges_beside: Callable[[], int] = self._function("ranges_beside", c_uint64)
         self.ranges_asking: Callable[[], int] = self._function("ranges_asking", c_int)
         self.ranges_end: Callable[[int], None] = self._function("ranges_end", None, c_uint64)
-        self._tensors_seek = self._function("tensors_seek", None, *[c_uint64] * 7)
+        self._tensors_seek = self._function("tensors_seek", None, *[c_uint64] * 5)
         self.tensors_sought: Callable[[], int] = self._function("tensors_sought", c_int)
         self.tensor_threads: Callable[[int], None] = self._function("tensor_threads", None, c_uint32)
         """Says on how many threads operators on tensors of the CPU run on the described host."""
@@ -26,11 +26,8 @@ class RangeCalls(Library):
         self.profiler_section: Callable[[int], None] = self._function("profiler_section", None, c_uint64)
         self.profiler_ended: Callable[[], None] = self._function("profiler_ended", None)
 
-    def tensors_seek(
-        self, first: int, second: int, keys: int, other: int, other_keys: int, must: int, never: int
-    ) -> None:
+    def tensors_seek(self, first: int, second: int, keys: int, meta: int, meta_keys: int) -> None:
         """Says which tensors the operators take that the calling thread runs until `tensors_sought`: two plain ones
-        of the CPU with these dispatch keys. `other` is no tensor of the CPU. Plain ones have the keys `must`, and none
-        of `never`.
+        of the CPU with these dispatch keys. `meta` is one without memory.
         """
-        self._tensors_seek(first, second, keys, other, other_keys, must, never)
+        self._tensors_seek(first, second, keys, meta, meta_keys)
