@@ -63,6 +63,9 @@ class Checkpoints:
     def change_gathering(self, names: Names) -> None:
         names.change("_DistWrapper.gather_object", self._gathering)
 
+    def change_processes(self, names: Names) -> None:
+        names.change("_ProcessBasedAsyncCheckpointExecutor.execute_save", _refusing)
+
     def _noting_layout(self, real: Any) -> Any:
         def create(fqn: str, tensor: Any) -> Any:
             self._note(fqn, tensor)
@@ -176,3 +179,17 @@ def _is_result(gathered_object: Any) -> bool:
 
 def _key(members: tuple[int, ...], rank: int, call: int) -> str:
     return f"folded plan {hashlib.blake2b(repr(members).encode(), digest_size=16).hexdigest()} {rank} {call}"
+
+
+def _refusing(_: Any) -> Any:
+    """Returns what takes the place of saving in processes: each rank's joins a group of all ranks' processes, most of
+    which are not there.
+    """
+
+    def save(*_: Any, **__: Any) -> Any:
+        raise CannotBePlayed(
+            "async_save with AsyncCheckpointerType.PROCESS: checkpointing processes of all ranks form a group, and "
+            "mirrored ranks have none; AsyncCheckpointerType.THREAD works"
+        )
+
+    return save

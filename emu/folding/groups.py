@@ -53,6 +53,7 @@ def install(folding: Folding, simulated: Collection[int] | None, hook: Hook) -> 
     checkpoints = Checkpoints(ranks)
     changes.when_imported("checkpoints' plans", checkpoints.change_items)
     changes.when_imported("gathered checkpoints' plans", checkpoints.change_gathering)
+    changes.when_imported("checkpointing processes", checkpoints.change_processes)
     gathered = Gathered(ranks)
     ranks.explains = gathered.explains
     for gathering in (dist.distributed_c10d.all_gather_object, dist.distributed_c10d.gather_object):

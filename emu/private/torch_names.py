@@ -284,6 +284,19 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "checkpointing processes",
+        "refusing DCP's checkpoints by processes of their own, in folded runs",
+        "a folded run that saves with AsyncCheckpointerType.PROCESS ends as a deadlock",
+        ("emu/folding/checkpoints.py",),
+        (
+            Name(
+                "torch.distributed.checkpoint._async_process_executor",
+                "_ProcessBasedAsyncCheckpointExecutor.execute_save",
+                takes=("self ...",),
+            ),
+        ),
+    ),
+    Purpose(
         "gathers and scatters",
         "knowing the root of gathers and scatters over NCCL in folded runs",
         "a folded run that gathers or scatters over NCCL ends",

@@ -116,3 +116,12 @@ def test_a_shard_of_which_the_place_is_not_known_ends_the_run(monkeypatch: pytes
         saved(folding, lambda rank: item_of(layout, rank), None, monkeypatch)
     assert CannotBePlayed.told(caught.value.words)
     assert "weight is sharded, but is no DTensor" in caught.value.words
+
+
+def test_checkpointing_processes_are_refused() -> None:
+    """Those of mirrored ranks are not there, and the others would wait for them."""
+    from emu.folding.checkpoints import _refusing
+
+    with pytest.raises(CannotBePlayed) as raised:
+        _refusing(None)({}, checkpoint_id="x")
+    assert "AsyncCheckpointerType.THREAD works" in raised.value.words
