@@ -244,8 +244,9 @@ class LaunchCount(NamedTuple):
     key: int
     launches: int
     slowed_ns: int
+    at_site: int
     @staticmethod
-    def encode(key: int, launches: int, slowed_ns: int) -> bytes: ...  # noqa: E501
+    def encode(key: int, launches: int, slowed_ns: int, at_site: int) -> bytes: ...  # noqa: E501
     @staticmethod
     def size() -> int: ...
     @classmethod

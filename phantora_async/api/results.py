@@ -105,6 +105,10 @@ class Kernel:
     """The resource that bounds the kernel: compute, memory, PCIe or latency."""
     flops: float
     """The arithmetic of one launch, in floating-point operations: that of the signature."""
+    line: str = ""
+    """The line of the script at which the signature is launched first in a step; in a backward pass, the line that
+    began it. Empty if it is not known.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +414,7 @@ def _kernel(row: WorkRow) -> Kernel:
         source=row.source,
         bound=row.bound,
         flops=first.get("flops", 0.0),
+        line=row.site,
     )
 
 

@@ -143,8 +143,12 @@ def as_markdown(run: Run) -> str:
         where = f"GPU work of {work_window(run.report['simulated'])}"
         families = [(*_work_cells(one), one.family) for one in run.families[:MOST_FAMILIES]]
         parts.append(_markdown([*WORK_TITLES, f"{where}, by family"], families))
-        kernels = [(*_work_cells(one), one.source, one.bound, Code(one.title)) for one in run.kernels[:MOST_KERNELS]]
-        parts.append(_markdown([*WORK_TITLES, "source", "bound by", "the kernels that take most of it"], kernels))
+        kernels = [
+            (*_work_cells(one), one.source, one.bound, Code(one.title), Code(one.line) if one.line else "")
+            for one in run.kernels[:MOST_KERNELS]
+        ]
+        titles = [*WORK_TITLES, "source", "bound by", "the kernels that take most of it", "line"]
+        parts.append(_markdown(titles, kernels))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

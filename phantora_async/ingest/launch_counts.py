@@ -76,7 +76,12 @@ class StepCounts(Generic[Key]):
 class LaunchCounts(StepCounts[int]):
     """One rank's launches by the key of their cost, from its LAUNCH_COUNTS and MARKER records."""
 
-    __slots__ = ()
+    __slots__ = ("sites",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sites: dict[int, int] = {}
+        """The number of the site at which a signature was launched first, of the last record that tells it."""
 
     def add(self, rank: int, record: records.LaunchCounts, check: Callable[[int, int], None]) -> None:
         """Adds the counts of a record. `check`: raises ProtocolError for a key that the rank cannot know. Raises it
@@ -86,7 +91,9 @@ class LaunchCounts(StepCounts[int]):
             counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
         except RecordError as error:
             raise ProtocolError(rank, str(error)) from None
-        for key, launches, slowed_ns in counts:
+        for key, launches, slowed_ns, at_site in counts:
+            if at_site:
+                self.sites[key] = at_site
             before = self.total.get(key)
             if before is None:
                 check(rank, key)

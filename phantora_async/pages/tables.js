@@ -53,8 +53,8 @@ function kernels(view) {
     new Rows('families', [['family', one => one.title, 'text long', one => one.title], ...figures], work.families, SHOWN_KERNELS).element,
     el('h3', {}, 'Single kernels'),
     new Rows('work', [['kernel', one => one.title, 'text long', one => one.title], ...figures,
-      ['family', one => one.family, 'text', one => one.family], ['source', one => one.source, 'text', one => one.source],
-      ['bound by', one => one.bound, 'text', one => one.bound]], work.kernels, SHOWN_KERNELS, 'Search kernels, operations, families').element);
+      ['line', one => one.site, 'text', one => one.site], ['family', one => one.family, 'text', one => one.family], ['source', one => one.source, 'text', one => one.source],
+      ['bound by', one => one.bound, 'text', one => one.bound]], work.kernels, SHOWN_KERNELS, 'Search kernels, operations, lines, families').element);
 }
 
 function configuration(view) {

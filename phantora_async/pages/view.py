@@ -69,7 +69,7 @@ def _work(simulated: Document) -> dict[str, Any]:
     plain = ("title", "family", "source", "bound", "ns", "launches", "share")
 
     def listed(rows: Sequence[WorkRow]) -> list[dict[str, Any]]:
-        return [{name: getattr(row, name) for name in plain} for row in rows]
+        return [{name: getattr(row, name) for name in (*plain, "site")} for row in rows]
 
     return {
         "where": work_window(simulated),

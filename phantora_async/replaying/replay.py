@@ -228,5 +228,6 @@ def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetit
 
 def _with_slowed(record: records.LaunchCounts, slowed_ns: dict[int, int]) -> records.LaunchCounts:
     counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
-    payload = b"".join(records.LaunchCount.encode(one.key, one.launches, slowed_ns.get(one.key, 0)) for one in counts)
+    told = (one._replace(slowed_ns=slowed_ns.get(one.key, 0)) for one in counts)
+    payload = b"".join(records.LaunchCount.encode(one.key, one.launches, one.slowed_ns, one.at_site) for one in told)
     return record._replace(payload=payload)

@@ -18,6 +18,7 @@ from phantora_async.over_time import Activity, Traffic, activity_document, links
 from phantora_async.report.calls import calls_document
 from phantora_async.report.guests import GpuUse, seats_of
 from phantora_async.report.interval import interval, kernel_error, step_parts
+from phantora_async.report.kernel_lines import add_lines
 from phantora_async.report.kernels import (
     WindowCounts,
     gpu_use_document,
@@ -169,6 +170,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
     window = window_counts(snapshot.ranks, launched)
     counted = [rank.counts for rank in window.ranks]
     kernels = kernels_document(window, costs) | {"launch_gap_ns": spec.gpu.achieved.launch_gap_ns}
+    add_lines(kernels["signatures"], costs, fact_builder)
     calls = window_counts(snapshot.ranks, [info.calls for info in fact_builder.rank_info])
     step = step_document(snapshot)
     gpu_use = GpuUse(

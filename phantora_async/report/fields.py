@@ -17,7 +17,7 @@ _SOURCES = Fields(
 )
 _SIGNATURE = Fields(
     _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
-    _fields(TEXT, "bound", "signature", "model")
+    _fields(TEXT, "bound", "signature", "model", "site")
     | _fields(NUMBER, "share", "flops", "error")
     | _fields(WHOLE, "total_ns", "full_clock_ns", "contended_ns"),
 )

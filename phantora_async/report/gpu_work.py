@@ -39,6 +39,13 @@ class WorkRow:
     """The entries of the report that the row stands for, the longest first."""
 
     @property
+    def site(self) -> str:
+        """The line of the script at which the signature that takes most of it is launched first in a step; empty if it
+        is not known.
+        """
+        return str(self.signatures[0].get("site", "")) if self.signatures else ""
+
+    @property
     def mean_ns(self) -> float:
         return self.ns / self.launches if self.launches else 0.0
 

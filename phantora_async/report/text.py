@@ -391,7 +391,7 @@ def _gpu_work(simulated: Mapping[str, Any], rank: int | None, width: int, verbos
     for name, ns in beside_kernels(simulated, rank):
         by_family.add_row("", seconds(round(ns)), "", "", f"and {name}")
     alone = _work_table("the kernels that take most of it", width, alone=True)
-    _fill(alone, kernels, KERNELS if verbose else FEW_KERNELS, "others")
+    _fill(alone, kernels, KERNELS if verbose else FEW_KERNELS, "others", with_lines=verbose)
     return [by_family, alone]
 
 
@@ -407,14 +407,15 @@ def _work_table(title: str, width: int, *, alone: bool = False) -> Table:
     return table
 
 
-def _fill(table: Table, rows: Sequence[WorkRow], most: int, others: str) -> None:
+def _fill(table: Table, rows: Sequence[WorkRow], most: int, others: str, *, with_lines: bool = False) -> None:
     """Adds the first rows, and one for the rest."""
     blank = [""] * (len(table.columns) - 5)
     # A table that would end with "1 others" shows that one instead.
     shown = rows if len(rows) == most + 1 else rows[:most]
     for row in shown:
         figures = (f"{row.share:.1%}", seconds(round(row.ns)), launches_text(row.launches), seconds(round(row.mean_ns)))
-        names = (row.source, row.bound, row.title) if blank else (row.title,)
+        title = f"{row.title} at {row.site}" if with_lines and row.site else row.title
+        names = (row.source, row.bound, title) if blank else (title,)
         table.add_row(*figures, *map(Text, names))
     if rest := rows[len(shown) :]:
         share_of_rest, rest_ns = sum(row.share for row in rest), sum(row.ns for row in rest)

@@ -2,8 +2,10 @@
 #include "op_stream/launch_counts.h"
 #include "op_stream/emit.h"
 #include "threads/host.h"
+#include "threads/sites.h"
 #include "core/run.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +33,24 @@ static void grow(void) {
     free(old);
 }
 
-void ph_count_launch(uint64_t key, uint64_t slowed_ns) {
+/* Signatures that were launched since the last record, as far as there is room: who finds one here need not look for
+ * the site. It may forget one, whose site is then looked up again for nothing. */
+enum { SEEN = 1 << 12 };
+static _Atomic uint64_t seen[SEEN];
+
+uint16_t ph_launch_site(uint64_t key) {
+    _Atomic uint64_t *slot = &seen[key & (SEEN - 1)];
+    if (LIKELY(atomic_load_explicit(slot, memory_order_relaxed) == key) || !ph_run.started) return 0;
+    atomic_store_explicit(slot, key, memory_order_relaxed);
+    return ph_site();
+}
+
+void ph_count_launch(uint64_t key, uint64_t slowed_ns, uint16_t site) {
     if (UNLIKELY(counts.used * 2 >= counts.capacity)) grow();
     struct ph_LAUNCH_COUNT *slot = slot_of(key);
     if (UNLIKELY(slot->key == 0)) {
         slot->key = key;
+        slot->at_site = site;
         counts.used++;
     }
     slot->launches++;
@@ -51,4 +66,5 @@ void ph_emit_launch_counts(void) {
               record.entries * sizeof *counts.slots);
     memset(counts.slots, 0, counts.capacity * sizeof *counts.slots);
     counts.used = 0;
+    for (size_t i = 0; i < SEEN; i++) atomic_store_explicit(&seen[i], 0, memory_order_relaxed);
 }

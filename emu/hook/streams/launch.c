@@ -28,6 +28,7 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         ph_self()->uncounted_ns += cost->solo_ns;
         return;
     }
+    uint16_t site = ph_launch_site(cost->key);
     ph_record_lock();
     ph_counts.launches++;
     ph_counts.flops += cost->flops;
@@ -37,7 +38,7 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         double more = ph_power_launch(stream->device, stream->id, cost, ph_host_clock(), gap_ns) - 1;
         uint64_t slowed_ns = (uint64_t)((double)cost->solo_ns * more);
         uint64_t contended_ns = cost->contended_ns + (uint64_t)((double)cost->contended_ns * more);
-        ph_count_launch(cost->key, slowed_ns);
+        ph_count_launch(cost->key, slowed_ns, site);
         ph_fold(&stream->segment, stream->id, cost->key, cost->solo_ns + slowed_ns + gap_ns, contended_ns + gap_ns,
                 queued);
     }

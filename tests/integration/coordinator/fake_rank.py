@@ -76,7 +76,7 @@ class FakeRank:
         """Tells launches: ``launched(k7=2)`` says that the signature of key 7 has been launched twice since the last
         call.
         """
-        counts = [records.LaunchCount.encode(int(key[1:]), count, 0) for key, count in launches.items()]
+        counts = [records.LaunchCount.encode(int(key[1:]), count, 0, 0) for key, count in launches.items()]
         self.say(records.LaunchCounts.encode(0, len(counts), 0, payload=b"".join(counts)))
 
     async def ask(self, encoded: bytes) -> Any:

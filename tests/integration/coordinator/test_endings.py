@@ -91,7 +91,7 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
 
 
 def launches_of(key: int) -> bytes:
-    return records.LaunchCounts.encode(0, 1, 0, payload=records.LaunchCount.encode(key, 1, 0))
+    return records.LaunchCounts.encode(0, 1, 0, payload=records.LaunchCount.encode(key, 1, 0, 0))
 
 
 def contents_of(key: int) -> bytes:

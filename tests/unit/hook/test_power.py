@@ -70,7 +70,7 @@ def test_what_the_clock_adds_is_counted(running):
 
     told = running(program, cost=lambda _: COSTS["product"], launch_gap_ns=0, **POWER)
     (counts,) = told.of(records.LAUNCH_COUNTS)
-    ((_, launches, slowed_ns),) = records.LaunchCount.decode_all(counts.payload, 0, counts.entries)
+    ((_, launches, slowed_ns, _),) = records.LaunchCount.decode_all(counts.payload, 0, counts.entries)
     assert slowed_ns == sum(record.solo_ns for record in told.of(records.SEGMENT)) - launches * PRODUCT_NS > 0
 
 

@@ -24,7 +24,7 @@ MOST = 1 << 62
 
 
 def told(**launches: int) -> Any:
-    counts = [(int(key[1:]), count, count * SLOWED_NS) for key, count in launches.items()]
+    counts = [(int(key[1:]), count, count * SLOWED_NS, 0) for key, count in launches.items()]
     payload = b"".join(records.LaunchCount.encode(*count) for count in counts)
     return records.decode_up(records.LaunchCounts.encode(0, len(launches), 0, payload=payload))[0][0]
 
@@ -78,3 +78,12 @@ def test_launches_of_a_cost_that_nobody_has_asked_for() -> None:
     """They would have no signature in the report."""
     with pytest.raises(ProtocolError, match="key 9"):
         LaunchCounts().add(3, told(k1=1, k9=1), check)
+
+
+def test_the_line_of_a_signature_is_that_of_the_last_record_that_tells_one() -> None:
+    counts = LaunchCounts()
+    for sites in ({1: 5, 2: 6}, {1: 7, 2: 0}):
+        payload = b"".join(records.LaunchCount.encode(key, 1, 0, site) for key, site in sites.items())
+        record = records.decode_up(records.LaunchCounts.encode(0, len(sites), 0, payload=payload))[0][0]
+        counts.add(0, record, lambda rank, key: None)
+    assert counts.sites == {1: 7, 2: 6}

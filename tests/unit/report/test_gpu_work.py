@@ -28,7 +28,9 @@ def report() -> dict[str, Any]:
         "window": "steps",
         "gpu_ns": 60_000,
         "signatures": [
-            one | {"title": "gemm a", "signature": "gemm;a", "model": "gemm", "launches": 12, "mean_ns": 3000},
+            one
+            | {"title": "gemm a", "signature": "gemm;a", "model": "gemm", "launches": 12, "mean_ns": 3000}
+            | {"site": "train.py:7 in forward"},
             one | {"title": "gemm b", "signature": "gemm;b", "model": "gemm", "launches": 6, "mean_ns": 2000},
             one | {"title": "gemm b", "signature": "gemm;c", "model": "gemm", "launches": 6, "mean_ns": 1000},
             one | {"title": "copy 1 bytes", "signature": "copy;d2d;1", "launches": 6, "mean_ns": 1000},
@@ -38,6 +40,15 @@ def report() -> dict[str, Any]:
     for rank in made["simulated"]["ranks"]:
         rank |= {"window": "steps", "compute_ns": 33_000}
     return made
+
+
+def test_rows_name_the_line_that_launches_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    made = report()
+    assert [row.site for row in kernel_rows(made["simulated"])] == ["train.py:7 in forward", "", ""]
+    assert [row["site"] for row in view(made)["work"]["kernels"]] == ["train.py:7 in forward", "", ""]
+    assert "gemm a at train.py:7 in forward" in terminal_report(made, verbose=True)
+    assert "train.py:7" not in terminal_report(made)
 
 
 def test_figures_are_those_of_a_step_and_gpu() -> None:

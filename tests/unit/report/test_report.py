@@ -145,7 +145,7 @@ def test_one_window_for_the_kernels_of_all_ranks() -> None:
     def launched(steps: int) -> LaunchCounts:
         counts = LaunchCounts()
         for _ in range(steps):
-            told = records.LaunchCounts.encode(0, 1, 0, payload=records.LaunchCount.encode(1, 10, 0))
+            told = records.LaunchCounts.encode(0, 1, 0, payload=records.LaunchCount.encode(1, 10, 0, 0))
             counts.add(0, records.decode_up(told)[0][0], lambda rank, key: None)
             counts.marker(records.decode_up(records.Marker.encode(0, MarkerKind.STEP, 0))[0][0], reached=steps)
         return counts
