@@ -12,7 +12,7 @@ ERROR_SHARES: dict[str, float] = {
     "Transformer Engine, activation": 0.10,
     "Transformer Engine, cast": 0.11,
     "Transformer Engine, norm": 0.17,
-    "Transformer Engine, rope": 0.05,
+    "Transformer Engine, rope": 0.06,
     "Transformer Engine, router": 0.17,
     "Transformer Engine, scales": 0.45,
     "Triton": 0.15,
