@@ -55,8 +55,8 @@ FURTHER = {
 }
 """Files beyond the three in which an option may stand, with the reason. A change that needs more gives its own."""
 MOST_FILES = 401
-"""The files in which options are declared, handed on or read, summed over the options. It may rise with a reason. The last
-three: a server counts its ranks, a search for the memory of a trial records nothing, published runs name interpreters.
+"""The files in which options are declared, handed on or read, summed over the options. It may rise with a reason. The
+last three: a server counts its ranks, a search for a trial's memory records nothing, published runs name interpreters.
 """
 
 
