@@ -79,6 +79,10 @@ class GpuUse:
         `over_time`: what each rank's processes had of GPUs, by instant; None: not known.
         """
         self._seats = seats
+        self._ranks_at: dict[Gpu, list[int]] = {}
+        """The ranks that have this GPU as their own."""
+        for rank, seat in enumerate(seats):
+            self._ranks_at.setdefault((seat.server, seat.gpu), []).append(rank)
         self._told_by = told_by if told_by is not None else range(len(seats))
         self._peaks: dict[Gpu, dict[Holder, tuple[int, int]]] = {}
         """By GPU: the most bytes of each process there, and the GPU's number in that process."""
@@ -90,7 +94,7 @@ class GpuUse:
         for rank, changes in enumerate(over_time or ()):
             for change in changes:
                 gpu, holder = self._gpu(rank, change.gpu), self._holder(rank, change)
-                if holder[1] and (holder[0] >= len(seats) or Seat(*gpu) not in seats):
+                if holder[1] and (holder[0] >= len(seats) or gpu not in self._ranks_at):
                     continue  # nobody writes so: a recording may have anything
                 self._changes.setdefault(gpu, {}).setdefault(holder, []).append(change)
         for gpu, processes in self._changes.items():
@@ -110,7 +114,7 @@ class GpuUse:
 
     def _owner(self, gpu: Gpu) -> int:
         ranks = [rank for rank, child in self._peaks[gpu] if not child]
-        own = [rank for rank, seat in enumerate(self._seats) if (seat.server, seat.gpu) == gpu]
+        own = self._ranks_at.get(gpu, [])
         # A child is there because the GPU's rank has a process of its own, though this may have taken nothing.
         return min([rank for rank in own if rank in ranks or not ranks] or ranks)
 
