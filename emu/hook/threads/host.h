@@ -16,7 +16,7 @@ typedef void (*ph_call_listener)(uint32_t kind, const char *name, uint64_t start
 extern _Atomic(ph_call_listener) ph_listens_to_calls;
 /* n units of the program's own work on the calling thread. */
 void ph_host_work(ph_host_kind kind, uint64_t n);
-/* The same of a kind whose cost is in picoseconds. */
+/* n units of the program's own work of a kind whose cost is in picoseconds. */
 void ph_host_fine_work(ph_host_kind kind, uint64_t n);
 /* n units of work on the calling thread, unless what it does now is not the program's. */
 void ph_host_programs_work(ph_host_kind kind, uint64_t n);
