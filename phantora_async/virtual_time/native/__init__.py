@@ -18,6 +18,8 @@ from pathlib import Path
 ABI = 1
 _HERE = Path(__file__).parent
 LIBRARY = _HERE / "libvtime.so"
+OTHERS_LISTS = ("profiles/gpu_sharing.def", "emu/contract/records.def")
+"""What the C files include from elsewhere in the repository."""
 FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
 
@@ -50,7 +52,7 @@ def _stale() -> bool:
         return True
     if not (_HERE.parents[2] / ".git").exists():
         return False
-    headers = [*_HERE.glob("*.h"), *_HERE.glob("*.def"), _HERE.parents[2] / "profiles" / "gpu_sharing.def"]
+    headers = [*_HERE.glob("*.h"), *_HERE.glob("*.def"), *(_HERE.parents[2] / path for path in OTHERS_LISTS)]
     return any(path.stat().st_mtime > LIBRARY.stat().st_mtime for path in [*sources(), *headers])
 
 
