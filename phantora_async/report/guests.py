@@ -94,7 +94,7 @@ class GpuUse:
         for rank, changes in enumerate(over_time or ()):
             for change in changes:
                 gpu, holder = self._gpu(rank, change.gpu), self._holder(rank, change)
-                if holder[1] and (holder[0] >= len(seats) or gpu not in self._ranks_at):
+                if holder[1] and (not 0 <= holder[0] < len(seats) or gpu not in self._ranks_at):
                     continue  # nobody writes so: a recording may have anything
                 self._changes.setdefault(gpu, {}).setdefault(holder, []).append(change)
         for gpu, processes in self._changes.items():

@@ -318,6 +318,13 @@ def test_processes_that_a_rank_has_started_are_guests_where_they_are() -> None:
     ]
 
 
+def test_processes_of_ranks_that_are_not_there_are_nobodys_guests() -> None:
+    """A recording may name any rank as the one that has started a process: here -1 (parent 0), and 2 of two ranks."""
+    strangers = [took(5, 2, child=1, parent=0), took(6, 2, child=2, parent=3), took(7, 2, child=3, parent=2, gpu=7)]
+    use = GpuUse(seats_of([2]), [placed(gpu0=4), placed(gpu1=4)], None, [[took(0, 4), *strangers], []])
+    assert not use.guests()
+
+
 def test_a_script_that_does_without_fits() -> None:
     missing = MissingMemory(8 * GIB, 75 * GIB, 77 * GIB, 0, 2)
     memory = document([rank(0, 75, 77)], [held(holder(HeldKind.ACTIVATIONS, 75), missing=missing)])
