@@ -19,7 +19,8 @@
 #include <string.h>
 
 enum { MAX_LOCATIONS = 1 << 16, MAX_DEPTH = 512, TEXT = 512 };
-/* A rank's own process has the lower numbers, and its children share the others. */
+/* A rank's own process has the lower numbers, and its children share the others. Those that come when all are shared
+ * out have none: another one's number would stand for another line. */
 enum { OWN_SITES = 0x7fff, CHILDS_SITES = 1024, NUMBERED_CHILDREN = (UINT16_MAX - OWN_SITES) / CHILDS_SITES };
 
 typedef enum { UNIMPORTANT, LIBRARY, USER } whose;
@@ -178,9 +179,15 @@ static void announce(uint16_t number, const location *user, const location *libr
 /* All processes of a rank announce their sites to it, so each has numbers of its own. */
 static void begin_numbers(void) {
     sites.child = ph_run.child;
-    uint32_t before = (sites.child ? sites.child - 1 : 0) % NUMBERED_CHILDREN * CHILDS_SITES;
-    sites.last_site = (uint16_t)(sites.child ? OWN_SITES + before : 0);
-    sites.most_sites = (uint16_t)(sites.child ? sites.last_site + CHILDS_SITES : OWN_SITES);
+    if (!sites.child) {
+        sites.last_site = 0;
+        sites.most_sites = OWN_SITES;
+    } else if (sites.child <= NUMBERED_CHILDREN) {
+        sites.last_site = (uint16_t)(OWN_SITES + (sites.child - 1) * CHILDS_SITES);
+        sites.most_sites = (uint16_t)(sites.last_site + CHILDS_SITES);
+    } else {
+        sites.last_site = sites.most_sites = UINT16_MAX;
+    }
 }
 
 static uint16_t number_of(location *user, const location *library) {
