@@ -83,6 +83,7 @@ static unsigned free_place(server *all) {
 
 void ph_server_memory_join(void) {
     atomic_store(&table.place, NOBODY);
+    atomic_flag_clear(&table.telling); /* the process may have been forked while a thread of its parent told */
     server *all = own_server();
     if (!all || ph_run.local_rank >= RANKS) return;
     number_child(all);
@@ -172,10 +173,9 @@ void ph_server_memory_leave(void) {
     atomic_store(&table.place, NOBODY);
 }
 
-void ph_server_memory_tell(void) {
-    int place = atomic_load_explicit(&table.place, memory_order_relaxed);
-    server *all = place == NOBODY ? NULL : own_server();
-    if (!all || ph_uncounted()) return;
+/* Returns whether it has told anything. */
+static bool tell_changes(server *all, int place) {
+    bool told = false;
     for (int device = 0, count = ph_visible_count(); device < count; device++) {
         uint64_t nbytes = ph_memory_used(device);
         if (LIKELY(atomic_load_explicit(&table.told[device], memory_order_relaxed) == nbytes)) continue;
@@ -183,12 +183,22 @@ void ph_server_memory_tell(void) {
         raise_to(&all->most[place][gpu].taken, ph_memory_peak(device));
         tell_visit(gpu); /* before the time is asked for: the answer may wait for the other rank */
         uint64_t at_ns = gpu == (int)ph_run.local_rank ? ph_clock_estimate() : ph_clock_within();
-        if (atomic_flag_test_and_set(&table.telling)) return; /* another thread does, or the next call will */
+        if (atomic_flag_test_and_set(&table.telling)) return false; /* another thread does */
         atomic_store(&table.told[device], nbytes);
         tell(&all->of[place][gpu], at_ns, nbytes);
         tell_taken(gpu, nbytes, false);
         atomic_flag_clear(&table.telling);
+        told = true;
     }
+    return told;
+}
+
+void ph_server_memory_tell(void) {
+    int place = atomic_load_explicit(&table.place, memory_order_relaxed);
+    server *all = place == NOBODY ? NULL : own_server();
+    if (!all || ph_uncounted()) return;
+    /* Who has told looks once more: meanwhile another thread may have left a change to it. */
+    while (UNLIKELY(tell_changes(all, place))) continue;
 }
 
 /* Finds the bytes that the process held at an instant. Returns false if it had never held anything of this GPU until
