@@ -88,8 +88,8 @@ static double multiplied(const ph_tensor_op *op, const void *range, const ph_ten
     if (first + 1 >= n || !given[first].sizes || !given[first + 1].sizes) return 0;
     const ph_tensor_argument *one = &given[first], *other = &given[first + 1];
     switch (op->work) {
-    case PRODUCT:
-        return (double)one->count * (double)other->sizes[other->ndim - 1];
+    case PRODUCT: /* the operator has yet to refuse a number */
+        return other->ndim < 1 ? 0 : (double)one->count * (double)other->sizes[other->ndim - 1];
     case ATTENTION: /* forward two products; backward five, whose first argument is the result's gradient */
         return other->ndim < 2 ? 0 : (first ? 5.0 : 2.0) * (double)one->count * (double)other->sizes[other->ndim - 2];
     case CONVOLVED: { /* forward one; backward two */
