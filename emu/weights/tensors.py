@@ -102,12 +102,12 @@ class Sharing:
         """Lets this call, on a tensor of so many elements instead of this one, take the host time that it would take on
         it, within `uncounted`.
         """
-        self._hook.tensors_stand_for(max(1, tensor.numel() // elements))
+        self._hook.tensors_stand_for(tensor.numel(), elements)
         self._hook.uncounted(-1)
         try:
             call()
         finally:
-            self._hook.tensors_stand_for(1)
+            self._hook.tensors_stand_for(1, 1)
             self._hook.uncounted(1)
 
     def fill(self, tensor: Any, key: str, compute: Callable[[], bytes]) -> bytes:

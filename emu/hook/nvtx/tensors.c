@@ -154,10 +154,17 @@ PH_EXPORT int phantora_tensors_sought(void) {
     return found.arguments_known + 2 * found.keys_known + 4 * found.list_known;
 }
 
-static _Thread_local uint64_t stands_for = 1;
+static _Thread_local struct {
+    uint64_t elements, by;
+} stands_for = {1, 1};
 
-/* From now on each element of the tensors on which the calling thread works stands for so many. */
-PH_EXPORT void phantora_tensors_stand_for(uint64_t elements) { stands_for = elements ? elements : 1; }
+/* From now on every `by` elements of the tensors on which the calling thread works stand for so many. */
+PH_EXPORT void phantora_tensors_stand_for(uint64_t elements, uint64_t by) {
+    stands_for.elements = elements;
+    stands_for.by = by ? by : 1;
+}
+
+static uint64_t stood_for(int64_t count) { return (uint64_t)count * stands_for.elements / stands_for.by; }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -190,8 +197,8 @@ static bool add(ph_tensor_argument *to, const value *it) {
     if (torch.count(it, &count) || torch.dtype(it, &dtype) || torch.storage_nbytes(it, &held)) return false;
     uint32_t itemsize = itemsize_of(dtype);
     if (count > 1) { /* a number stands for itself */
-        count *= (int64_t)stands_for;
-        held *= (int64_t)stands_for;
+        count = (int64_t)stood_for(count);
+        held = (int64_t)stood_for(held);
     }
     uint64_t nbytes = (uint64_t)count * itemsize;
     to->count += (uint64_t)count;

@@ -20,8 +20,12 @@ class RangeCalls(Library):
         self.tensors_sought: Callable[[], int] = self._function("tensors_sought", c_int)
         self.tensor_threads: Callable[[int], None] = self._function("tensor_threads", None, c_uint32)
         """Says on how many threads operators on tensors of the CPU run on the described host."""
-        self.tensors_stand_for: Callable[[int], None] = self._function("tensors_stand_for", None, c_uint64)
-        """Says how many elements each element stands for of the tensors that the calling thread works on next."""
+        self.tensors_stand_for: Callable[[int, int], None] = self._function(
+            "tensors_stand_for", None, c_uint64, c_uint64
+        )
+        """Says how many elements, the first number, every so many elements stand for of the tensors that the calling
+        thread works on next.
+        """
         self.profiler_begins: Callable[[int], None] = self._function("profiler_begins", None, c_uint64)
         self.profiler_section: Callable[[int], None] = self._function("profiler_section", None, c_uint64)
         self.profiler_ended: Callable[[], None] = self._function("profiler_ended", None)

@@ -70,9 +70,11 @@ found = {{name: counted(run) for name, run in runs.items()}}
 hook.tensor_threads(4)
 found["four threads"] = counted(runs["add_"])
 hook.tensor_threads(1)
-hook.tensors_stand_for(65536)
+hook.tensors_stand_for(4 * MEBI, 64)
 found["stands for"] = counted(lambda: torch.ones(64).add_(1))
-hook.tensors_stand_for(1)
+hook.tensors_stand_for(7 * MEBI // 2, MEBI)
+found["stands for no whole number"] = counted(lambda: a[:MEBI].add_(b[:MEBI]))
+hook.tensors_stand_for(1, 1)
 print(json.dumps([found, warnings]))
 """
 KINDS = (
@@ -104,6 +106,7 @@ def test_work_on_tensors_of_the_cpu_is_counted_by_size() -> None:
     assert found["meta"] == found["tiny"] == found["uncounted"] == {}
     assert found["four threads"] == {"tensor_kib": pytest.approx(3 * kib / 4**0.8, abs=1)}
     assert found["stands for"] == {"tensor_kib": 2 * kib + 2 * kib}, "64 elements that are filled and added to"
+    assert found["stands for no whole number"] == {"tensor_kib": 3 * 14 * 1024}, "3.5 times 4 MiB"
 
 
 def test_each_kind_of_such_work_has_a_program_of_its_own() -> None:
