@@ -34,6 +34,7 @@ from phantora_async.study.trials.results import Result
 from phantora_async.study.trials.trial import Trial
 
 Answer = tuple["Run | None", "PhantoraError | None"]
+THREADS = "OMP_NUM_THREADS"
 
 
 class RayCluster:
@@ -72,7 +73,7 @@ class RayCluster:
         task = self._ray.remote(max_retries=0, **getattr(self._asked, "needs", {}))(_run)
         folder = Path(options.run_dir or ".").parents[1]
         done: Run | None
-        done, error = self._answer(task.remote(options, dict(environment), str(folder)))
+        done, error = self._answer(task.remote(options, environment_of_trial(environment), str(folder)))
         if error is not None:
             error.run = done
             raise error
@@ -128,6 +129,13 @@ class RayCluster:
             raise
         finally:
             self._waited.discard(waited)
+
+
+def environment_of_trial(environment: Mapping[str, str]) -> dict[str, str]:
+    """The trial's variables, with the number of threads that is set here, "" for none. Ray sets it in tasks to the CPUs
+    that they reserve, and it would be taken for that of the described host.
+    """
+    return {THREADS: os.environ.get(THREADS, ""), **environment}
 
 
 def _run(options: RunOptions, environment: dict[str, str], folder: str) -> Answer:
