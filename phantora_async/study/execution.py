@@ -11,11 +11,10 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from phantora_async.api.results import Run
 from phantora_async.budget import Limits
 from phantora_async.errors import (
     EnvironmentUnusable,
@@ -26,7 +25,6 @@ from phantora_async.errors import (
     OverBudget,
     PhantoraError,
 )
-from phantora_async.options import RunOptions
 from phantora_async.study.machines import Machines, Replay, in_threads
 from phantora_async.study.pruning import Pruning, limited
 from phantora_async.study.trials.results import FAILED, REPLAY, RUN, Result, failure_of, pruned_of, result_of
@@ -112,15 +110,22 @@ class Sweep:
         count, room = self.machines.runs_at_a_time(trials, known), self.machines.room_for(known)
 
         def one(trial: Trial) -> Result | None:
-            with room(trial):
-                pruned = self.pruning.not_begun(trial, dict(self.store.results))
-                return pruned or self._one_run(trial, of_program[trial.program] > 1)
+            shared = of_program[trial.program] > 1
+            try:
+                with room(trial):
+                    pruned = self.pruning.not_begun(trial, dict(self.store.results))
+                    return pruned or self._one_run(trial, shared, folded=trial.folded)
+            except NotFoldable:
+                print(f"phantora-async: {trial.name}: again with a process for each rank", file=sys.stderr)
+            # These processes are more than what the trial had room for.
+            with room(replace(trial, may_fold=False)):
+                return self._one_run(trial, shared, folded=False)
 
         yield from filter(None, in_threads(count, one, trials, self.machines.stop))
 
-    def _one_run(self, trial: Trial, shared: bool) -> Result | None:
-        """Runs the trial. `shared`: other trials have its program. Returns None if the trial needs a replay of what was
-        recorded now.
+    def _one_run(self, trial: Trial, shared: bool, *, folded: bool) -> Result | None:
+        """Runs the trial. `shared`: other trials have its program. `folded`: it is folded by itself; raises NotFoldable
+        if its ranks turn out to differ. Returns None if the trial needs a replay of what was recorded now.
         """
         began = time.monotonic()
         why = self._unplayable.get(trial.key)
@@ -134,9 +139,9 @@ class Sweep:
             shutil.rmtree(self._recording(trial.program), ignore_errors=True)  # an ended run may have left one
             options = replace(options, record=str(self._recording(trial.program)))
         limits = Limits({}) if record or as_recorded else self.pruning.limits(trial, dict(self.store.results))
-        options = limited(options, limits)
+        options = limited(trial.started(options) if folded else options, limits)
         try:
-            done = self._run(trial, options, trial.environment if as_recorded else trial.run_environment())
+            done = self.machines.run(options.checked(), trial.environment if as_recorded else trial.run_environment())
         except (EnvironmentUnusable, Interrupted):
             raise
         except OverBudget as error:
@@ -146,6 +151,8 @@ class Sweep:
                 raise  # a full disk is no fault of the trial's
             done = error.run  # without a recording
         except PhantoraError as error:
+            if folded and isinstance(error, NotFoldable):
+                raise
             report, path = (None, "") if error.run is None else (error.run.report, str(error.run.path))
             return failure_of(trial, RUN, error.text, report, path, time.monotonic() - began)
         assert done is not None, "a run that has ended well has a report"
@@ -155,18 +162,6 @@ class Sweep:
             return None
         executed = done.report, str(done.path), time.monotonic() - began
         return pruned_of(trial, limits, *executed) or result_of(trial, RUN, *executed)
-
-    def _run(self, trial: Trial, options: RunOptions, environment: Mapping[str, str]) -> Run:
-        """Runs the script, folded if the trial is. If its ranks turn out to differ, each has a process after all."""
-        try:
-            return self.machines.run(trial.started(options).checked(), environment)
-        except NotFoldable:
-            if not trial.folded:
-                raise
-            print(f"phantora-async: {trial.name}: again with a process for each rank", file=sys.stderr)
-            if options.record is not None:
-                shutil.rmtree(options.record, ignore_errors=True)
-            return self.machines.run(options.checked(), environment)
 
     def _recording(self, program: str) -> Path:
         return self.folder / "recordings" / program

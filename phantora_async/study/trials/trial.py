@@ -112,7 +112,8 @@ class Trial:
         machine = [_content(str(given[name])) for name in ("cluster", "gpu", "faults") if name in given]
         tables = [_content(path) for path in self.options.kernel_times]
         settings = [sorted(self.environment.items()), sorted(self.replayed.items())]
-        return _digest([self._what, given, machine, tables, settings])
+        # A study that says `fold = "none"` asks for another run than one that says nothing.
+        return _digest([self._what, given, machine, tables, settings, self.may_fold])
 
     @property
     def _what(self) -> list[Any]:

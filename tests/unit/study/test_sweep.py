@@ -8,8 +8,8 @@ import os
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +32,7 @@ from phantora_async.study import machines
 from phantora_async.study.sweeping import sweep
 from phantora_async.study.trials.store import FILE
 from phantora_async.study.trials.study_file import read
+from phantora_async.study.trials.trial import Trial
 
 from .conftest import Runs
 
@@ -127,13 +128,25 @@ def test_trials_fold_by_themselves(runs: Runs) -> None:
         assert (one.folded, one.ranks) == (False, 64)
         assert "--fold" not in one.command(None)
         assert one.program != plain.program
+        assert one.key != plain.key, "what a folded run gave is no result of it"
     swept = sweep({"run": wide, "grid": {"gpu": ["h100", "h200"]}})
     assert [(options.fold, options.record is not None) for options in runs.asked] == [("auto", True)]
     assert len(swept.trials) == 2
 
 
-def test_a_trial_that_cannot_be_folded_runs_with_all_processes(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trial_that_cannot_be_folded_runs_with_all_processes(
+    runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its second run waits for room for all of them."""
     Path("train.py").write_text(REPLICAS)
+    room: list[int] = []
+
+    @contextmanager
+    def entered(trial: Trial) -> Iterator[None]:
+        room.append(trial.ranks)
+        yield
+
+    monkeypatch.setattr(machines.Here, "room_for", lambda *_: entered)
 
     def change(options: RunOptions, simulated: dict[str, Any]) -> None:
         if options.fold is not None:
@@ -142,6 +155,8 @@ def test_a_trial_that_cannot_be_folded_runs_with_all_processes(runs: Runs, capsy
     runs.change = change
     swept = sweep({"run": RUN | {"world_size": 64, "nproc_per_node": 8}, "trial": [{}]})
     assert [options.fold for options in runs.asked] == ["auto", None]
+    assert room == [swept.trials[0].trial.ranks, 64]
+    assert room[0] < 64
     assert swept.trials[0].result.good
     assert "as it is: again with a process for each rank" in capsys.readouterr().err
 
