@@ -41,6 +41,8 @@ from phantora_async.wording import gib, printable, seconds
 FIRST_WITH_NCCL2 = (2, 15)
 LEAST = 0.005
 """The relative change of the step below which there is none to report."""
+ALIKE = 0.1
+"""The relative difference up to which a step is taken to have as much work as an argument's name says."""
 MOST_LINES = 5
 """The most changes that are listed, the one that makes the run fastest first."""
 NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
@@ -119,8 +121,8 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
         runs += [_Run(patch=one) for one in patches(_facts(recording, simulated))]
     if hides_nothing(recording):
         runs.append(_Run(environment=(EARLIER_NCCL,)))
-    found = [(one, base.tried(one)) for one in runs]
-    tries += [tried for _, tried in found]
+    found = [base.tried(one) for one in runs]
+    tries += [one.tried for one in found]
     if FOUND in arguments and len(best := _best_of_each_kind(found)) >= TOGETHER:
         tries.append(base.together(best))
     known = [one for one in tries if one.change is not None]
@@ -227,14 +229,25 @@ class _Run:
         return (self.patch.kind or self.patch.what) if self.patch is not None else "environment"
 
 
-def _best_of_each_kind(found: Sequence[tuple[_Run, Try]]) -> list[tuple[_Run, Try]]:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A run with what it gave."""
+
+    run: _Run
+    tried: Try
+    work: float
+    """The factor by which a step has more work."""
+
+
+def _best_of_each_kind(found: Sequence[_Found]) -> list[_Found]:
     """The changes that make the run faster, the best of each kind."""
-    best: dict[str, tuple[_Run, Try]] = {}
-    for one, tried in found:
-        if tried.change is None or tried.change > -LEAST:
+    best: dict[str, _Found] = {}
+    for one in found:
+        if one.tried.change is None or one.tried.change > -LEAST:
             continue
-        if one.kind not in best or tried.change < (best[one.kind][1].change or 0.0):
-            best[one.kind] = (one, tried)
+        kind = one.run.kind
+        if kind not in best or one.tried.change < (best[kind].tried.change or 0.0):
+            best[kind] = one
     return list(best.values())
 
 
@@ -247,15 +260,18 @@ class _Base:
     simulated: Mapping[str, Any]
     run: Runner
 
-    def tried(self, one: _Run) -> Try:
+    def tried(self, one: _Run) -> _Found:
         """Runs the script with the change."""
-        return self._tried([one], one.what)
+        tried, work = self._tried([one], one.what, None)
+        return _Found(one, tried, work)
 
-    def together(self, best: Sequence[tuple[_Run, Try]]) -> Try:
-        """Runs the script with all these changes."""
-        return self._tried([one for one, _ in best], "together: " + "; ".join(tried.what for _, tried in best))
+    def together(self, best: Sequence[_Found]) -> Try:
+        """Runs the script with all these changes. The work of a step is what each of them was found to make of it."""
+        what = "together: " + "; ".join(one.tried.what for one in best)
+        return self._tried([one.run for one in best], what, prod(one.work for one in best))[0]
 
-    def _tried(self, changes: Sequence[_Run], what: str) -> Try:
+    def _tried(self, changes: Sequence[_Run], what: str, work: float | None) -> tuple[Try, float]:
+        """The result, with the factor by which a step has more work. `work`: that factor; None: it is to be found."""
         worths = [one.worth for one in changes if one.worth is not None]
         programs = [one.patch for one in changes if one.patch is not None]
         environment = {name: value for one in changes for name, value in one.environment}
@@ -267,21 +283,37 @@ class _Base:
                 if programs:
                     options = patched(options, programs, Path(folder))
                 done = self.run(options, environment)
-                held = not programs or took_hold(done.log(0))
+                log = done.log(0) if programs else ""
             except PhantoraError as error:
-                return Try(what, None, None, reason=error.message.splitlines()[0])
+                return Try(what, None, None, reason=error.message.splitlines()[0]), 1.0
             except ValueError as error:
-                return Try(what, None, None, reason=str(error))
+                return Try(what, None, None, reason=str(error)), 1.0
+        unmet = [one for number, one in enumerate(programs) if not took_hold(log, number)]
+        if unmet and len(changes) == 1:
+            return Try(what, None, None, reason=unmet[0].missing), 1.0
+        if unmet:
+            what += f" (without effect beside the others: {'; '.join(one.what for one in unmet)})"
         job = job_of(done.report)
-        if not held:
-            return Try(what, None, None, reason=programs[0].missing)
         if job is None:
-            return Try(what, None, None, reason="no steps were found")
-        work = prod(one.work for one in worths)
-        unsure = any(one.work_by_flops for one in worths)
-        return self._compared(done, job, what, work, by_tokens=bool(worths), by_flops=unsure)
+            return Try(what, None, None, reason="no steps were found"), 1.0
+        if work is None:
+            work = self._work(done, worths)
+        return self._compared(done, job, what, work, by_tokens=bool(worths)), work
 
-    def _compared(self, done: Run, job: Job, what: str, work: float, *, by_tokens: bool, by_flops: bool) -> Try:
+    def _work(self, done: Run, worths: Sequence[Worth]) -> float:
+        """The factor by which a step of the run has more work. Where its floating-point operations say another one than
+        the argument's name, they are right: some scripts divide one batch by an argument that others multiply with.
+        """
+        named = prod(one.work for one in worths)
+        by_flops = any(one.work_by_flops for one in worths)
+        if named == 1.0 and not by_flops:
+            return 1.0
+        before, now = _flops(self.simulated), _flops(done.report["simulated"])
+        if not before or not now:
+            return named
+        return now / before if by_flops or abs(now / before / named - 1) > ALIKE else named
+
+    def _compared(self, done: Run, job: Job, what: str, work: float, *, by_tokens: bool) -> Try:
         """The result of a run. Its steps are compared with the recorded run's by their work: by the tokens that both
         have logged, else by what is known of the change.
         """
@@ -289,8 +321,6 @@ class _Base:
         if by_tokens and before and job.tokens_per_step:
             change = (job.step_s / job.tokens_per_step) / (self.step_ns / 1e9 / before) - 1
             return _of_run(done, job, what, change, by_tokens=True)
-        if by_flops:
-            work *= _flops(done.report["simulated"]) / (_flops(self.simulated) or 1.0) or 1.0
         if abs(work - 1.0) > LEAST:
             change = job.step_s * 1e9 / self.step_ns / work - 1
             return _of_run(done, job, f"{what} (steps of {work:.3g} times the work)", change, by_tokens=True)
@@ -298,9 +328,9 @@ class _Base:
 
 
 def _flops(simulated: Mapping[str, Any]) -> float:
-    """The floating-point operations of a step on all GPUs."""
+    """The floating-point operations of a step on all GPUs; 0 if they are not known."""
     of_gpu = float(simulated["work"].get("tflops_per_gpu") or 0.0)
-    return of_gpu * float(simulated["step"]["median_ns"]) * int(simulated["world_size"])
+    return of_gpu * float(simulated["step"]["median_ns"] or 0.0) * int(simulated["world_size"])
 
 
 def _of_run(done: Run, job: Job, what: str, change: float, by_tokens: bool = False) -> Try:

@@ -20,6 +20,8 @@ BATCH = {"batch", "batchsize", "microbatch", "mbs", "bs"}
 NO_BATCH = {"eval", "evaluation", "val", "valid", "validation", "test", "global", "total", "number", "num", "steps"}
 """Words that exclude a number: with them it does not say how much a rank does at a time."""
 ACCUMULATION = {"accum", "accumulate", "accumulation", "accumulations"}
+BY_WORK = "batch"
+"""The kind of batch sizes and of accumulation: each may change the other's meaning, so that no two go together."""
 PARTS = {"microbatches", "chunks"}
 """Words for the number of parts in which a batch goes through a pipeline."""
 PARALLEL = {"tp", "pp", "cp", "tensor", "pipeline"}
@@ -113,9 +115,9 @@ def _option(call: ast.Call, given: Sequence[str]) -> Iterator[_Option]:
 def _of(one: _Option, given: Sequence[str], ranks: int, of_server: int) -> Iterator[Worth]:
     flag, words, count = one.flag, one.words, one.count
     if count and ((words & BATCH and not words & NO_BATCH) or words & ACCUMULATION):
-        yield from _twice_and_half(flag, count, by_work=True)
+        yield from _twice_and_half(flag, count, BY_WORK)
     elif count and words & PARTS:
-        yield from _twice_and_half(flag, count, by_work=False)
+        yield from _twice_and_half(flag, count, flag)
     elif count and words & PARALLEL:
         others = sorted({1, count // 2, 2 * count, of_server} - {0, count})
         fitting = [other for other in others if other <= ranks and ranks % other == 0]
@@ -155,13 +157,13 @@ def _larger_micro_batches(options: Sequence[_Option]) -> Iterator[Worth]:
     batch = next((one for one in options if one.count and one.words & BATCH and not one.words & NO_BATCH), None)
     times = next((one for one in options if one.count and one.words & ACCUMULATION), None)
     if batch is not None and times is not None and times.count % 2 == 0:
-        yield Worth(f"{batch.flag} {2 * batch.count} {times.flag} {times.count // 2}", kind=batch.flag)
+        yield Worth(f"{batch.flag} {2 * batch.count} {times.flag} {times.count // 2}", kind=BY_WORK)
 
 
-def _twice_and_half(flag: str, had: int, *, by_work: bool) -> Iterator[Worth]:
-    yield Worth(f"{flag} {2 * had}", 2.0 if by_work else 1.0, kind=flag)
+def _twice_and_half(flag: str, had: int, kind: str) -> Iterator[Worth]:
+    yield Worth(f"{flag} {2 * had}", 2.0 if kind == BY_WORK else 1.0, kind=kind)
     if had % 2 == 0:
-        yield Worth(f"{flag} {had // 2}", 0.5 if by_work else 1.0, kind=flag)
+        yield Worth(f"{flag} {had // 2}", 0.5 if kind == BY_WORK else 1.0, kind=kind)
 
 
 def _value(flags: Sequence[str], given: Sequence[str]) -> str | None:

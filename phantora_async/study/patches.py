@@ -18,7 +18,7 @@ from phantora_async.options import RunOptions
 from phantora_async.virtual_time.facts import DTYPE_NAMES
 
 TOOK_HOLD = "phantora-async advise: took hold"
-"""The line in a rank's log that says that the change was used."""
+"""The line in a rank's log that says that a change was used, before its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,13 +362,16 @@ import sys
 
 import torch
 
-_told = []
 
+def _teller(number):
+    told = []
 
-def took_hold():
-    if not _told:
-        _told.append(True)
-        print({said!r}, file=sys.stderr, flush=True)
+    def took_hold():
+        if not told:
+            told.append(True)
+            print(f"{said} ({{number}})", file=sys.stderr, flush=True)
+
+    return took_hold
 
 
 {code}
@@ -376,6 +379,14 @@ sys.argv = [{target!r}, *sys.argv[1:]]
 sys.path[0] = {folder!r}
 {run}
 """
+CHANGE = """
+def _change_{number}(took_hold):
+{code}
+
+
+_change_{number}(_teller({number}))
+"""
+"""Each change is a function, so that the names of one are not those of another."""
 
 
 def within_servers(servers: int) -> Patch:
@@ -447,9 +458,9 @@ def _is_f32_product(signature: str) -> bool:
     return kind == "gemm" and next((word for word in words if word in DTYPE_NAMES), "") == "f32"
 
 
-def took_hold(log: str) -> bool:
-    """Returns true if the rank of this log has met the change."""
-    return TOOK_HOLD in log
+def took_hold(log: str, number: int = 0) -> bool:
+    """Returns true if the rank of this log has met the change of this number among those of its program."""
+    return f"{TOOK_HOLD} ({number})" in log
 
 
 def patched(options: RunOptions, changes: Sequence[Patch], folder: Path) -> RunOptions:
@@ -467,7 +478,10 @@ def patched(options: RunOptions, changes: Sequence[Patch], folder: Path) -> RunO
         where = str(Path(target).parent)
         run = f"runpy.run_path({target!r}, run_name='__main__')"
     program = folder / "changed.py"
-    code = "\n".join(textwrap.dedent(one.code) for one in changes)
+    code = "".join(
+        CHANGE.format(number=number, code=textwrap.indent(textwrap.dedent(one.code).strip("\n"), "    "))
+        for number, one in enumerate(changes)
+    )
     text = PROGRAM.format(said=TOOK_HOLD, code=code, target=target, folder=where, run=run)
     program.write_text(text, encoding="utf-8")
     return dataclasses.replace(options, script=str(program), module=False)

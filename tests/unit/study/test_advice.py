@@ -14,15 +14,16 @@ import pytest
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async import cli
+from phantora_async.api.results import Run
 from phantora_async.errors import ExitCode, UsageError
 from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.options import RunOptions
 from phantora_async.recording import load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.variants import Player, Variant
-from phantora_async.study.advice import NO_HOST, advise, hides_nothing, text
-from phantora_async.study.arguments import worth_trying
-from phantora_async.study.patches import FUSED, TOOK_HOLD, Facts, patched, patches, took_hold
+from phantora_async.study.advice import NO_HOST, _Base, advise, hides_nothing, text
+from phantora_async.study.arguments import Worth, worth_trying
+from phantora_async.study.patches import FUSED, TOOK_HOLD, Facts, Patch, patched, patches, took_hold
 from phantora_async.study.unsimulated import reasons
 from tests.unit.replay.recordings import record
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
@@ -161,6 +162,7 @@ def test_ranks_of_a_replica_vocabularies_and_switches(tmp_path: Path) -> None:
     ]
     assert [one.text for one in found if one.work_by_flops] == ["--tp 1", "--tp 2", "--tp 8"]
     assert found[-1].work == 1.0, "as many sequences as before"
+    assert len({one.kind for one in found[-5:]}) == 1, "batch and accumulation are never changed together but here"
     small = worth_trying(
         tmp_path / "train.py", ["--tp", "1", "--no-compile", "--batch-size", "3"], ranks=2, of_server=2
     )
@@ -197,7 +199,7 @@ def test_defaults_of_pytorch_are_changed_from_outside(rec: Path, runs: Runs) -> 
         took = "fused=True" in programs[-1]
         done.run_dir = Path("logs")
         done.run_dir.mkdir(exist_ok=True)
-        (done.run_dir / "rank0.log").write_text(f"{TOOK_HOLD}\n" if took else "trained\n")
+        (done.run_dir / "rank0.log").write_text(f"{TOOK_HOLD} (0)\n" if took else "trained\n")
         return done
 
     told = advise(rec, ["auto"], run).document
@@ -284,7 +286,9 @@ def test_changes_of_one_kind_exclude_each_other(rec: Path, runs: Runs) -> None:
         done.report["simulated"]["step"]["median_ns"] = sum(found) * 1_000 if found else 90_000_000
         done.run_dir = Path("logs")
         done.run_dir.mkdir(exist_ok=True)
-        (done.run_dir / "rank0.log").write_text(f"{TOOK_HOLD}\n")
+        # Of several changes, the last one is met no more.
+        met = range(max(1, text.count("def _change_") - 1))
+        (done.run_dir / "rank0.log").write_text("".join(f"{TOOK_HOLD} ({number})\n" for number in met))
         return done
 
     told = advise(rec, ["auto"], run).document
@@ -292,6 +296,9 @@ def test_changes_of_one_kind_exclude_each_other(rec: Path, runs: Runs) -> None:
     assert together["step_s"] == pytest.approx(45e-6 if "gradient_as" not in programs[-1] else 135e-6)
     assert "bucket_cap_mb=100)" in together["what"]
     assert "fused=True" in together["what"]
+    last = str(together["what"]).partition(" (without effect beside the others: ")[2]
+    assert last
+    assert "bucket_cap_mb" not in last
     assert "bucket_cap_mb=25)" not in programs[-1]
 
 
@@ -386,6 +393,45 @@ def test_the_program_runs_the_script_as_it_is(tmp_path: Path, module: bool) -> N
     )
     assert done.stdout == "__main__ ['--x'] True\n", done.stderr
     assert took_hold(done.stderr)
+
+
+def test_changes_of_one_program_share_no_names_and_each_says_whether_it_took_hold(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    (tmp_path / "job.py").write_text("import torch\nprint(torch.asked())\n")
+    first = Patch(
+        "first", "_name = 'first'\ndef _asked():\n    took_hold()\n    return _name\ntorch.asked = _asked\n", ""
+    )
+    second = Patch("second", "_name = 'second'\ntorch.never_asked = took_hold\n", "")
+    options = patched(RunOptions(str(tmp_path / "job.py")), [first, second], tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(options.script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.stdout == "first\n", done.stderr
+    assert [took_hold(done.stderr, number) for number in (0, 1)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("worth", "tflops", "times"),
+    [
+        (Worth("--batch 8", 2.0), 2.06, 2.0),  # what is done once for each step weighs little
+        (Worth("--accumulate 8", 2.0), 1.0, 1.0),  # one batch in more parts
+        (Worth("--tp 2", work_by_flops=True), 0.5, 0.5),
+        (Worth("--compile"), 0.9, 1.0),
+        (Worth("--batch 8", 2.0), None, 2.0),
+    ],
+)
+def test_a_step_s_work_is_that_of_its_operations(worth: Worth, tflops: float | None, times: float) -> None:
+    """Steps take as long as before, on as many GPUs, so that rates are as work is."""
+
+    def simulated(rate: float | None) -> dict[str, Any]:
+        return {"work": {"tflops_per_gpu": rate}, "step": {"median_ns": 1000}, "world_size": 4}
+
+    base = _Base(Any, 1000, simulated(1.0), Any)  # type: ignore[arg-type]
+    assert base._work(Run({"simulated": simulated(tflops)}, Path("report.json")), [worth]) == pytest.approx(times)
 
 
 def test_a_launcher_s_script_is_not_changed(tmp_path: Path) -> None:
