@@ -91,7 +91,7 @@ def run(given: argparse.Namespace) -> int:
     if given.python or given.folder:
         raise UsageError("--python and --folder are of a book of clusters", "name it: --clusters BOOK.toml")
     if given.pages:
-        raise UsageError("--pages writes the pages of a book", "name it: --all laboratory/programs/truth.toml")
+        raise UsageError("--pages writes the pages of a book", "name it: --all BOOK.toml, or --clusters BOOK.toml")
     if not given.truth:
         raise UsageError("there is nothing to compare with", "name truth files, or a book with --all")
     found = truth.load(given.truth)
@@ -155,16 +155,7 @@ def run(given: argparse.Namespace) -> int:
 def _everything(given: argparse.Namespace) -> int:
     from phantora_async.validation.everything import everything
 
-    others = {
-        "--script": given.script,
-        "--json": given.json,
-        "--traces": given.traces,
-        "--plot": given.plot,
-        "--docs": given.docs,
-        "TRUTH": given.truth,
-    }
-    if wrong := [name for name, value in others.items() if value]:
-        raise UsageError(f"--all takes no {wrong[0]}", "the book says what is run and written")
+    _check_alone(given, "--all", {"--clusters": given.clusters, "--python": given.python, "--folder": given.folder})
     options = tuple(shlex.split(given.run_options))
     everything(given.all, _names(given.only), _names(given.skip), options, run=not given.pages)
     return 0
@@ -173,9 +164,25 @@ def _everything(given: argparse.Namespace) -> int:
 def _clusters(given: argparse.Namespace) -> int:
     from phantora_async.validation.clusters import clusters
 
+    _check_alone(given, "--clusters", {"--skip": given.skip, "--run-options": given.run_options})
     pythons, folders = (_pairs(option, words) for option, words in (("python", given.python), ("folder", given.folder)))
     clusters(given.clusters, _names(given.only), pythons, folders, run=not given.pages)
     return 0
+
+
+def _check_alone(given: argparse.Namespace, book: str, more: dict[str, object]) -> None:
+    """Raises UsageError for an option that says something which a book says."""
+    others = {
+        "--script": given.script,
+        "--json": given.json,
+        "--traces": given.traces,
+        "--plot": given.plot,
+        "--docs": given.docs,
+        "TRUTH": given.truth,
+        **more,
+    }
+    if wrong := [name for name, value in others.items() if value]:
+        raise UsageError(f"{book} takes no {wrong[0]}", "the book says what is run and written")
 
 
 def _pairs(option: str, words: list[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 
 from formats.toml import FileTable, read_toml
 from phantora_async.errors import UsageError
@@ -95,10 +96,10 @@ def read(path: Path) -> ClusterBook:
 
 
 def _table(fields: FileTable, folder: Path) -> ClusterTable:
-    options, command = (shlex.split(fields.text(key)) for key in ("options", "command"))
+    options, command = (_words(fields, key) for key in ("options", "command"))
     rows = []
     for one in fields.tables("row"):
-        more, arguments = (shlex.split(one.text(key, " ")) for key in ("options", "arguments"))
+        more, arguments = (_words(one, key, " ") for key in ("options", "arguments"))
         words = tuple(_beside(folder, word) for word in (*options, *more, *command, *arguments))
         rows.append(
             ClusterRow(one.text("name"), one.text("curve"), one.integer("gpus", least=1), one.number("tokens"), words)
@@ -113,6 +114,19 @@ def _table(fields: FileTable, folder: Path) -> ClusterTable:
     )
 
 
+def _words(fields: FileTable, key: str, default: str | None = None) -> list[str]:
+    """The words of a text as a shell reads them, whose braces name folders or {gpus}. Raises UsageError."""
+    text = fields.text(key, default)
+    try:
+        words = shlex.split(text)
+        named = [name for word in words for _, name, _, _ in Formatter().parse(word) if name is not None]
+    except ValueError as error:
+        raise fields.error(key, f"{text!r}: {error}") from None
+    if wrong := [name for name in named if not name.isidentifier()]:
+        raise fields.error(key, f"{{{wrong[0]}}} names no folder; braces of a word are written twice: {{{{ }}}}")
+    return words
+
+
 def _beside(folder: Path, word: str) -> str:
     """A word of a command; a file beside the book by its whole name."""
     named = word.endswith((".py", ".toml")) and "{" not in word
@@ -121,4 +135,4 @@ def _beside(folder: Path, word: str) -> str:
 
 def filled(row: ClusterRow, folders: Mapping[str, str]) -> list[str]:
     """The words of the row's command. Raises KeyError with the name of a folder that was not given."""
-    return [word.format_map({"gpus": row.gpus, **folders}) for word in row.words]
+    return [word.format_map({**folders, "gpus": row.gpus}) for word in row.words]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from math import isfinite
 from pathlib import Path
 
 from formats.files import MOST_DATA_NBYTES, read_text, write_whole
@@ -127,10 +128,23 @@ def read(path: Path) -> dict[str, Prediction]:
     for number, line in enumerate(read_text(path, MOST_DATA_NBYTES, UsageError).splitlines(), start=1):
         try:
             one = Prediction(**json.loads(line))
+            check(one)
         except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(f"{path}:{number}: not a prediction of `validate --clusters`: {error}") from None
         found[one.row] = one
     return found
+
+
+def check(one: Prediction) -> None:
+    """Raises TypeError for a value that no prediction has."""
+    texts, numbers = (one.row, one.failure, one.commit, one.date), (one.host_bound, one.exposed, one.modelled)
+    perhaps = (one.step_s, one.low_s, one.high_s, one.memory_gib, one.tokens_per_s_gpu)
+    known = [value for value in perhaps if value is not None]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("row, failure, commit and date are texts")
+    for value in (*numbers, one.wall_s, one.cpu_s, *known):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise TypeError(f"{value!r} is no number")
 
 
 def write(path: Path, predictions: Iterable[Prediction]) -> None:

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import mean
 
@@ -110,10 +111,10 @@ def read_published(path: Path) -> dict[str, Published]:
     for number, line in enumerate(read_text(path, MOST_DATA_NBYTES, UsageError).splitlines(), start=1):
         try:
             one = Published(**json.loads(line))
+            if not isinstance(one.row, str) or not isinstance(one.known, bool) or not 0 < one.tokens_per_s_gpu < inf:
+                raise ValueError("row is a name, known is true or false, tokens_per_s_gpu is a number above 0")
         except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(f"{path}:{number}: not a published run: {error}") from None
-        if not one.tokens_per_s_gpu > 0:
-            raise UsageError(f"{path}:{number}: tokens_per_s_gpu must be above 0")
         found[one.row] = one
     return found
 
@@ -126,7 +127,7 @@ def compare(
     found = []
     for table, row in book.rows():
         one, told = predictions.get(row.name), published.get(row.name)
-        if one is None or told is None or one.tokens_per_s_gpu is None:
+        if one is None or told is None or one.tokens_per_s_gpu is None or one.step_s is None:
             continue
         first = firsts.get(row.curve)
         firsts.setdefault(row.curve, (told.tokens_per_s_gpu, one.tokens_per_s_gpu))

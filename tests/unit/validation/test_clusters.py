@@ -72,6 +72,49 @@ def test_two_rows_of_one_name_are_refused(tmp_path: Path) -> None:
         cluster_book.read(made(tmp_path, BOOK.replace('"large"', '"small"')))
 
 
+@pytest.mark.parametrize(
+    ("was", "wrong", "said"),
+    [
+        ("--batch 2", "--name 'a", "No closing quotation"),
+        ("--batch 2", "--sizes {0}", "names no folder"),
+        ("--batch 2", "--sizes {gpus.real}", "names no folder"),
+        ("--batch 2", "--sizes {", "--sizes {"),
+    ],
+)
+def test_a_malformed_command_is_refused(tmp_path: Path, was: str, wrong: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        cluster_book.read(made(tmp_path, BOOK.replace(was, wrong)))
+
+
+def test_braces_that_are_written_twice_are_the_word_s(tmp_path: Path) -> None:
+    book = cluster_book.read(made(tmp_path, BOOK.replace("--batch 2", "--sizes {{2}}")))
+    assert cluster_book.filled(book.tables[0].rows[1], {"data": "/data", "gpus": "/no"})[-1] == "{2}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"row": "small", "tokens_per_s_gpu": "fast", "known": false}',
+        '{"row": ["small"], "tokens_per_s_gpu": 1.0, "known": false}',
+        '{"row": "small", "tokens_per_s_gpu": NaN, "known": false}',
+        '{"row": "small", "tokens_per_s_gpu": 0, "known": false}',
+        '{"row": "small", "tokens_per_s_gpu": 1.0, "known": "no"}',
+        "[]",
+    ],
+)
+def test_a_malformed_published_run_is_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "published.jsonl").write_text(line + "\n")
+    with pytest.raises(UsageError, match=r"published\.jsonl:1: not a published run"):
+        clusters.read_published(tmp_path / "published.jsonl")
+
+
+@pytest.mark.parametrize("wrong", [{"row": ["small"]}, {"step_s": "0.5"}, {"cpu_s": None}])
+def test_a_malformed_prediction_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    (tmp_path / "predictions.jsonl").write_text(json.dumps(asdict(SMALL) | wrong) + "\n")
+    with pytest.raises(UsageError, match=r"predictions\.jsonl:1: not a prediction"):
+        cluster_predictions.read(tmp_path / "predictions.jsonl")
+
+
 def test_every_shipped_row_has_its_files_and_a_curve_s_rows_differ() -> None:
     rows = [row for _, row in cluster_book.read(SHIPPED).rows()]
     for row in rows:
@@ -150,6 +193,9 @@ def test_a_run_keeps_its_prediction_and_rows_without_an_interpreter_are_named(
     [
         (["--only", "huge"], "no such row"),
         (["--python", "torch"], "expected NAME=PATH"),
+        (["--all", "truth.toml"], "--all takes no --clusters"),
+        (["truth.jsonl"], "--clusters takes no TRUTH"),
+        (["--run-options=--gpu h100"], "--clusters takes no --run-options"),
     ],
 )
 def test_wrong_options_are_refused(
