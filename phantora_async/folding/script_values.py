@@ -126,8 +126,9 @@ _MOST_STEPS = 200_000
 """The most expressions of one script that are evaluated."""
 _MOST_DEFINITIONS = 8
 """The most definitions of a name. A name with more is the same word for many things."""
-_LONG = 1 << 16
 _MOST_NAMES = 8
+"""The most names that stand for each other, one after the other, behind which a mesh is looked for."""
+_LONG = 1 << 16
 """The most characters or items of a text or a list that is computed."""
 
 
