@@ -435,13 +435,13 @@ def _of_communication(known: Facts) -> Iterator[Patch]:
         yield BUCKET_VIEWS
         if known.reduced_again:
             yield NO_SYNC
-        yield SHARDED
         if known.has(NcclKind.ALL_REDUCE, "f32"):
             yield COMPRESSED
         if "find_unused_parameters" in known.script:
             yield USED_PARAMETERS
         if "all_reduce" in known.script:
             yield EARLY_REDUCE
+        yield SHARDED  # last, since it puts another class in the place of that which the others change
     if sharded:
         yield from (GATHERED, REPLICATED)
         if 1 < known.servers < known.ranks and known.ranks % known.servers == 0:

@@ -245,9 +245,10 @@ OF_DDP = [
         (
             Facts(2, 1, [FUSED_ADAM, COMPILED], "dist.all_reduce(x.grad)", frozenset({(NcclKind.ALL_REDUCE, "f32")})),
             [
-                *OF_DDP,
+                *OF_DDP[:2],
                 "gradients that DistributedDataParallel sends as bf16",
                 "all-reduces of gradients that begin in the backward pass, each as soon as its gradient is known",
+                *OF_DDP[2:],
             ],
         ),
         (
