@@ -33,4 +33,5 @@ def test_ranks_of_a_group_that_send_nothing_train_alone() -> None:
     assert not trained_alone({**run, "world_size": 1})
     assert not trained_alone({**run, "collectives": 1})
     assert not trained_alone({**run, "links": {"kinds": [{"kind": "nvlink"}]}})  # peers' memory, without collectives
+    assert not trained_alone({name: value for name, value in run.items() if name != "links"})  # not known
     assert not trained_alone({**run, "step": {"source": f"{WHOLE_RUN}: no steps were found"}})  # each serves on its own
