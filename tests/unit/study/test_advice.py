@@ -21,6 +21,7 @@ from phantora_async.options import RunOptions
 from phantora_async.recording import load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.variants import Player, Variant
+from phantora_async.study import advice
 from phantora_async.study.advice import NO_HOST, _Base, advise, hides_nothing, text
 from phantora_async.study.arguments import Worth, worth_trying
 from phantora_async.study.patches import FUSED, TOOK_HOLD, Facts, Patch, patched, patches, took_hold
@@ -433,6 +434,28 @@ def test_a_step_s_work_is_that_of_its_operations(worth: Worth, tflops: float | N
 
     base = _Base(Any, 1000, simulated(1.0), Any)  # type: ignore[arg-type]
     assert base._work(Run({"simulated": simulated(tflops)}, Path("report.json")), [worth]) == pytest.approx(times)
+
+
+def test_the_work_of_changes_together_is_that_of_each(rec: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the batch and three times the replicas, each in a step as long as before: six times the work."""
+    Path("train.py").write_text(
+        "parser.add_argument('--batch-size', type=int, default=3)\nparser.add_argument('--tp', type=int, default=2)\n"
+    )
+    monkeypatch.setattr(advice, "_flops", lambda simulated: simulated.get("flops", 1.0))
+    base_s = advise(rec, [], runs.run).document["step_s"]
+
+    def change(options: RunOptions, simulated: dict[str, Any]) -> None:
+        arguments = list(options.arguments)
+        simulated["step"]["median_ns"] = round(1e9 * base_s)
+        simulated["flops"] = (2.0 if "--batch-size" in arguments else 1.0) * (3.0 if "--tp" in arguments else 1.0)
+
+    runs.change = change
+    changes = {
+        one["what"].partition(" (")[0]: one["change"] for one in advise(rec, ["auto"], runs.run).document["tries"]
+    }
+    assert changes["--batch-size 6"] == pytest.approx(-1 / 2)
+    assert changes["--tp 1"] == pytest.approx(-2 / 3)
+    assert changes["together: --batch-size 6"] == pytest.approx(-5 / 6)
 
 
 def test_a_launcher_s_script_is_not_changed(tmp_path: Path) -> None:
