@@ -34,7 +34,7 @@ def train(
 
 
 def test_a_job_goes_on_once_its_gpu_is_well_again(run: Run, tmp_path: Path) -> None:
-    done = train(run, tmp_path / "files", "9", "raises", "9", "0", faults=("gpu 1 dead at 35ms for 50ms",))
+    done = train(run, tmp_path / "files", "9", "raises", "9", "0", faults=("gpu 1 dead at 110ms for 50ms",))
     assert done.exit_code == 0, done.output
     log = done.log(0)
     assert "torch.AcceleratorError: CUDA error: unknown error" in log
