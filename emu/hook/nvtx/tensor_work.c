@@ -36,6 +36,10 @@ static const ph_tensor_op ops[] = {
  * which freed memory is given back (the most that glibc's M_MMAP_THRESHOLD becomes). */
 enum { GRAIN = 32768, KEPT_NBYTES = 32 << 20, STRIDES = 4, KIB = 1024 };
 
+/* Work on so few elements is a part of the operator's own time, which is measured on small tensors. A mesh or a list of
+ * ranks takes the same time in jobs of all widths. */
+enum { FEW_ELEMENTS = 1024 };
+
 static _Atomic uint32_t threads_wanted = 1;
 
 /* The operators of this process share their work among so many threads on the described host. */
@@ -164,7 +168,7 @@ static bool within_itself(const ph_thread *thread, const ph_known_op *op) {
 void ph_tensor_work(ph_thread *thread, const ph_known_op *op, const void *range) {
     ph_tensor_argument given[PH_MAX_TENSOR_ARGUMENTS];
     int n = within_itself(thread, op) ? 0 : ph_tensors_of(range, given);
-    if (n == 0) return;
+    if (n == 0 || elements_of(given, n) <= FEW_ELEMENTS) return;
     const ph_tensor_op *by = op->tensors;
     double nbytes = 0, made = 0;
     for (int i = 0; i < n; i++) {
