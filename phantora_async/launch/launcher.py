@@ -94,7 +94,7 @@ def tensor_threads(environment: Mapping[str, str], ranks: int, cores: int) -> in
     """The number of threads of PyTorch's operators on the CPU of the described server: OMP_NUM_THREADS, or what
     torchrun makes of it. It gives a rank among several one thread; a rank alone has one for each core.
     """
-    told = environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    told = environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()[:9]  # more digits are too many threads, too
     if told.isdecimal() and int(told):
         return min(int(told), MOST_THREADS)
     return 1 if ranks > 1 else cores

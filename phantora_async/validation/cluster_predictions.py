@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from math import isfinite
 from pathlib import Path
 
 from formats.files import MOST_DATA_NBYTES, read_text, write_whole
-from phantora_async.child_process import child, interrupt_run
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.validation.cluster_book import ClusterRow
-from phantora_async.validation.emulation import report_of
+from phantora_async.validation.emulation import run_to_end
 
 STEPS = 4
 """The steps of a run. The report counts those behind the first ones, which differ."""
@@ -26,8 +23,11 @@ STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
+    """The prediction of a row of the book. A run that failed has none of the first figures, and ``failure``."""
+
     row: str
     step_s: float | None
+    """The median step, and its 90 % interval (``low_s``, ``high_s``)."""
     low_s: float | None
     high_s: float | None
     memory_gib: float | None
@@ -48,66 +48,47 @@ class Prediction:
 
 def predict(row: ClusterRow, words: Sequence[str], python: str, commit: str) -> Prediction:
     """Emulates the run. It never raises for a run that fails: its error is the row's ``failure``."""
-    began, used = time.monotonic(), _processor_s()
+    used = _processor_s()
     with tempfile.TemporaryDirectory(prefix="phantora-clusters-") as folder:
         run_dir = Path(folder) / "run"
         command = [sys.executable, "-m", "phantora_async", "run", "-n", str(row.gpus), "--python", python]
         command += ["--run-dir", str(run_dir), "--no-progress", "--steps", str(STEPS), "--show-ranks", "none", *words]
-        with child(
-            command,
-            interrupt_run,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            errors="replace",
-            start_new_session=True,
-        ) as process:
-            out, err = process.communicate()
-        report = report_of(run_dir / "report.json")
-    wall_s, cpu_s = time.monotonic() - began, _processor_s() - used
-    failure = ""
-    if process.returncode:
-        lines = [line for line in (err or out).splitlines() if line.strip()]
-        failure = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "no output")
-    simulated = report.get("simulated", {})
+        ended = run_to_end(command, run_dir)
+    simulated = ended.report.get("simulated", {})
     step = simulated.get("step") or {}
     median_ns, interval = step.get("median_ns"), step.get("interval") or {}
-    if failure or not median_ns:
-        failure = failure or "no step was counted"
-        return Prediction(
-            row.name,
-            None,
-            None,
-            None,
-            None,
-            None,
-            0.0,
-            0.0,
-            0.0,
-            wall_s,
-            cpu_s,
-            failure,
-            commit,
-            date.today().isoformat(),
-        )
+    failed = Prediction(
+        row=row.name,
+        step_s=None,
+        low_s=None,
+        high_s=None,
+        memory_gib=None,
+        tokens_per_s_gpu=None,
+        host_bound=0.0,
+        exposed=0.0,
+        modelled=0.0,
+        wall_s=ended.wall_s,
+        cpu_s=_processor_s() - used,
+        failure=ended.failure or "no step was counted",
+        commit=commit,
+        date=date.today().isoformat(),
+    )
+    if ended.failure or not median_ns:
+        return failed
     ranks = simulated["ranks"]
     first, sources = ranks[0], simulated["cost_sources"]
     window = first["window_ns"] or 1
-    return Prediction(
-        row.name,
-        median_ns / 1e9,
-        _seconds(interval.get("low_ns")),
-        _seconds(interval.get("high_ns")),
-        max(one["memory"]["reserved_peak_nbytes"] for one in ranks) / 2**30,
-        row.tokens / (median_ns / 1e9),
-        first["host_bound_ns"] / window,
-        (first["transfer_ns"] + first["peers_ns"]) / window,
-        1.0 - sources["measured"],
-        wall_s,
-        cpu_s,
-        "",
-        commit,
-        date.today().isoformat(),
+    return replace(
+        failed,
+        step_s=median_ns / 1e9,
+        low_s=_seconds(interval.get("low_ns")),
+        high_s=_seconds(interval.get("high_ns")),
+        memory_gib=max(one["memory"]["reserved_peak_nbytes"] for one in ranks) / 2**30,
+        tokens_per_s_gpu=row.tokens / (median_ns / 1e9),
+        host_bound=first["host_bound_ns"] / window,
+        exposed=(first["transfer_ns"] + first["peers_ns"]) / window,
+        modelled=1.0 - sources["measured"],
+        failure="",
     )
 
 

@@ -61,33 +61,58 @@ class JobCommand:
         return [*run, "--no-progress", *self.run_options, str(self.script), *given]
 
 
-def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
-    """Emulates the job. It never raises for a job that fails: its last line of output is the row's ``failure``."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that has ended: what it printed, its report (empty if it wrote none) and how long it took."""
+
+    output: str
+    report: dict[str, Any]
+    wall_s: float
+    failure: str
+    """Its error, or its last line, if it did not end well; else empty."""
+
+
+def run_to_end(command: Sequence[str], run_dir: Path) -> Ended:
+    """Runs `phantora-async run` in a process of its own. It never raises for a run that fails."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="phantora-validate-") as folder:
-        run_dir = Path(folder) / "run"
-        with child(
-            command.line(truth, run_dir),
-            interrupt_run,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            errors="replace",
-            start_new_session=True,
-        ) as process:
-            out, err = process.communicate()
-        report = report_of(run_dir / "report.json")
-    wall_s = time.monotonic() - started
+    with child(
+        command,
+        interrupt_run,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        out, err = process.communicate()
+    wall_s, failure = time.monotonic() - started, ""
     if process.returncode:
         lines = [line for line in (err or out).splitlines() if line.strip()]
-        why = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")
-        return Emulated(None, None, None, report, wall_s, why or f"exit code {process.returncode}")
-    result = _result(out, truth.job)
-    speed = _rate(out) if truth.speed_is_rate else result.get("free_running_step_s")
+        failure = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")
+        failure = failure or f"exit code {process.returncode}"
+    return Ended(out, report_of(run_dir / "report.json"), wall_s, failure)
+
+
+def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
+    """Emulates the job. It never raises for a job that fails: its last line of output is the row's ``failure``."""
+    with tempfile.TemporaryDirectory(prefix="phantora-validate-") as folder:
+        run_dir = Path(folder) / "run"
+        ended = run_to_end(command.line(truth, run_dir), run_dir)
+    if ended.failure:
+        return Emulated(None, None, None, ended.report, ended.wall_s, ended.failure)
+    result = _result(ended.output, truth.job)
+    speed = _rate(ended.output) if truth.speed_is_rate else result.get("free_running_step_s")
     failure = "" if speed else "the script printed no RESULT line of this job"
     version = result.get("torch")
-    named = version if isinstance(version, str) else ""
-    return Emulated(speed, result.get("max_alloc"), result.get("max_reserved"), report, wall_s, failure, named)
+    return Emulated(
+        speed,
+        result.get("max_alloc"),
+        result.get("max_reserved"),
+        ended.report,
+        ended.wall_s,
+        failure,
+        version if isinstance(version, str) else "",
+    )
 
 
 def report_of(path: Path) -> dict[str, Any]:
