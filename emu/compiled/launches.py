@@ -16,7 +16,7 @@ from .integer_stores import NotEvaluated, parameters_of, stores_integers
 from .operations import dtype_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, dtype
 
 _STORES_INTEGERS = re.compile(r"tt\.store [^|]*!tt\.ptr<i\d+>")
 """Matches programs that store integers: most programs do not, and need not be read."""
@@ -85,16 +85,40 @@ class CompiledKernels:
 
     # ---- memory ----------------------------------------------------------------------------------------------------
     def _read(self, addresses: Tensor, element: str) -> Tensor | None:
-        start, base = self._views.whole(dtype_of(element))
-        if base is None:
-            return None
+        dtype = dtype_of(element)
         if not addresses.numel():
-            return base.new_empty(addresses.shape, device="cpu")
-        item = base.element_size()
-        if not self._is_known(addresses, item):
+            return addresses.new_empty(addresses.shape, dtype=dtype)
+        if not self._is_known(addresses, dtype.itemsize):
             return None
-        places = (addresses - start) // item
-        return base[places] if _inside(places, base) else None
+        parts = self._parts(addresses.reshape(-1), dtype)
+        if parts is None:
+            return None
+        if len(parts) == 1:
+            return parts[0].base[parts[0].places].view(addresses.shape)
+        values = addresses.new_empty(addresses.numel(), dtype=dtype)
+        for part in parts:
+            values[part.which] = part.base[part.places]
+        return values.view(addresses.shape)
+
+    def _parts(self, addresses: Tensor, dtype: dtype) -> list[_Part] | None:
+        """Returns the addresses by the range of memory that they are in, the device's or one of pinned memory; None if
+        one is in no range.
+        """
+        import torch
+
+        parts: list[_Part] = []
+        left = torch.arange(addresses.numel(), device="cpu")
+        while left.numel():
+            found = self._views.range_of(int(addresses[left[0]]), dtype)
+            if found is None:
+                return None
+            places = torch.div(addresses[left] - found.start, dtype.itemsize, rounding_mode="floor")
+            inside = (places >= 0) & (places < found.base.numel())
+            if not inside[0]:
+                return None
+            parts.append(_Part(found.base, left[inside], places[inside]))
+            left = left[~inside]
+        return parts
 
     def _is_known(self, addresses: Tensor, item: int) -> bool:
         """Waits for what has yet to arrive, so that the answer does not depend on when it does."""
@@ -109,16 +133,14 @@ class CompiledKernels:
         return stretches is not None
 
     def _write(self, store: Store) -> None:
-        start, base = self._views.whole(store.values.dtype)
-        if base is None:
-            return
-        item = base.element_size()
-        stretches, places = _stretches(store.addresses, item), (store.addresses - start) // item
-        if stretches is None or not _inside(places, base):
+        stretches = _stretches(store.addresses, store.values.element_size())
+        parts = self._parts(store.addresses, store.values.dtype)
+        if stretches is None or parts is None:
             return
 
         def write() -> None:
-            base[places] = store.values
+            for part in parts:
+                part.base[part.places] = store.values[part.which]
             for stretch in stretches:
                 self._hook.data_mark_known(stretch.address, stretch.nbytes)
 
@@ -128,15 +150,22 @@ class CompiledKernels:
             write()
 
 
+class _Part(NamedTuple):
+    """Elements that a load or a store touches in one range of memory."""
+
+    base: Tensor
+    """The CPU tensor over the range."""
+    which: Tensor
+    """The elements' numbers in the load or the store."""
+    places: Tensor
+    """Their places in `base`."""
+
+
 class _Stretch(NamedTuple):
     """A stretch of device memory."""
 
     address: int
     nbytes: int
-
-
-def _inside(places: Tensor, base: Tensor) -> bool:
-    return int(places.min()) >= 0 and int(places.max()) < base.numel()
 
 
 def _stretches(addresses: Tensor, item: int) -> list[_Stretch] | None:

@@ -226,6 +226,7 @@ def table() -> dict[str, Callable[..., Any]]:
         "tt.trans": _transposed,
         "tt.reshape": _reshaped,
         "tt.addptr": _advanced,
+        **dict.fromkeys(("tt.int_to_ptr", "tt.ptr_to_int"), lambda _, x: x),
         "arith.index_cast": _converted,
         "math.absi": lambda _, x: x.abs(),
     }

@@ -3,12 +3,16 @@
 The hook library takes all emulated device memory from one range of addresses that the host can read and write. One CPU
 tensor of each dtype spans the whole range. The host view of a CUDA tensor is a strided view of it: it copies nothing
 and owns nothing, so torch's allocator may reuse the memory as on a GPU.
+
+A CUDA tensor may also be a view of pinned host memory, which a GPU reads over the bus. Each such range has CPU tensors
+of its own, made from its bytes when they are needed: elements may lie at any distance from its start.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..interpreter.hook_library import Hook
 
@@ -73,6 +77,15 @@ class Layout:
         return sorted(range(len(self.sizes)), key=lambda dim: -self.strides[dim])
 
 
+class HostRange(NamedTuple):
+    """A range of memory that the host can read and write."""
+
+    start: int
+    """The address of its first element."""
+    base: Tensor
+    """The CPU tensor over all of it."""
+
+
 class NoHostView(Exception):
     """Raised if a tensor's bytes cannot be seen as a CPU tensor."""
 
@@ -87,16 +100,9 @@ class HostViews:
         self._whole_range: dict[dtype, Tensor] = {}
 
     def _map(self) -> None:
-        import torch
-
         self._start, self._nbytes = self._hook.device_range()
-        if not self._nbytes:
-            return
-        window = (ctypes.c_char * self._nbytes).from_address(self._start)
-        all_bytes = torch.frombuffer(window, dtype=torch.uint8)
-        for name in _DTYPES:
-            if hasattr(torch, name):
-                self._whole_range[getattr(torch, name)] = all_bytes.view(getattr(torch, name))
+        if self._nbytes:
+            self._whole_range = _tensors_over(self._start, self._nbytes)
 
     def covers(self, address: int) -> bool:
         """Says whether the address is one of the device's memory."""
@@ -104,11 +110,22 @@ class HostViews:
             self._map()
         return 0 <= address - self._start < self._nbytes
 
-    def whole(self, dtype: dtype) -> tuple[int, Tensor | None]:
-        """Returns the address where the range begins, and the CPU tensor over all of it; None for other dtypes."""
+    def range_of(self, address: int, dtype: dtype) -> HostRange | None:
+        """Returns the range of memory that holds the address, the device's or pinned memory of the host's, as elements
+        of the dtype; None for other dtypes and other memory.
+        """
         if not self._whole_range:
             self._map()
-        return self._start, self._whole_range.get(dtype)
+        if 0 <= address - self._start < self._nbytes:
+            base = self._whole_range.get(dtype)
+            return None if base is None else HostRange(self._start, base)
+        start, nbytes = self._hook.host_range(address)
+        if not nbytes or dtype not in self._whole_range:
+            return None
+        # Elements lie at multiples of their size from this address, not from the range's start.
+        skipped, item = (address - start) % dtype.itemsize, dtype.itemsize
+        start, nbytes = start + skipped, (nbytes - skipped) // item * item
+        return HostRange(start, _tensors_over(start, nbytes, (dtype,))[dtype]) if nbytes else None
 
     def view(self, tensor: Tensor) -> Tensor | None:
         """Returns the CPU tensor over the same bytes; None for other dtypes, other memory, unaligned and nested
@@ -118,19 +135,35 @@ class HostViews:
             return None
         if not self._whole_range:
             self._map()
-        base = self._whole_range.get(tensor.dtype)
+        address, base = tensor.data_ptr(), self._whole_range.get(tensor.dtype)
         if base is not None and tensor.numel() == 0:  # it has no bytes, and perhaps no address
             return base.new_empty(tensor.size(), device="cpu")
-        offset = tensor.data_ptr() - self._start
-        if base is None or not 0 <= offset < self._nbytes:
+        if base is None:
             return None
-        index, rest = divmod(offset, tensor.element_size())
+        start = self._start
+        if not 0 <= address - start < self._nbytes:
+            pinned = self.range_of(address, tensor.dtype)
+            if pinned is None:
+                return None
+            start, base = pinned
+        index, rest = divmod(address - start, tensor.element_size())
         if rest:
             return None
         view = base.as_strided(tensor.size(), tensor.stride(), index)
         if tensor.is_conj():
             view = view.conj()
         return view._neg_view() if tensor.is_neg() else view
+
+
+def _tensors_over(start: int, nbytes: int, dtypes: Iterable[dtype] | None = None) -> dict[dtype, Tensor]:
+    """Returns a CPU tensor of each dtype over the bytes from this address on, which it does not own."""
+    import torch
+
+    window = (ctypes.c_char * nbytes).from_address(start)
+    all_bytes = torch.frombuffer(window, dtype=torch.uint8)
+    if dtypes is None:
+        dtypes = (getattr(torch, name) for name in _DTYPES if hasattr(torch, name))
+    return {one: all_bytes.view(one) for one in dtypes}
 
 
 class Place:

@@ -1,6 +1,8 @@
 /* The states of a tensor's bytes, whose elements may lie apart, and marks on them: for emu's Python side. */
 #include "data/strided.h"
 #include "data/data.h"
+#include "memory/memory.h"
+#include "memory/pinned.h"
 #include "sources/source_map.h"
 
 #include <stdlib.h>
@@ -109,11 +111,13 @@ PH_EXPORT int phantora_data_strided_peek(uint64_t address, int64_t item, int ndi
     return strided(peek, address, item, ndims, sizes, strides);
 }
 
-/* Has the byte a value, or will it have one? */
+/* Has the byte a value, or will it have one? The host's memory has: kernels see pinned memory as the program left it.
+ */
 PH_EXPORT int phantora_data_begins(uint64_t address) {
     const void *at = (const void *)(uintptr_t)address;
     ph_range piece;
-    return ph_sources_touch(at, 1) || ph_data_next_readable(at, 1, &piece) || ph_data_pending(at, 1);
+    return ph_sources_touch(at, 1) || ph_data_next_readable(at, 1, &piece) || ph_data_pending(at, 1) ||
+           (!ph_is_device_pointer(at) && ph_host_pinned(at));
 }
 
 PH_EXPORT void phantora_data_strided_mark(int mark, uint64_t address, int64_t item, int ndims, const int64_t *sizes,

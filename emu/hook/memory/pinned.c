@@ -70,4 +70,12 @@ bool ph_host_range_of(const void *p, void **start, size_t *nbytes) {
     return found;
 }
 
+PH_EXPORT uint64_t phantora_host_range(uint64_t address, uint64_t *start) {
+    void *first = NULL;
+    size_t nbytes = 0;
+    if (!ph_host_range_of((const void *)(uintptr_t)address, &first, &nbytes)) return 0;
+    *start = (uint64_t)(uintptr_t)first;
+    return nbytes;
+}
+
 bool ph_host_pinned(const void *p) { return ph_host_range_of(p, NULL, NULL); }

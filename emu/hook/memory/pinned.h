@@ -13,4 +13,8 @@ bool ph_pinned_remove(const void *start, bool registered);
 bool ph_host_range_of(const void *p, void **start, size_t *nbytes);
 bool ph_host_pinned(const void *p);
 
+/* For emu's Python side: the range that holds the address. Returns its bytes, and its start in *start; 0: no range
+ * does. */
+uint64_t phantora_host_range(uint64_t address, uint64_t *start);
+
 #endif

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from .library import DIMS, RANGES, Library, flat
@@ -15,6 +15,7 @@ class DataCalls(Library):
         super().__init__(path)
         self._device_base = self._function("device_base", c_uint64)
         self._device_nbytes = self._function("device_nbytes", c_uint64)
+        self._host_range = self._function("host_range", c_uint64, c_uint64, POINTER(c_uint64))
         self._data_overwrite = self._function("data_overwrite", None, RANGES, c_int)
         self._overwrite_on = self._function("overwrite_on", None, c_uint64, RANGES, c_int)
         self._data_writer = self._function("data_writer", c_char_p, c_uint64)
@@ -71,6 +72,14 @@ class DataCalls(Library):
     def device_range(self) -> tuple[int, int]:
         """Returns address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._device_base(), self._device_nbytes()
+
+    def host_range(self, address: int) -> tuple[int, int]:
+        """Returns address and bytes of the range of pinned host memory that holds the address; no bytes if none
+        does.
+        """
+        start = c_uint64()
+        nbytes: int = self._host_range(address, byref(start))
+        return start.value, nbytes
 
     def overwrite(self, ranges: Sequence[int]) -> None:
         """Notes that a launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are

@@ -166,6 +166,35 @@ def flatten(value: object) -> list[Tensor]:
     return [tensor for item in value for tensor in flatten(item)]
 
 
+class _Mapped:
+    """Pinned memory of the host's, as a device tensor over the same bytes is made of it."""
+
+    def __init__(self, host: Tensor) -> None:
+        assert host.dtype == torch.int32
+        assert host.is_pinned()
+        self.__cuda_array_interface__ = {
+            "shape": tuple(host.shape),
+            "typestr": "<i4",
+            "data": (host.data_ptr(), False),
+            "version": 3,
+        }
+
+
+def mapped_memory() -> list[str]:
+    """Kernels see in mapped host memory what the program has written there, and the program what they have written."""
+    host = torch.zeros(16, dtype=torch.int32, pin_memory=True)
+    device = torch.as_tensor(_Mapped(host), device="cuda")
+    host[:] = torch.arange(16)
+    wrong = []
+    if (device + 1).tolist() != list(range(1, 17)) or device[5:].sum().item() != sum(range(5, 16)):
+        wrong.append("kernels do not see what the host wrote to mapped memory")
+    device[3:5].add_(100)
+    torch.cuda.synchronize()
+    if host[2:6].tolist() != [2, 103, 104, 5]:
+        wrong.append(f"the host sees {host.tolist()} in mapped memory")
+    return wrong
+
+
 def main() -> None:
     cpu, wrong = (A, B, M, V, F), []
     for name, case in CASES.items():
@@ -189,6 +218,7 @@ def main() -> None:
         wrong.append("randint draws nothing")
     if sorted(torch.randperm(50, device="cuda").tolist()) != list(range(50)):
         wrong.append("randperm is no permutation")
+    wrong += mapped_memory()
     print("\n".join(wrong) if wrong else "PASSED", flush=True)
     if wrong:
         raise SystemExit(1)
