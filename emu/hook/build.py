@@ -33,7 +33,7 @@ STUB = "python-stub"
 STUB_SOURCE = SOURCES.parent / "stub" / "python.c"
 RECEIVE = "libphantora_receive.so.1"
 """Name of the library that is loaded before all other libraries of the forker."""
-RECEIVE_SOURCE = SOURCES.parent / "stub" / "receive.c"
+RECEIVE_SOURCES = tuple(SOURCES.parent / "stub" / name for name in ("receive.c", "open.c"))
 COMPILE = [
     "-fexceptions",  # those of PyTorch pass through callbacks (nvtx/record_function.c)
     *("-std=gnu11", "-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-fno-semantic-interposition"),
@@ -81,9 +81,9 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
     output.mkdir(parents=True, exist_ok=True)
     if not _is_newer(output / STUB, [STUB_SOURCE, *CONTRACT.rglob("thread_names.*")]):
         _replace(output / STUB, [*_compiler(), *STUB_FLAGS, str(STUB_SOURCE)])
-    if not _is_newer(output / RECEIVE, [RECEIVE_SOURCE]):
+    if not _is_newer(output / RECEIVE, RECEIVE_SOURCES):
         shared_object = ["-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{RECEIVE}"]
-        _replace(output / RECEIVE, [*_compiler(), *STUB_FLAGS, *shared_object, str(RECEIVE_SOURCE), "-ldl"])
+        _replace(output / RECEIVE, [*_compiler(), *STUB_FLAGS, *shared_object, *map(str, RECEIVE_SOURCES), "-ldl"])
     if _is_newer(library, [*sources, *shared]) and all((output / name).exists() for name in SHELLS):
         return library
     objects = output / "objects"

@@ -212,6 +212,7 @@ class Preparation:
         self.libraries = dispatcher.libraries_from_now_on()
 
     def import_users_modules(self) -> None:
+        self.hook.open_ours()
         _preload(self.job.preload)
         if self.job.auto_preload:
             automatic.preload(self.job)

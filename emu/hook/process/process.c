@@ -100,6 +100,21 @@ PH_EXPORT void phantora_stand_in(const char *name) {
                 dlerror());
 }
 
+/* From now on whoever opens a library whose calls are taken here, in any folder and of any version, gets a handle of
+ * this one. Called when PyTorch is loaded, which needs the real ones under their names. */
+PH_EXPORT void phantora_open_ours(void) {
+    static const char *const TAKEN[] = {
+        "libcuda.so",  "libcudart.so", "libnvidia-ml.so", "libnccl.so",  "libcublas.so",   "libcublasLt.so",
+        "libcudnn.so", "libcufft.so",  "libcufile.so",    "libcupti.so", "libcusolver.so", "libcusparse.so",
+    };
+    char path[4096];
+    void (*open_instead)(const char *, const char *);
+    *(void **)&open_instead = dlsym(RTLD_DEFAULT, "phantora_open_instead");
+    if (!open_instead) return; /* the process was started without the library that comes before all others */
+    neighbour(path, sizeof path, "libcuda.so.1");
+    for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++) open_instead(TAKEN[i], path);
+}
+
 /* The runtime's name depends on the major version of CUDA that PyTorch is built for: who loads this library tells it. A
  * program that finds the runtimes of two versions does not know which to take. */
 static void make_findable(void) {

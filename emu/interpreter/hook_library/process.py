@@ -20,6 +20,10 @@ class ProcessCalls(Library):
         super().__init__(path)
         self._load = self._function("load", c_int, c_char_p)
         self._stand_in = self._function("stand_in", None, c_char_p)
+        self.open_ours: Callable[[], None] = self._function("open_ours", None)
+        """Gives the hook library's functions to whoever opens a CUDA library by a path, or of another version, from now
+        on. Called in the forker, when torch is imported.
+        """
         self._number_process = self._function("number_process", None, c_uint32)
         self._start = self._function("start", c_int, c_char_p, c_char_p, c_uint32, c_uint32, c_uint32, c_uint32)
         self._started_by = self._function("started_by", None, c_uint32)

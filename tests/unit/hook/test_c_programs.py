@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from emu.contract import installed
+
 from .conftest import HOOK, c_program
 from .coordinator import DEVICE_FILE, device_file
 
@@ -107,6 +109,46 @@ assert address(ctypes.CDLL(sys.argv[3])) == address(hook)
 def test_who_opens_a_library_by_its_name_gets_the_emulated_calls(name, call, library, tmp_path):
     """cuDNN's frontend and CuPy open the runtime so, vLLM NCCL; they ask the handle, not the process."""
     subprocess.run([sys.executable, "-c", OPENED, library, device_file(tmp_path), name, call], check=True)
+
+
+BY_PATH = """
+import ctypes, os, sys
+hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+assert hook.phantora_load(sys.argv[2].encode()) == 0
+folder = sys.argv[3]
+answers = lambda name: ctypes.CDLL(os.path.join(folder, name)).ncclAllReduce(0) == 41
+assert answers("libnccl.so.2")
+hook.phantora_open_ours()
+assert answers("libncclx.so.2") and answers("libother.so")
+address = lambda library: ctypes.cast(library.ncclAllReduce, ctypes.c_void_p).value
+for name in (f"{folder}/libnccl.so.2", f"{folder}/libnccl.so.9", "libnccl.so", "libcublas.so.13", "libcudart.so.11.0"):
+    assert address(ctypes.CDLL(name)) == address(hook), name
+assert ctypes.CDLL(f"{folder}/libnccl.so.2", mode=os.RTLD_NOLOAD | os.RTLD_NOW).ncclAllReduce(0) == 41
+opens = ctypes.CDLL(f"{folder}/libopens.so")
+assert opens.inner() == 7
+"""
+
+
+def test_who_opens_a_library_by_its_path_gets_the_emulated_calls(library, tmp_path):
+    """Other libraries are opened as before, also where only the caller's own search path leads."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    opens = (
+        "#include <dlfcn.h>\nint inner(void) { void *of = dlopen(\"libinner.so\", RTLD_NOW);"
+        " return of ? ((int (*)(void))dlsym(of, \"seven\"))() : -1; }"
+    )
+    nccl = "int ncclAllReduce(int x) { return x + 41; }"
+    for path, text, more in [
+        *((tmp_path / name, nccl, []) for name in ("libnccl.so.2", "libncclx.so.2", "libother.so")),
+        (inner / "libinner.so", "int seven(void) { return 7; }", []),
+        (tmp_path / "libopens.so", opens, [f"-Wl,-rpath,{inner}"]),
+    ]:
+        source = path.with_suffix(".c")
+        source.write_text(text)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", path, source, *more], check=True)
+    environment = os.environ | {installed.PRELOAD: str(installed.RECEIVE_LIBRARY)}
+    command = [sys.executable, "-c", BY_PATH, library, device_file(tmp_path), tmp_path]
+    subprocess.run(command, env=environment, check=True)
 
 
 @pytest.mark.parametrize(("in_server", "is_rank", "times"), [(True, False, 1), (True, True, 0), (False, False, 0)])

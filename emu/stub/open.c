@@ -1,0 +1,48 @@
+/*
+ * Who opens a CUDA library by a path, or by a name that no loaded library has, gets the hook library's functions. The
+ * dynamic linker compares a path with files that are loaded, not with their names, so a stand-in that has the name of
+ * the real library is not found; and what a program asks a handle for is searched in that library first.
+ *
+ * Comes in: the libraries, from the hook library (process/process.c); calls of dlopen of the whole process, since this
+ * library comes before the C library. Goes out: the C library's handles.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { MOST = 16 };
+
+static struct {
+    char name[32];   /* the file name up to its version: `libnccl.so` */
+    char ours[4096]; /* what is opened instead */
+} libraries[MOST];
+static atomic_size_t n; /* written by one thread, in the forker */
+
+/* From now on who opens a library of this name, of any version and in any folder, gets the other one. */
+__attribute__((visibility("default"))) void phantora_open_instead(const char *name, const char *ours) {
+    size_t at = n;
+    if (at == MOST || strlen(name) >= sizeof libraries[at].name || strlen(ours) >= sizeof libraries[at].ours) return;
+    strcpy(libraries[at].name, name);
+    strcpy(libraries[at].ours, ours);
+    n = at + 1;
+}
+
+static const char *instead_of(const char *path, int mode) {
+    const char *slash = path ? strrchr(path, '/') : NULL, *base = slash ? slash + 1 : path;
+    if (!path || (slash && mode & RTLD_NOLOAD)) return path; /* is this very file loaded? */
+    for (size_t i = 0, known = n; i < known; i++) {
+        size_t length = strlen(libraries[i].name);
+        if (strncmp(base, libraries[i].name, length) == 0 && (base[length] == 0 || base[length] == '.'))
+            return libraries[i].ours;
+    }
+    return path;
+}
+
+/* The real function looks at its return address, to search where the caller's library says: this must be a jump, which
+ * -O2 makes of it. */
+__attribute__((visibility("default"))) void *dlopen(const char *path, int mode) {
+    static void *(*real)(const char *, int);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+    return real(instead_of(path, mode), mode);
+}
