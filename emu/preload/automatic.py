@@ -32,6 +32,11 @@ _LAUNCHERS_VARIABLES = (
     "TORCHELASTIC_*",
 )
 """Patterns of the variables that launchers set for the ranks that they start."""
+_NEVER = ("ray",)
+"""Packages that are never imported ahead: Ray's compiled library reads its settings when it is imported, and its driver
+sets them for the processes that it starts, as environment variables that no trial sees it read. A process that got the
+library from here believes that the cluster asks for no authentication, and is refused.
+"""
 
 
 def preload(job: Job) -> None:
@@ -44,7 +49,7 @@ def preload(job: Job) -> None:
     variables = [*torchrun_environment(job, Seat(0, 0, 0)), *sorted(changes.variables)]
     if job.launcher:
         variables += _LAUNCHERS_VARIABLES
-    for name in _accepted(job, wanted, variables, sorted(changes.packages)):
+    for name in _accepted(job, wanted, variables, sorted({*changes.packages, *_NEVER})):
         with contextlib.suppress(Exception):  # it was imported on trial: whoever needs it will see the error
             importlib.import_module(name)
 
