@@ -134,8 +134,8 @@ def test_who_opens_a_library_by_its_path_gets_the_emulated_calls(library, tmp_pa
     inner = tmp_path / "inner"
     inner.mkdir()
     opens = (
-        "#include <dlfcn.h>\nint inner(void) { void *of = dlopen(\"libinner.so\", RTLD_NOW);"
-        " return of ? ((int (*)(void))dlsym(of, \"seven\"))() : -1; }"
+        '#include <dlfcn.h>\nint inner(void) { void *of = dlopen("libinner.so", RTLD_NOW);'
+        ' return of ? ((int (*)(void))dlsym(of, "seven"))() : -1; }'
     )
     nccl = "int ncclAllReduce(int x) { return x + 41; }"
     for path, text, more in [
