@@ -68,6 +68,15 @@ SMALL = shapes((32, 64, 128, 256), (32, 64, 128), 256 * 128)
 
 TENSOR_16 = Engine("tensor 16 bit", WIDE, 0.942, 2.97, 84.0, 1.0, 0.0, 295.0, 0.0336, 950.0, 2200.0)
 TENSOR_8 = Engine("tensor 8 bit", WIDE, 0.919, 3.75, 99.0, 1.0, 0.0, 246.0, 0.0221, 1100.0, 2600.0, 512)
+# Without fast accumulation, as gradients of 8 bits are computed: each tile has two accumulators, one of them for 128
+# steps of k, so that tiles are smaller.
+TENSOR_8_EXACT = replace(
+    TENSOR_8,
+    name="tensor 8 bit, exact",
+    shapes=shapes((64, 96, 128, 192, 256, 320), (64, 112, 128, 144, 160), 160 * 128),
+    rate=0.89,
+    element_ns=0.03,
+)
 TENSOR_TF32 = Engine("tensor tf32", MEDIUM, 0.978, 3.39, 34.5, 0.80, 6.2, 460.0, 0.0512, 2600.0, 900.0)
 TENSOR_F64 = Engine("tensor f64", SMALL, 1.25, 3.36, 9.4, 0.78, 3.7, 667.0, 0.0953, 600.0, 2400.0)
 VECTOR_F32 = Engine("vector f32", SMALL, 1.223, 20.4, 10.5, 0.605, 18.7, 176.0, 0.135, 1280.0, 200.0)
@@ -116,7 +125,7 @@ TURNED_TF32 = replace(
     element_ns=TENSOR_TF32.element_ns * TURNING,
 )
 
-COUNTED = (TENSOR_16, TENSOR_8, TENSOR_TF32, TURNED_TF32)
+COUNTED = (TENSOR_16, TENSOR_8, TENSOR_8_EXACT, TENSOR_TF32, TURNED_TF32)
 """The engines of kernels written for Hopper."""
 
 
