@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phantora_async.diagnosis.rank_states import RankState, describe_all, describe_sides, sides_document
-from phantora_async.errors import Mismatch, RankDied, RunFailure
+from phantora_async.diagnosis.rank_states import (
+    RankState,
+    describe_all,
+    describe_differing_lines,
+    describe_sides,
+    sides_document,
+)
+from phantora_async.errors import Deadlock, Mismatch, RankDied, RunFailure, Stalled
 from phantora_async.ingest.call_sites import Site
 from phantora_async.ingest.fact_builder import FactBuilder
 
@@ -30,6 +36,8 @@ class FailureReport:
         parts = [self.failure.details]
         if self.failure.sides:
             parts.append(describe_sides(self.failure.sides, fact_builder, run_dir))
+        if isinstance(self.failure, Mismatch | Deadlock | Stalled):
+            parts.append(describe_differing_lines(fact_builder.differing_lines(), fact_builder))
         shown = self._shown()
         if shown:
             if self.failure.sides or isinstance(self.failure, RankDied):

@@ -103,6 +103,21 @@ def describe_sides(sides: Sequence[Side], fact_builder: FactBuilder, run_dir: Pa
     return "\n".join(lines)
 
 
+def describe_differing_lines(sides: Sequence[Side], fact_builder: FactBuilder) -> str:
+    """Says since which call the members of communicators were at different lines, and at which."""
+    text = []
+    for side in sides[:MOST_GROUPS]:
+        text.append(
+            f"since {side.call} these ranks have paired calls of different lines; if the lines do not belong together, "
+            "a rank has skipped or added a call there:"
+        )
+        groups: dict[str, list[int]] = {}
+        for rank, site in sorted(zip(side.ranks, side.sites, strict=True)):
+            groups.setdefault(str(fact_builder.site(rank, site)), []).append(rank)
+        text += [f"  {named(ranks)}: called at {at}" for at, ranks in groups.items()]
+    return "\n".join(text)
+
+
 def sides_document(sides: Sequence[Side], fact_builder: FactBuilder) -> list[dict[str, Any]]:
     """The sides of a mismatch for the JSON report: one entry for each rank."""
     found = []

@@ -7,13 +7,14 @@ and receives are matched by their order between the two ranks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from emu.contract import records
 from emu.contract.folding import CannotFold
 from emu.contract.records import NcclKind
 from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
 from phantora_async.ingest.communicators import Communicators
+from phantora_async.ingest.differing_lines import DifferingLines
 from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import DTYPE_NAMES, DTYPE_NBYTES, PAIRWISE, Collective, Comm
@@ -29,9 +30,16 @@ _Key = tuple[int, int] | tuple[int, int, int, int]
 class CollectiveMatching:
     """The collectives that some members have called and others have not."""
 
-    def __init__(self, communicators: Communicators, timelines: Timelines) -> None:
+    def __init__(
+        self,
+        communicators: Communicators,
+        timelines: Timelines,
+        line_of: Callable[[int, int], int | None] = lambda rank, site: None,
+    ) -> None:
+        """`line_of`: see ``DifferingLines``."""
         self._communicators = communicators
         self._timelines = timelines
+        self._differing_lines = DifferingLines(line_of)
         self._open: dict[_Key, Collective] = {}
         self._called: dict[tuple[int, int], int] = {}
         """The number of collectives that the rank has called, by rank and communicator, without sends and receives."""
@@ -97,6 +105,8 @@ class CollectiveMatching:
         collective.sites.append(site)
         if len(collective.joined) == len(collective.callers):
             del self._open[key]
+            if collective.op not in _PAIRWISE:
+                self._differing_lines.called(collective)
         elif self._ended:
             self._check_ended(collective)
 
@@ -172,6 +182,7 @@ class CollectiveMatching:
         self._called.clear()
         self._messages.clear()
         self._ended.difference_update(ranks)
+        self._differing_lines.restart()
 
     def begin_again(self, rank: int) -> None:
         """Prepares for another process of a rank that has ended, which calls with communicators of its own."""
@@ -200,6 +211,13 @@ class CollectiveMatching:
             for rank in collective.joined:
                 oldest.setdefault(rank, collective)
         return oldest
+
+    def differing_lines(self) -> list[Side]:
+        """For each communicator with a collective that members have not called yet: the calls since which its members
+        were at different lines, if they are.
+        """
+        waiting = {collective.comm.id: None for collective in self._open.values() if collective.op not in _PAIRWISE}
+        return [side for side in map(self._differing_lines.since, waiting) if side is not None]
 
 
 def _agrees(collective: Collective, op: records.NcclOp) -> bool:

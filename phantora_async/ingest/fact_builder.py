@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import NcclKind, RecordError
-from phantora_async.errors import ProtocolError
+from phantora_async.errors import ProtocolError, Side
 from phantora_async.ingest import memory_holders
 from phantora_async.ingest.call_counts import CallCounts
 from phantora_async.ingest.call_sites import Site, from_record
@@ -92,6 +92,8 @@ class RankInfo:
     """The loads of each of its data loaders."""
     sites: dict[int, Site] = field(default_factory=dict)
     """The call sites by the numbers under which the rank announced them."""
+    lines: dict[int, int] = field(default_factory=dict)
+    """The lines of these call sites, by the same numbers: equal numbers of lines are the same line on all ranks."""
     trace_names: dict[int, str] = field(default_factory=dict)
     """The texts that keys of TRACE entries stand for: a name, and sizes on a second line."""
 
@@ -141,9 +143,11 @@ class FactBuilder:
         self._steps_reached = steps_reached
         self.costs = costs
         self._exchange = DataExchange(timelines, self._mirrored)
+        self._lines: dict[tuple[str, int], int] = {}
+        """A number for each line of the program in which a rank has called something."""
         self.communicators = Communicators(timelines)
         self.sources = SourceTables(self.communicators, timelines)
-        self._matching = CollectiveMatching(self.communicators, timelines)
+        self._matching = CollectiveMatching(self.communicators, timelines, self._line_of)
         own = {rank: RankInfo() for rank in timelines.own}
         self.own_info = tuple(own.values())
         self.timeline_of = timelines.of_each
@@ -319,12 +323,23 @@ class FactBuilder:
         """For each rank the oldest collective that it has called and other members have not, if there is one."""
         return self._matching.incomplete()
 
+    def differing_lines(self) -> list[Side]:
+        """For each communicator on which ranks wait: the calls since which its members were at different lines, if they
+        are.
+        """
+        return self._matching.differing_lines()
+
     # ---- handlers --------------------------------------------------------------------------------------------------
 
     def _site(self, rank: int, record: records.Site) -> None:
         site = from_record(record)
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
+            line = site.line.file, site.line.line
+            self.rank_info[rank].lines[record.number] = self._lines.setdefault(line, len(self._lines))
+
+    def _line_of(self, rank: int, site: int) -> int | None:
+        return self.rank_info[rank].lines.get(site)
 
     def _usage(self, rank: int, record: records.Usage) -> None:
         info = self.rank_info[rank]

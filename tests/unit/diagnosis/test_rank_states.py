@@ -8,6 +8,7 @@ import pytest
 
 from emu.contract import records
 from phantora_async.diagnosis import rank_states
+from phantora_async.errors import Side
 from phantora_async.folding import Folding, mesh_of
 from phantora_async.virtual_time import RankSnapshot, Timeline, Timelines
 
@@ -37,3 +38,17 @@ def test_ranks_that_share_a_timeline_are_described_once(monkeypatch: pytest.Monk
     assert described == list(timelines.own) == [0, 1]
     assert [state.rank for state in found] == list(range(RANKS))
     assert {state.doing for state in found[1:]} == {"waits for the time, which depends on slower ranks"}
+
+
+def test_calls_of_different_lines_are_told_with_who_was_where() -> None:
+    fact_builder = new_fact_builder(3, Timelines(3))
+    for rank, line in enumerate((20, 13, 20)):
+        told = records.Site.encode(0, 5, line, 0, 0, payload=b"train.py\nsave\n\n")
+        fact_builder.take(rank, records.decode_up(b"".join([*Script(rank, 3).records, told]))[0])
+    side = Side("all_reduce #1 of 1 f32 (sum) on communicator of ranks 0-2", (1, 0, 2), (5, 5, 5))
+    assert rank_states.describe_differing_lines([side], fact_builder).splitlines() == [
+        "since all_reduce #1 of 1 f32 (sum) on communicator of ranks 0-2 these ranks have paired calls of different "
+        "lines; if the lines do not belong together, a rank has skipped or added a call there:",
+        "  ranks 0,2: called at train.py:20 in save",
+        "  rank 1: called at train.py:13 in save",
+    ]
