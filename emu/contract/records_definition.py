@@ -14,6 +14,8 @@ from ..formats import c_lists
 
 DEFINITION = Path(__file__).parent / "records.def"
 NUMBERS = {
+    "rank_number": "u32",
+    "server_number": "u32",
     "stream_number": "u32",
     "device_number": "u32",
     "scoped_number": "u32",
@@ -35,7 +37,7 @@ ROW_NUMBERS = ("number_of_kernel", "calls_of_kernel", "number_of_creation", "num
 hold.
 """
 _USES = ("ROW", "HOST_TIME", "BESIDE")
-_MARKS = frozenset({*_USES, "REPORT", "LIVE", "ONCE", "ROLE", "OWN", "POLL", "PROCESS"})
+_MARKS = frozenset({*_USES, "REPORT", "STEP", "LIVE", "ONCE", "ROLE", "TEXT", "OWN", "POLL", "PROMISED", "PROCESS"})
 
 
 class RecordError(ValueError):

@@ -61,11 +61,12 @@ class RankProcesses:
 
     # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
 
-    def connected(self, channel: Channel, hello: records.Hello) -> None:
-        self._server_check.check(channel.pid, hello.rank)
-        if not self._restarts.hold(channel, hello):
-            self._connections.connect(channel, hello)
-            self._usage.add_rank(hello.rank, channel.pid)
+    def connected(self, channel: Channel) -> None:
+        rank = channel.hello.rank
+        self._server_check.check(channel.pid, rank)
+        if not self._restarts.hold(channel):
+            self._connections.connect(channel)
+            self._usage.add_rank(rank, channel.pid)
         elif self._restarts.next_ones:
             self._begin_again_soon()
 
@@ -217,6 +218,6 @@ class RankProcesses:
             self._begin_again_soon()
 
     def _take_held(self, process: Held) -> None:
-        self.connected(process.channel, process.hello)
+        self.connected(process.channel)
         for arrived, nbytes in process.arrived:
-            self._take_in(process.hello.rank, arrived, nbytes)
+            self._take_in(process.channel.hello.rank, arrived, nbytes)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NamedTuple
 
-from emu.contract import records
 from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.simulation import Simulation
 from phantora_async.ingest.channel import Channel
@@ -51,7 +50,6 @@ class Held:
     """A process that says it is a rank whose former process has ended."""
 
     channel: Channel
-    hello: records.Hello
     arrived: list[tuple[list[Any], int]]
     """The records that it has sent, each with its size on the wire."""
 
@@ -155,17 +153,17 @@ class Restarts:
 
     # ---- ranks start again -----------------------------------------------------------------------------------------
 
-    def hold(self, channel: Channel, hello: records.Hello) -> bool:
+    def hold(self, channel: Channel) -> bool:
         """Handles a new connection. Returns true if the process is held, because the rank's former process has
         ended.
         """
-        rank = hello.rank
+        rank = channel.hello.rank
         if self.failed:
             if self._connections.connected(rank) and not self._has_ended(rank):
                 return False
         elif not self._ended_well(rank):
             return False
-        self._held[rank] = Held(channel, hello, [])
+        self._held[rank] = Held(channel, [])
         self._held_s = monotonic()
         self.news()
         return True
@@ -218,7 +216,7 @@ class Restarts:
             return []
         held = [self._held.pop(rank) for rank in sorted(self._held)]
         for process in held:
-            rank = process.hello.rank
+            rank = process.channel.hello.rank
             self._connections.begin_again(rank)
             self._timeline.begin_again(rank)
             self._fact_builder.begin_again(rank)

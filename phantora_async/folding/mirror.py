@@ -22,7 +22,7 @@ from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.ingest.uncomputed_reads import path_of
 from phantora_async.virtual_time.facts import PAIRWISE, Comm, host_time
 
-_NUMBERS = ("comm_number", "device_number", "scoped_number")
+_NUMBERS = ("rank_number", "server_number", "comm_number", "device_number", "scoped_number")
 """The types of fields that are other numbers on another rank."""
 _NUMBERED = {
     kind: fields
@@ -68,7 +68,6 @@ class Mirror:
         self._translations: dict[int, Callable[[int, int, Any], Any]] = {
             **dict.fromkeys(_NUMBERED, self._own_numbers),
             **dict.fromkeys(records.marked("HOST_TIME") & records.REPLY_OF.keys(), _host_time),
-            records.HELLO: self._hello,
             records.COMM_INIT: self._init,
             records.COMM_SPLIT: self._split,
             records.NCCL_LAUNCH: self._launch,
@@ -159,15 +158,15 @@ class Mirror:
 
     # ---- records ---------------------------------------------------------------------------------------------------
 
-    def _hello(self, rank: int, mirrored: int, record: records.Hello) -> records.Hello:
-        server, gpu = self._seats[mirrored]
-        return record._replace(rank=mirrored, server=server, local_rank=gpu)
-
     def _own_numbers(self, rank: int, mirrored: int, record: Any) -> Any:
-        """The record with the mirrored rank's own communicators and devices."""
+        """The record with the mirrored rank's own number, place, communicators and devices."""
         its = {}
         for of, name in _NUMBERED[record.kind]:
-            if of == "comm_number":
+            if of == "rank_number":
+                its[name] = mirrored
+            elif of == "server_number":
+                its[name], _ = self._seats[mirrored]
+            elif of == "comm_number":
                 its[name] = self._comm(rank, mirrored, getattr(record, name))[1].id
             elif of == "device_number" or record.scope == ScopeKind.DEVICE:
                 its[name] = self._device(rank, mirrored, getattr(record, name))

@@ -23,6 +23,7 @@ from phantora_async.wording import compact
 
 Form = tuple[Any, ...]
 _COMPARED = records.marked("ROLE") | records.marked("OWN")
+_TEXTS = records.marked("TEXT")
 _FIELDS = {
     kind: [(of, name) for of, name in entry.fields if name in entry.row and name not in ("qid", "drop")]
     for kind, entry in records.ENTRY_OF.items()
@@ -63,9 +64,7 @@ class StreamForm:
             records.NCCL_LAUNCH: self._launch,
             records.COMM_INIT: self._init,
             records.COMM_SPLIT: self._split,
-            records.MARKER: lambda one: (one.marker, one.payload),
             records.MEMORY: lambda one: (self._device(one.device),),
-            records.BYE: lambda one: (one.exit_code,),
         }
 
     def of(self, record: Any) -> Form | None:
@@ -94,7 +93,8 @@ class StreamForm:
     def _row(self, record: Any) -> Form:
         """The form of a record of whose fields those matter that its row has."""
         fields = [(of, getattr(record, name)) for of, name in _FIELDS[record.kind]]
-        return tuple(self._numbers[of](record, value) if of in self._numbers else value for of, value in fields)
+        form = tuple(self._numbers[of](record, value) if of in self._numbers else value for of, value in fields)
+        return (*form, record.payload) if record.kind in _TEXTS else form
 
     def _ago(self, record: Any, recording: int) -> int:
         by_event = getattr(record, "scope", ScopeKind.EVENT) == ScopeKind.EVENT

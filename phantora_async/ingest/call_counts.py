@@ -39,8 +39,8 @@ class CallCounts(StepCounts[CountedCall]):
 
     __slots__ = ()
 
-    def wait(self, record: records.HostWait, site: Site | None) -> None:
-        self._count(CountedCall(WAIT, 0, "", SCOPES.get(record.scope, ""), site))
+    def wait(self, scope: int, site: Site | None) -> None:
+        self._count(CountedCall(WAIT, 0, "", SCOPES.get(scope, ""), site))
 
     def collectives(self, called: Sequence[Collective], site: Site | None) -> None:
         for one in called:

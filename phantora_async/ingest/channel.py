@@ -21,8 +21,8 @@ _CREDENTIALS = struct.Struct("3i")
 class Receiver(Protocol):
     """Receives the records of channels. An exception that one of these methods raises is passed to ``failed``."""
 
-    def connected(self, channel: Channel, hello: records.Hello) -> None:
-        """Handles a new channel's first record, which says which rank it belongs to."""
+    def connected(self, channel: Channel) -> None:
+        """Handles a new channel, whose ``hello`` has arrived and says which rank it belongs to."""
 
     def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
         """Handles records of one rank in their order, HELLO among them; ``nbytes`` is their size on the wire."""
@@ -49,8 +49,8 @@ class Channel(asyncio.Protocol):
         self.rank = -1
         self.pid = pid
         """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""
-        self.process = 0
-        """Tells the processes of one rank apart."""
+        self.hello: records.Hello
+        """The first record."""
         self.of_rank: Sequence[Channel] = ()
         """All processes of its rank: the rank does not end with this one if another one goes on."""
         self.said_bye = False
@@ -123,8 +123,8 @@ class Channel(asyncio.Protocol):
             )
         if self._ranks is not None and first.rank not in self._ranks:
             raise ProtocolError(first.rank, "it is not one of the ranks of the machine that sent it")
-        self.process = first.process
-        self._receiver.connected(self, first)
+        self.hello = first
+        self._receiver.connected(self)
         self.rank = first.rank
 
     def eof_received(self) -> bool:

@@ -30,7 +30,7 @@ from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
 from phantora_async.virtual_time import NO_MEMORY, MemoryPeaks, Timelines
-from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact, host_time
+from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact, ends_step, host_time
 
 
 class Placed(NamedTuple):
@@ -51,6 +51,7 @@ class ProcessorTime(NamedTuple):
 
 
 NO_TIME = ProcessorTime(0, 0, 0)
+_PROMISED = records.marked("PROMISED")
 MOST_STEPS = 1 << 63
 MOST_NBYTES = 1 << 56
 """The bound of a GPU's memory in bytes."""
@@ -227,6 +228,15 @@ class FactBuilder:
                 facts.append(fact)
         return facts
 
+    def take_recorded(self, rank: int, kept: Sequence[Any]) -> None:
+        """Takes the records that a recording has kept beside the op stream: those of all the rank's processes, each of
+        which begins with a HELLO. Raises RunFailure as ``take`` does.
+        """
+        for record in kept:
+            if record.kind == records.HELLO:
+                self.process_joins(rank)
+            self.take(rank, [record])
+
     def process_joins(self, rank: int) -> None:
         """Prepares for another process of the rank, which will say HELLO."""
         self.rank_info[rank].hello = None
@@ -377,14 +387,15 @@ class FactBuilder:
         self.segment_contents[record.content] = self.costs.launches(rank, record)
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
-        info, reached = self.rank_info[rank], self._steps_reached(rank)
-        info.launches.marker(record, reached)
-        info.calls.marker(record, reached)
+        if ends_step(record):
+            info, reached = self.rank_info[rank], self._steps_reached(rank)
+            info.launches.step_ended(reached)
+            info.calls.step_ended(reached)
         return record
 
     def _host_wait(self, rank: int, record: records.HostWait) -> records.HostWait:
         info = self.rank_info[rank]
-        info.calls.wait(record, info.sites.get(record.site))
+        info.calls.wait(record.scope, info.sites.get(record.site))
         return record
 
     def _memory(self, rank: int, record: records.Memory) -> records.Memory:
@@ -440,7 +451,7 @@ class FactBuilder:
         part of the op stream.
         """
         for record in arrived:
-            if record.kind not in (records.NCCL_DATA, records.NCCL_SOURCES):
+            if record.kind not in _PROMISED:
                 raise ProtocolError(rank, f"{records.NAMES[record.kind]} after BYE")
 
     def _bye(self, rank: int, record: records.Bye) -> records.Bye | records.HostAdvance:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from emu.contract import records
-from emu.contract.records import MarkerKind, RecordError
+from emu.contract.records import RecordError
 from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.results import WARM_UP
 
@@ -39,12 +39,10 @@ class StepCounts(Generic[Key]):
         """The totals at the end of the last step that virtual time has come to, and of those after it, by number."""
         self._steps = 0
 
-    def marker(self, record: records.Marker, reached: int) -> None:
-        """Takes the counts until now as those at this marker. `reached`: the number of the rank's step ends that
+    def step_ended(self, reached: int) -> None:
+        """Takes the counts until now as those at the end of a step. `reached`: the number of the rank's step ends that
         virtual time has come to.
         """
-        if record.marker != MarkerKind.STEP:
-            return
         counts = self.total.copy()
         self._at_ends = {number: one for number, one in self._at_ends.items() if number >= reached - 1}
         self._at_ends[self._steps] = counts

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from emu.contract import records
 from phantora_async.ingest.costs import Costs, Priced
 from profiles import title
 
@@ -34,8 +33,8 @@ class Contents:
         self._costs = costs
         self._works: dict[int, TitledWork] = {}
 
-    def of(self, segment: records.Segment) -> Counter[int]:
-        return self._told.get(segment.content, UNKNOWN)
+    def of(self, content: int) -> Counter[int]:
+        return self._told.get(content, UNKNOWN)
 
     def priced(self, key: int) -> Priced | None:
         """The signature and cost of the key; None for work that has no cost."""
@@ -64,9 +63,11 @@ class Contents:
             return TitledWork(COPIES, "fill", title(priced.signature))
         return TitledWork(COMPUTE, priced.cost.model or "other", title(priced.signature))
 
-    def shares(self, segment: records.Segment, for_ns: int) -> dict[int, int]:
-        """Divides the time among the keys, in proportion to the kernels' durations. The parts add up to `for_ns`."""
-        weights = {key: self.solo_ns(key) * count for key, count in self.of(segment).items()}
+    def shares(self, content: int, for_ns: int) -> dict[int, int]:
+        """Divides the time of a segment with this content among the keys, in proportion to the kernels' durations. The
+        parts add up to `for_ns`.
+        """
+        weights = {key: self.solo_ns(key) * count for key, count in self.of(content).items()}
         if not any(weights.values()):
             weights = dict.fromkeys(weights, 1)
         total, reached, given = sum(weights.values()), 0, 0

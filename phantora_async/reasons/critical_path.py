@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from emu.contract import records
 from phantora_async.reasons.recording import Interval, Moved, NcclRun, Recorder, SegmentRun, StepReached
 from phantora_async.reasons.waits import Wait
 from phantora_async.virtual_time import Collective
+from phantora_async.virtual_time.events import SegmentLaunched
 
 HOST, OUTSIDE = "host", "outside"
 """The activities of a piece of a host: it works, or it waits in a socket, for a file or for another process."""
-Doing = records.Segment | Collective | str
+Doing = SegmentLaunched | Collective | str
 
 
 class Piece(NamedTuple):
@@ -46,12 +46,12 @@ def _backwards(end: Interval, from_ns: int, to_ns: int) -> Iterator[Piece]:
         if moved is not None:
             doing, start_ns, cause = moved.collective, moved.begun_ns, moved.last.cause
         elif isinstance(run, SegmentRun):
-            doing = run.record
+            doing = run.launched
             if run.work_end_ns < run.end_ns:
                 # The last kernels were launched too late: the path goes through the host that launched them.
-                start_ns, cause = max(run.start_ns, run.end_ns - run.record.tail_work_ns), run.launcher
+                start_ns, cause = max(run.start_ns, run.end_ns - run.launched.tail_work_ns), run.launcher
             else:
-                slowed = max(0.0, 1 - run.record.solo_ns / max(run.end_ns - run.start_ns, 1))
+                slowed = max(0.0, 1 - run.launched.solo_ns / max(run.end_ns - run.start_ns, 1))
         if start_ns < at_ns:
             yield Piece(run.rank, max(start_ns, from_ns), at_ns, doing, "", slowed)
             at_ns = start_ns

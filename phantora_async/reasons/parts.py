@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.reasons.contents import COMPUTE, Contents
 from phantora_async.reasons.critical_path import OUTSIDE, Piece
@@ -51,7 +50,7 @@ def _parts_of(piece: Piece, contents: Contents) -> Iterator[tuple[Part, int]]:
     else:
         slowed_ns = int(for_ns * piece.slowed)
         yield _part(piece, COMPUTE, SLOWED), slowed_ns
-        for key, share_ns in contents.shares(piece.doing, for_ns - slowed_ns).items():
+        for key, share_ns in contents.shares(piece.doing.content, for_ns - slowed_ns).items():
             work = contents.work(key)
             yield _part(piece, work.kind, work.family), share_ns
 
@@ -103,18 +102,18 @@ def kernels(recorder: Recorder, pieces: Iterable[Piece], contents: Contents, win
     gpu_ns: Counter[int] = Counter()
     launches: Counter[int] = Counter()
     path_ns: Counter[int] = Counter()
-    segments: Counter[records.Segment] = Counter()
+    segments: Counter[int] = Counter()
     for run in recorder.segments:
         if window[0] < run.end_ns <= window[1]:
-            segments[run.record] += 1
-    for segment, count in segments.items():
-        for key, launched in contents.of(segment).items():
+            segments[run.launched.content] += 1
+    for content, count in segments.items():
+        for key, launched in contents.of(content).items():
             launches[key] += launched * count
             gpu_ns[key] += contents.solo_ns(key) * launched * count
     for piece in pieces:
         if not isinstance(piece.doing, Collective | str):
             for_ns = piece.end_ns - piece.start_ns
-            path_ns.update(contents.shares(piece.doing, for_ns - int(for_ns * piece.slowed)))
+            path_ns.update(contents.shares(piece.doing.content, for_ns - int(for_ns * piece.slowed)))
 
     def row(key: int) -> Document:
         work = contents.work(key)

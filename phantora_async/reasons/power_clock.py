@@ -49,15 +49,15 @@ class Loads:
         self._price = price
         self._known: dict[int, Load] = {}
 
-    def of(self, segment: records.Segment) -> Load:
-        known = self._known.get(segment.content)
+    def of(self, content: int) -> Load:
+        known = self._known.get(content)
         if known is None:
-            known = self._known[segment.content] = self._sum(segment)
+            known = self._known[content] = self._sum(content)
         return known
 
-    def _sum(self, segment: records.Segment) -> Load:
+    def _sum(self, content: int) -> Load:
         sums = [0.0] * len(NOTHING)
-        for key, count in self._contents.of(segment).items():
+        for key, count in self._contents.of(content).items():
             cost = self._price(key)
             if cost is None:
                 continue
@@ -150,7 +150,7 @@ class PowerClock:
         for fact in facts:
             self._now_ns += fact.host_ns
             if fact.kind == records.SEGMENT:
-                load = self._loads.of(fact)
+                load = self._loads.of(fact.content)
                 gaps_ns = self._gpu.achieved.launch_gap_ns * fact.launches
                 found.append(self._device(fact.stream).launched(fact, load, self._now_ns, gaps_ns))
             elif fact.kind == records.STREAM_CREATE:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from emu.contract import records
 from phantora_async.virtual_time import Collective, Event, HostState, events
 
 StreamKey = tuple[int, int]
@@ -35,7 +34,7 @@ class SegmentRun:
     start_ns: int
     cause: Interval | None
     """The interval that ended at ``start_ns``, or the host's run that launched the segment then."""
-    record: records.Segment
+    launched: events.SegmentLaunched
     launcher: HostRun
     end_ns: int = -1
     work_end_ns: int = -1
@@ -95,7 +94,7 @@ class Recorder:
         """
         self._asked: Interval = self.hosts[0]
         """The run of the host that asked for a communicator last."""
-        self._launched: dict[StreamKey, deque[tuple[records.Segment, HostRun]]] = {}
+        self._launched: dict[StreamKey, deque[tuple[events.SegmentLaunched, HostRun]]] = {}
         self._running: dict[StreamKey, SegmentRun] = {}
         self._kernels: dict[StreamKey, NcclRun] = {}
         self._last: dict[StreamKey, Interval] = {}
@@ -174,7 +173,7 @@ class Recorder:
 
     def _segment_launched(self, rank: int, event: events.SegmentLaunched) -> None:
         self._cause[rank] = host = self.hosts[rank]
-        self._launched.setdefault((rank, event.stream), deque()).append((event.record, host))
+        self._launched.setdefault((rank, event.stream), deque()).append((event, host))
 
     def _segment_began(self, rank: int, event: events.SegmentBegan) -> None:
         place = rank, event.stream

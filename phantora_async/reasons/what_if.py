@@ -157,7 +157,7 @@ class Before:
     def _as(self, segment: records.Segment, before: Busy, after: Busy) -> records.Segment:
         if not before.solo_ns:
             return segment
-        work_ns, launches = self._loads.of(segment).solo_ns, self._contents.of(segment).total()
+        work_ns, launches = self._loads.of(segment.content).solo_ns, self._contents.of(segment.content).total()
         gaps_ns = max(min(segment.solo_ns - round(work_ns), self._gap_ns * launches), 0)
         solo_ns = gaps_ns + round((segment.solo_ns - gaps_ns) * after.solo_ns / before.solo_ns)
         contended_ns = gaps_ns + round((segment.contended_ns - gaps_ns) * after.contended_ns / before.contended_ns)

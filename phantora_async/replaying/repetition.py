@@ -31,8 +31,8 @@ from phantora_async.virtual_time.facts import ends_step
 
 MOST_NBYTES = 2 << 30
 """The most bytes of the differing rows of all ranks."""
-COUNTED = (records.LAUNCH_COUNTS, records.MARKER)
-"""The records beside the op stream that each step adds."""
+COUNTED = records.marked("STEP")
+"""The records that each step adds to those beside the op stream."""
 
 
 class StepRows(NamedTuple):

@@ -212,13 +212,10 @@ def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetit
             else record
             for record in recording.side(rank)
         ]
-        for record in side if repetition is None else repetition.side(rank, side):
-            if record.kind == records.HELLO and fact_builder.rank_info[rank].hello is not None:
-                fact_builder.process_joins(rank)
-            try:
-                fact_builder.take(rank, [record])
-            except InternalError as error:
-                raise recording.damaged(str(error)) from None
+        try:
+            fact_builder.take_recorded(rank, side if repetition is None else repetition.side(rank, side))
+        except InternalError as error:
+            raise recording.damaged(str(error)) from None
     for text, ranks, count in recording.warnings:
         if DIFFERING not in text:
             alone = fact_builder.warnings.setdefault(text, WarningCount()).alone

@@ -104,7 +104,13 @@ class SegmentLaunched:
     at_ns: int
     device: int
     stream: int
-    record: records.Segment
+    content: int
+    """The number of what it consists of; 0: that is not told."""
+    solo_ns: int
+    """The time that its work takes alone on the GPU."""
+    tail_work_ns: int
+    """The part of that time that remains when its last kernels are launched too late for the GPU to be busy all the
+    time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -500,18 +500,10 @@ def _table_of(paces: Paces, own: Sequence[int]) -> PaceTable:
 
 _Maker = Callable[[Timeline, int, int, list[int]], events.Event]
 _MASK = (1 << 64) - 1
-_SEGMENT_NBYTES = len(records.Segment.encode(0, 0, 0, 0, 0, 0, 0, 0))
 
 
 def _wide(low: int, high: int) -> int:
     return (high << 64) | (low & _MASK)
-
-
-def _segment_launched(timeline: Timeline, place: int, at_ns: int, values: list[int]) -> events.Event:
-    device, stream, host_ns, site, *work = values
-    parts = (records.SEGMENT, site, _SEGMENT_NBYTES, host_ns, stream, *(one & _MASK for one in work), b"")
-    record = records.Segment._make(parts)
-    return events.SegmentLaunched(at_ns, device, stream, record)
 
 
 def _step_done(timeline: Timeline, place: int, at_ns: int, values: list[int]) -> events.Event:
@@ -536,7 +528,7 @@ _EVENTS: tuple[_Maker, ...] = (
     _step_done,
     lambda timeline, place, at_ns, v: events.Restarted(at_ns),
     lambda timeline, place, at_ns, v: events.StreamCreated(at_ns, v[0], v[1]),
-    _segment_launched,
+    lambda timeline, place, at_ns, v: events.SegmentLaunched(at_ns, v[0], v[1], v[2] & _MASK, v[3], v[4]),
     lambda timeline, place, at_ns, v: events.SegmentBegan(at_ns, v[0], _wide(v[1], v[2])),
     lambda timeline, place, at_ns, v: events.SegmentRate(at_ns, v[0], _wide(v[1], v[2])),
     lambda timeline, place, at_ns, v: events.SegmentEnded(at_ns, v[0]),

@@ -63,8 +63,8 @@ class Coordinator:
             self.fact_builder = FactBuilder(2, Costs(MODEL, CostTable(Path(folder) / "costs", 64)))
         self.failures: list[Exception] = []
 
-    def connected(self, channel: Channel, hello: records.Hello) -> None:
-        assert hello.rank >= 0
+    def connected(self, channel: Channel) -> None:
+        assert channel.hello.rank >= 0
 
     def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
         self.fact_builder.take(0, arrived)

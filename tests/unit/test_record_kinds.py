@@ -13,18 +13,14 @@ MOST = 5
 """In so many files a kind is named: where it is made, taken in, executed, and in two more."""
 MORE = {
     "SEGMENT": (
-        16,
-        "its fields are work on a GPU: explanations of a step, comparisons and prices of replays take it as such",
+        9,
+        "its fields are work on a GPU: prices of replays, the power limit's clock and the questions of a step take it "
+        "as such",
     ),
-    "HELLO": (10, "it is the first record of a connection: those that accept, hold and count connections take it"),
-    "MARKER": (8, "steps begin and end there: rows, launch counts, histories and op streams are divided by it"),
     "NCCL_DATA": (
-        7,
+        6,
         "bytes of a collective are sent in parts, mirrored, and divided by roots, each in a file of its own",
     ),
-    "BYE": (6, "it ends a rank's records: the channel, a window of steps and the history stop there"),
-    "HOST_WAIT": (6, "waits are counted, priced, compared, and end a stretch of the power limit's clock"),
-    "LAUNCH_COUNTS": (6, "a replay makes them anew: it reads, prices and writes them"),
 }
 """The kinds that more files name: how many, and why. A number may fall; one that rises needs a reason."""
 _NAMED = re.compile(r"\brecords\.(\w+)|\b(?:PH_KIND_|struct ph_)(\w+)")

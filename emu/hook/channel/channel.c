@@ -34,13 +34,10 @@ unsigned char *ph_buffer_room(ph_buffer *buffer, size_t nbytes) {
     return buffer->bytes + buffer->n;
 }
 
-/* Tells whether other ranks wait for records of this kind, which may therefore follow BYE. */
-static bool is_promised(uint16_t kind) { return kind == PH_KIND_NCCL_DATA || kind == PH_KIND_NCCL_SOURCES; }
-
 void ph_batch_append(uint16_t kind, uint16_t site, uint64_t host_ns, const void *fields, size_t fields_nbytes,
                      const void *payload, size_t payload_nbytes) {
     ph_lock_needed(PH_LOCK_RECORDS);
-    if (!ph_channel.open || (UNLIKELY(ph_channel.ended) && !is_promised(kind))) return;
+    if (!ph_channel.open || (UNLIKELY(ph_channel.ended) && !ph_record_is_marked(kind, "PROMISED"))) return;
     if (UNLIKELY(!ph_record_fits(kind, fields_nbytes + payload_nbytes)))
         ph_die("record %u: %zu bytes of fields and %zu of payload are not what records.def says", kind, fields_nbytes,
                payload_nbytes);

@@ -8,13 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef uint32_t ph_u32;
 typedef int32_t ph_i32;
 typedef uint64_t ph_u64;
 typedef int64_t ph_i64;
 typedef double ph_f64;
-typedef uint32_t ph_stream_number, ph_device_number, ph_scoped_number;
+typedef uint32_t ph_rank_number, ph_server_number, ph_stream_number, ph_device_number, ph_scoped_number;
 typedef uint64_t ph_recording_number, ph_comm_number;
 typedef int32_t ph_peer_number;
 
@@ -74,6 +75,32 @@ static inline bool ph_record_fits(uint16_t kind, size_t nbytes) {
 #undef ENUM
     }
     return false;
+}
+
+/* Does the definition mark this kind of record, which a rank sends, with this word? */
+static inline bool ph_record_is_marked(uint16_t kind, const char *word) {
+    const char *marks = "";
+    switch (kind) {
+#define RECORD_VERSION(n)
+#define STRUCT(NAME, ...)
+#define UP(NAME, number, payload, use, ...)                                                                            \
+    case number:                                                                                                       \
+        marks = #use;                                                                                                  \
+        break;
+#define ASK UP
+#define DOWN(NAME, ...)
+#define WORDS(NAME, ...)
+#define ENUM(NAME, VALUE, number)
+#include "../../contract/records.def"
+#undef RECORD_VERSION
+#undef STRUCT
+#undef UP
+#undef ASK
+#undef DOWN
+#undef WORDS
+#undef ENUM
+    }
+    return strstr(marks, word);
 }
 
 #endif

@@ -27,7 +27,7 @@ static _Thread_local uint64_t asked; /* the number of the thread's last question
 static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *fields, size_t fields_nbytes,
                       const void *payload, size_t payload_nbytes) {
     if (UNLIKELY(ph_trace_gathered)) ph_trace_flush();
-    if (UNLIKELY(ph_cfg.history) && kind != PH_KIND_SEGMENT) ph_history_record(kind, at_ns);
+    if (UNLIKELY(ph_cfg.history)) ph_history_record(kind, at_ns);
     if (at_ns < last_instant)
         ph_die("record %u is %llu ns earlier than the record before it", kind,
                (unsigned long long)(last_instant - at_ns));

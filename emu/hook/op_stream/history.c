@@ -181,6 +181,7 @@ void ph_history_close(void) {
 }
 
 void ph_history_record(uint16_t kind, uint64_t at_ns) {
+    if (kind == PH_KIND_SEGMENT) return; /* its launches are in the history already */
     if (kind == PH_KIND_HELLO) {
         begin(at_ns);
         return;

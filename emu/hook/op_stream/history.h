@@ -15,7 +15,7 @@ void ph_history_launch(uint32_t stream, uint64_t key, bool queued);
 void ph_history_wait(uint64_t key);
 /* The open segments end here. */
 void ph_history_close(void);
-/* A record of the op stream, other than a segment, with this instant. The first is HELLO. */
+/* A record of the op stream with this instant; the first is HELLO. Segments are in the history by their launches. */
 void ph_history_record(uint16_t kind, uint64_t at_ns);
 /* Sends the records that have gathered. */
 void ph_history_flush(void);

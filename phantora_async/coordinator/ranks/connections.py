@@ -62,15 +62,16 @@ class Connections:
         self.pids: dict[int, int] = {}
         """The process ids, as this process sees them, of the ranks that have connected."""
 
-    def connect(self, channel: Channel, hello: records.Hello) -> None:
+    def connect(self, channel: Channel) -> None:
         """Adds the process. Raises ProtocolError if there is no such rank, or it has connected before."""
+        hello = channel.hello
         if not 0 <= hello.rank < self._world_size:
             raise ProtocolError(hello.rank, f"there are {self._world_size} ranks")
         if hello.world_size != self._world_size:
             raise ProtocolError(hello.rank, f"it expects {hello.world_size} ranks, but the run has {self._world_size}")
         processes = self._processes.setdefault(hello.rank, [])
         if processes:
-            if any(hello.process == other.process for other in processes):
+            if any(hello.process == other.hello.process for other in processes):
                 raise ProtocolError(hello.rank, "a second process says it is this rank")
             self._fact_builder.process_joins(hello.rank)
         processes.append(channel)
@@ -247,7 +248,7 @@ class Connections:
         for.
         """
         for channel in self._processes[rank] if process != ANY else ():
-            if channel.process == process:
+            if channel.hello.process == process:
                 return channel
         return self._channels[rank]
 

@@ -239,9 +239,8 @@ static outcome launch_segment(engine *e, host *it, stream *on, const row *what) 
                  .floor_ns = floor_of(e, it, on->device, what),
                  .fill = fill_of(solo_ns, contended_ns)};
     if (it->heard) {
-        int64_t values[10] = {on->device->number, on->id, (int64_t)what->host_ns, what->site};
-        for (int i = 0; i < 6; i++) values[4 + i] = (int64_t)what->values[i];
-        tell(e, it, TOLD_SEGMENT_LAUNCHED, e->now_ns, 10, values);
+        int64_t tail_work_ns = (int64_t)what->values[4], content = (int64_t)what->values[5];
+        TELL(e, it, TOLD_SEGMENT_LAUNCHED, on->device->number, on->id, content, (int64_t)what->values[1], tail_work_ns);
     }
     submit(e, on, made);
     return GOES_ON;

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from emu.contract import records
-from emu.contract.records import MarkerKind, NcclKind, ScopeKind
+from emu.contract.records import NcclKind, ScopeKind
 from phantora_async.ingest.call_counts import MOST_KINDS, CallCounts
 from phantora_async.ingest.call_sites import Line, Site
 from phantora_async.report.calls import calls_document
@@ -20,18 +19,6 @@ def all_reduce(count: int, dtype: int = 7) -> Collective:
     return Collective(COMM, 0, NcclKind.ALL_REDUCE, dtype, 0, count, 0, (0, 1))
 
 
-def host_wait(scope: int) -> records.HostWait:
-    (record,), _ = records.decode_up(records.HostWait.encode(0, scope, 1, 0))
-    assert isinstance(record, records.HostWait)
-    return record
-
-
-def step_end() -> records.Marker:
-    (record,), _ = records.decode_up(records.Marker.encode(0, MarkerKind.STEP, 0))
-    assert isinstance(record, records.Marker)
-    return record
-
-
 def test_calls_of_the_steps_that_count_with_their_lines(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text("import torch\n\n    print(loss.item())\n")
@@ -39,9 +26,9 @@ def test_calls_of_the_steps_that_count_with_their_lines(tmp_path: Path) -> None:
     counts = CallCounts()
     for _ in range(5):
         counts.collectives([all_reduce(1 << 20)], None)
-        counts.wait(host_wait(ScopeKind.STREAM), site)
-        counts.wait(host_wait(ScopeKind.STREAM), site)
-        counts.marker(step_end(), 5)
+        counts.wait(ScopeKind.STREAM, site)
+        counts.wait(ScopeKind.STREAM, site)
+        counts.step_ended(5)
     between = counts.between_steps(2, 4)
     assert between is not None
     told = calls_document(WindowCounts("steps", [RankCounts(0, between), RankCounts(1, between)]))
@@ -61,7 +48,7 @@ def test_files_that_are_no_program_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     counts = CallCounts()
     for file in (str(secret), str(endless), str(pipe), str(tmp_path / "missing.py"), "nul\0.py"):
-        counts.wait(host_wait(ScopeKind.STREAM), Site(Line(file, 1, "train")))
+        counts.wait(ScopeKind.STREAM, Site(Line(file, 1, "train")))
     told = calls_document(WindowCounts("run", [RankCounts(0, counts.total)]))
     assert [wait["code"] for wait in told["waits"]] == [""] * 5
 

@@ -18,7 +18,7 @@ class Receiver:
         self.arrived: list[Any] = []
         self.errors: list[Exception] = []
 
-    def connected(self, channel: Channel, hello: records.Hello) -> None:
+    def connected(self, channel: Channel) -> None:
         pass
 
     def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from emu.contract import records
-from emu.contract.records import MarkerKind
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest.launch_counts import LaunchCounts, Launched
 
@@ -33,15 +32,11 @@ def launched(launches: dict[int, int]) -> dict[int, Launched]:
     return {key: Launched(count, count * SLOWED_NS) for key, count in launches.items()}
 
 
-def step() -> Any:
-    return records.decode_up(records.Marker.encode(0, MarkerKind.STEP, 0))[0][0]
-
-
 def test_launches_between_steps_leave_out_those_before_and_after() -> None:
     counts = LaunchCounts()
     for launches in ({"k1": 100}, {"k1": 1, "k2": 5}, {"k1": 2}, {"k1": 4, "k3": 1}):
         counts.add(0, told(**launches), check)
-        counts.marker(step(), reached=MOST)
+        counts.step_ended(reached=MOST)
     counts.add(0, told(k1=1000), check)
     assert counts.total == launched({1: 1107, 2: 5, 3: 1})
     assert counts.between_steps(0, 3) == launched({1: 7, 2: 5, 3: 1})
@@ -52,7 +47,7 @@ def test_counts_at_a_step_that_is_not_kept_are_not_known() -> None:
     counts = LaunchCounts()
     for _ in range(6):
         counts.add(0, told(k1=1), check)
-        counts.marker(step(), reached=MOST)
+        counts.step_ended(reached=MOST)
     assert counts.between_steps(2, 5) == launched({1: 3})
     assert counts.between_steps(3, 5) is None
     assert counts.between_steps(2, 4) is None, "the run goes on: what was launched until step 4 is not kept"
@@ -62,7 +57,7 @@ def test_counts_of_a_rank_that_is_ahead_are_those_of_the_steps_that_were_simulat
     counts = LaunchCounts()
     for step_ends in range(6):
         counts.add(0, told(k1=10**step_ends), check)
-        counts.marker(step(), reached=min(step_ends, 4))
+        counts.step_ended(reached=min(step_ends, 4))
     assert counts.between_steps(2, 3) == launched({1: 1000})
     assert counts.between_steps(2, 5) == launched({1: 111000})
     assert counts.between_steps(0, 1) is None, "virtual time has gone on"

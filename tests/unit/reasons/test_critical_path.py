@@ -165,7 +165,7 @@ def test_whatever_happens_the_pieces_fill_the_time(program: Program) -> None:
 
 def _happened(piece: Piece, recorder: Recorder) -> bool:
     """Was the rank's stream doing this then?"""
-    spans = [(run.start_ns, run.end_ns) for run in recorder.segments if run.record is piece.doing]
+    spans = [(run.start_ns, run.end_ns) for run in recorder.segments if run.launched is piece.doing]
     for run in recorder.nccl:
         spans += [(moved.begun_ns, moved.done_ns) for moved in run.moved if moved.collective is piece.doing]
     inside = any(start_ns <= piece.start_ns and piece.end_ns <= end_ns for start_ns, end_ns in spans)

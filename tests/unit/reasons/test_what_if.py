@@ -130,7 +130,7 @@ def test_rates_within_and_between_servers() -> None:
 def test_shares_of_a_segment_add_up(contents: Contents) -> None:
     found = segment(*durations(GPU))
     for for_ns in (0, 1, 7, 12_345_677):
-        assert sum(contents.shares(found, for_ns).values()) == for_ns
-    shares = contents.shares(found, 1_000_000)
+        assert sum(contents.shares(found.content, for_ns).values()) == for_ns
+    shares = contents.shares(found.content, 1_000_000)
     assert shares[1] > shares[2] > shares[3] > 0
     assert [contents.work(key).kind for key in (1, 2, 3)] == [COMPUTE, COPIES, COPIES]

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.contract import records
-from emu.contract.records import MarkerKind
 from phantora_async.ingest.fact_builder import FactBuilder, WarningCount
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.over_time import LEAST_PARTS, LinkTraffic
@@ -147,7 +146,7 @@ def test_one_window_for_the_kernels_of_all_ranks() -> None:
         for _ in range(steps):
             told = records.LaunchCounts.encode(0, 1, 0, payload=records.LaunchCount.encode(1, 10, 0, 0))
             counts.add(0, records.decode_up(told)[0][0], lambda rank, key: None)
-            counts.marker(records.decode_up(records.Marker.encode(0, MarkerKind.STEP, 0))[0][0], reached=steps)
+            counts.step_ended(reached=steps)
         return counts
 
     window, counted = window_counts(ranks, [launched(6), launched(6)])
