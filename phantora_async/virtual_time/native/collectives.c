@@ -528,7 +528,9 @@ void abort_kernels(engine *e, host *of, int64_t comm) {
         for (int32_t i = 0; i < head->ncollectives; i++)
             if (head->collectives[i]->begun_ns == e->now_ns) found_disorder(e);
         if (head->active) continue;
-        for (int32_t i = 0; i < head->ncollectives; i++) {
+        /* On a dead GPU the kernel has not arrived: it is no member, and must not become one when this is taken back.
+         */
+        for (int32_t i = 0; i < head->ncollectives && head->arrived_ns >= 0; i++) {
             collective *part = head->collectives[i];
             if (part->under_way && part->begun_ns < 0) withdraw(e, part, head);
         }

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from emu.contract import records
 from phantora_async.faults import parse
 from phantora_async.faults.effects import paces_of
 from phantora_async.faults.pace import NEVER, Paces
@@ -62,6 +63,20 @@ def test_others_wait_for_ever_for_the_gpu_that_died() -> None:
     result = play([first, second], paces=paces("gpu 1 dead at 500ns", servers=(1, 1)))
     assert (result.clocks(0), result.clocks(1)) == ([], [500])
     assert result.stop is Stop.DRAINED
+
+
+def test_a_kernel_of_a_dead_gpu_that_is_aborted_takes_part_in_nothing() -> None:
+    """The last member may come late, so that the abort is taken back while it arrives."""
+    world = scripts(3)
+    for script, after in zip(world, (10, 20, 50), strict=True):
+        script.all_reduce(100, after=after)
+    world[0].add(records.CommDestroy.encode(90, world[0].comm, 1, 0))
+    for script in world:
+        script.sync(stream=2).clock().bye()
+    dead = paces("gpu 0 dead at 5ns", servers=(1, 1, 1))
+    for shuffle in (None, *map(random.Random, range(30))):
+        result = play(world, paces=dead, shuffle=shuffle, ahead=1.0)
+        assert ([result.clocks(rank) for rank in range(3)], result.begun) == ([[100], [], []], [])
 
 
 def test_a_dead_server_goes_nowhere() -> None:
