@@ -1,8 +1,10 @@
 """c10d's store in a folded run: ranks without processes set no keys and are not counted.
 
 NCCL's unique ids travel by the store. Whoever passes one to NCCL has set or got it there first, under a key of its
-group: so it is known here who the communicator's members will be. A group whose first rank has no process has no rank
-that makes an id: any bytes serve, because the coordinator goes by the members.
+group: so it is known here who the communicator's members will be. Any bytes serve as an id, because the coordinator
+goes by the members. So nobody waits here for the first member, which may have no process: a rank that waited in the
+store would sleep where no record tells of it, and each answer that the others need meanwhile would take looks at all
+processes. It waits for the other members' questions instead, as virtual time knows.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ all ids.
 ONE_ROOT = str(1 << 30)
 _KEY = re.compile(r"(?:.*/)?(?:(?:nccl_storekey_)?(?P<number>\d+)|(?P<low>\d+):(?P<high>\d+))")
 """Matches ProcessGroupNCCL's keys of unique ids: the number of the group's communicator, or two places in the group."""
+_OF_NCCL = re.compile(r"/*(?:[a-z]+/+)?(?:\d+(?:/nccl_storekey_\d+)?|\d+:\d+)")
+"""Matches those of these keys, without the group's name, that nothing but an id can have: the name of a device comes
+before them at most. Other users of a group's store count, too, below prefixes of their own.
+"""
 Tell = Callable[[bytes, tuple[int, ...]], None]
 
 
@@ -61,13 +67,19 @@ class GroupStore(Store):
 
     def get(self, key: str) -> bytes:
         members = self._members(key)
-        if members and members[0] not in self._ranks.live:
+        if self._nobody_waits(key, members):
             unique = f"rank {members[0]}, {key}".encode()[:UNIQUE_ID_NBYTES].ljust(UNIQUE_ID_NBYTES, b"\0")
         else:
             unique = self._store.get(key)
         if members and len(unique) == UNIQUE_ID_NBYTES:
             self._tell(unique, members)
         return unique
+
+    def _nobody_waits(self, key: str, members: tuple[int, ...]) -> bool:
+        """Tells whether this key has an id, or a rank without a process would have to set it."""
+        if not members:
+            return False
+        return members[0] not in self._ranks.live or _OF_NCCL.fullmatch(key[len(self._name) + 1 :]) is not None
 
     # ---- as they are -----------------------------------------------------------------------------------------------
 
@@ -100,9 +112,9 @@ class GroupStore(Store):
         return True
 
     def wait(self, keys: list[str], *timeout: timedelta) -> None:
-        absent = self._members(keys[0]) if len(keys) == 1 else ()
-        if not absent or absent[0] in self._ranks.live:
-            self._store.wait(keys, *timeout)
+        others = [key for key in keys if not self._nobody_waits(key, self._members(key))]
+        if others:
+            self._store.wait(others, *timeout)
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._store.set_timeout(timeout)

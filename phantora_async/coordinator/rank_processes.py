@@ -17,7 +17,7 @@ from phantora_async.coordinator.tracing import trace_profiled
 from phantora_async.coordinator.turns import LOOK_AGAIN_S, Turns
 from phantora_async.errors import RunFailure
 from phantora_async.ingest.channel import Channel
-from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news, reads_clock
+from phantora_async.liveness.blocked_ranks import BlockedRanks, asked, is_news, reads_clock
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.report import Usage
 
@@ -82,7 +82,7 @@ class RankProcesses:
     def _take_in(self, rank: int, arrived: list[Any], nbytes: int, flushed: bool = False) -> None:
         """Takes in records of the rank. `flushed`: the rank was asked to send what it had, and may sleep on."""
         news = is_news(arrived)
-        self._blocked_ranks.rank_spoke(rank, news, reads_clock(arrived), flushed)
+        self._blocked_ranks.rank_spoke(rank, news, reads_clock(arrived), flushed, asked(arrived))
         if news:
             self._stall_watch.heard(rank)
             self._restarts.news()

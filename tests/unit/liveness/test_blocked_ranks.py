@@ -8,7 +8,7 @@ import pytest
 
 from emu.contract import records
 from phantora_async.liveness import blocked_ranks
-from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
+from phantora_async.liveness.blocked_ranks import BlockedRanks, asked, is_news
 from phantora_async.liveness.sleep_detector import Seen, Thread
 from phantora_async.virtual_time import Stop, Timeline
 
@@ -75,6 +75,31 @@ def test_news_begin_it_anew(machine: Machine) -> None:
     machine.now_s += 100
     machine.blocked_ranks.rank_spoke(0, news=True)
     assert machine.stuck_s() < 20
+
+
+def test_other_questions_begin_it_anew_and_the_same_do_not(machine: Machine) -> None:
+    """An allocator asks about one stream after the other; a loop asks the same over and over."""
+
+    def asks(recording: int, site: int = 3) -> set[tuple[int, ...]]:
+        (found,), _ = records.decode_up(records.Query.encode(30, 1, recording, 0, 2, 0, 0, 0))
+        assert isinstance(found, records.Query)
+        return asked([found._replace(site=site)])
+
+    machine.stuck_s()
+    for ask in (asks(1), asks(2), asks(2, site=4)):
+        machine.now_s += 100
+        machine.blocked_ranks.rank_spoke(0, news=False, asks=ask)
+        assert machine.stuck_s() < 20
+    for recording in (1, 2):
+        machine.now_s += 10
+        machine.blocked_ranks.rank_spoke(0, news=False, asks=asks(recording))
+        machine.stuck_s()
+    assert machine.stuck_s() > 20
+    machine.blocked_ranks.rank_spoke(0, news=True)
+    machine.stuck_s()
+    machine.now_s += 100
+    machine.blocked_ranks.rank_spoke(0, news=False, asks=asks(1))
+    assert machine.stuck_s() < 20, "what was asked before the news counts no more"
 
 
 def test_work_between_two_looks_begins_it_anew(machine: Machine) -> None:
