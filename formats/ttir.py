@@ -16,10 +16,14 @@ LINE_END = "|"
 _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 _HEAD = re.compile(r"tt\.func public @(\S+?)\(.*\)\s*(?:->\s*\S+\s*)?(?:attributes\s*\{.*\})?\s*\{$")
 _PARAMETER = re.compile(r"%([\w.]+):\s*(!?[\w.]+(?:<(?:[^<>]|<[^<>]*>)*>)?)")
-_RESULTS = re.compile(r"^(%[\w.#]+(?::\d+)?(?:\s*,\s*%[\w.#]+(?::\d+)?)*)\s*=\s*(.*)$")
+_RESULTS = re.compile(r"^(%[\w.$#-]+(?::\d+)?(?:\s*,\s*%[\w.$#-]+(?::\d+)?)*)\s*=\s*(.*)$")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
-_OPERAND = re.compile(r"%[\w.]+(?:#\d+)?")
-_ARGUMENT = re.compile(r"(%[\w.]+):")
+_OPERAND = re.compile(r"%[\w.$-]+(?:#\d+)?")
+_ARGUMENT = re.compile(r"(%[\w.$-]+):")
+LABEL = "cf.label"
+"""Name of the operation that stands where a block of the function begins, to which branches lead; its results are the
+block's arguments.
+"""
 _TYPE = re.compile(r"(?:tensor<((?:\d+x)*)(!tt\.ptr<\w+>|\w+)>|(!tt\.ptr<\w+>|\b(?:i|f|bf)\d+\b|f8E\w+))")
 _POINTER = "!tt.ptr<"
 _TYPED_BY_CLOSING = ("tt.reduce", "tt.scan")
@@ -109,13 +113,15 @@ def read_program(text: str) -> Program:
     lines = [line for line in text.split(LINE_END) if line]
     for at, line in enumerate(lines):
         if head := _HEAD.match(line):
-            body, _ = _block(lines, at + 1, [])
+            body, _ = _block(lines, at + 1, None)
             return Program(head[1], parameters_of(line), tuple(body))
     raise TtirError("Triton program: no public function found")
 
 
-def _block(lines: Sequence[str], at: int, arguments: list[str]) -> tuple[list[Operation], int]:
-    """Operations up to the line that closes the block, and the index of that line."""
+def _block(lines: Sequence[str], at: int, arguments: list[str] | None) -> tuple[list[Operation], int]:
+    """Operations up to the line that closes the block, and the index of that line. `arguments`: gets those of a region;
+    None for the function's body, which alone may have several blocks.
+    """
     found: list[Operation] = []
     while at < len(lines):
         line = lines[at]
@@ -123,7 +129,11 @@ def _block(lines: Sequence[str], at: int, arguments: list[str]) -> tuple[list[Op
             return found, at
         at += 1
         if line.startswith("^"):
-            arguments += _ARGUMENT.findall(line)
+            given = _ARGUMENT.findall(line)
+            if arguments is None:
+                found.append(Operation(LABEL, tuple(given), (), line))
+            else:
+                arguments += given
             continue
         operation = _operation(line)
         while line.endswith("{"):  # also `} else {`, `} do {`

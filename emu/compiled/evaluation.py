@@ -1,7 +1,7 @@
 """Follows a Triton program for all its instances at once, and gives what it stores.
 
 What is unknown (numbers in memory that nobody computed, operations that are not evaluated) stays unknown in all that
-follows from it. Instances that take different ways are followed one by one.
+follows from it. Instances that take different ways are followed in groups, each from the start.
 """
 
 from __future__ import annotations
@@ -10,29 +10,60 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..formats.ttir import Operation, Program
+from ..formats.ttir import LABEL, Operation, Program
 from . import operations
 from .integer_stores import NotEvaluated, parameters_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_ELEMENTS = 1 << 18
+MAX_ELEMENTS = 1 << 20
 """Most elements of a single value, over all instances of a launch."""
-_MOST_ELEMENTS = 1 << 21
+_MOST_ELEMENTS = 1 << 24
 """Most elements of all values of a launch together."""
 _MOST_OPERATIONS = 4000
-_MOST_OF_SINGLE_INSTANCES = 500
+_MOST_OF_DIFFERENT_WAYS = 1000
 """Most operations of a launch whose instances take different ways. (torchtitan's kernel for permutations would take
 longer than a rank needs for the rest of its step, and steers nothing.)
 """
-_EVALUATED = ("tt.get_program_id", "tt.get_num_programs", "tt.load", "tt.reduce", "tt.scan", "scf.yield", "tt.assert")
+_STORES_UNSEEN = (
+    "tt.atomic_rmw",
+    "tt.atomic_cas",
+    "tt.descriptor_store",
+    "tt.descriptor_reduce",
+    "tt.descriptor_scatter",
+    "tt.experimental_descriptor_store",
+    "tt.call",
+)
+"""Operations that write to memory and are not evaluated."""
+_EVALUATED = (
+    LABEL,
+    "tt.get_program_id",
+    "tt.get_num_programs",
+    "tt.load",
+    "tt.reduce",
+    "tt.scan",
+    "scf.yield",
+    "tt.assert",
+)
 
 
 class Store(NamedTuple):
     addresses: Tensor
     """The addresses (int64) of the elements that are stored."""
-    values: Tensor
+    values: Tensor | None
+    """None: they are not known."""
+    item: int
+    """The bytes of an element."""
+
+
+class Stores(NamedTuple):
+    """What a launch stores."""
+
+    found: list[Store]
+    """The stores whose addresses are known, in order."""
+    are_all: bool
+    """False if the launch may store elsewhere, too."""
 
 
 class MemoryReader(NamedTuple):
@@ -47,6 +78,15 @@ def _alike(*tensors: Tensor) -> Sequence[Tensor]:
 
     broadcast: Any = torch.broadcast_tensors  # untyped
     return broadcast(*tensors)
+
+
+_TARGET = re.compile(r"(\^\w+)(?:\(([^()]*)\))?")
+"""A branch's target, and what it gives to the block."""
+_CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
+
+
+def _label(operation: Operation) -> str:
+    return operation.head.partition(":")[0].partition("(")[0]
 
 
 class TooLong(NotEvaluated):
@@ -66,7 +106,9 @@ class _Budget:
 
 
 class _Diverges(Exception):
-    """Raised when instances take different ways."""
+    """Raised when instances take different ways; its argument is a tensor of numbers, which are the same for those that
+    take the same one.
+    """
 
 
 class Evaluator:
@@ -77,7 +119,7 @@ class Evaluator:
         self._table = operations.table()
         self.evaluated = frozenset(self._table) | frozenset(_EVALUATED)
 
-    def stores(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> list[Store]:
+    def stores(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> Stores:
         """Returns the stores of a launch, as far as they are known. `values`: the arguments, one for each parameter.
         Raises NotEvaluated.
         """
@@ -93,14 +135,24 @@ class Evaluator:
             raise TooLong
         places = torch.arange(count, dtype=torch.int32, device="cpu")
         budget = _Budget(_MOST_OPERATIONS, _MOST_ELEMENTS)
-        try:
-            return _Run(self, parameters, grid, places, budget).follow(program.body)
-        except _Diverges:
-            budget = _Budget(_MOST_OF_SINGLE_INSTANCES, _MOST_ELEMENTS)
         found: list[Store] = []
-        for place in places[:, None].unbind():
-            found += _Run(self, parameters, grid, place, budget).follow(program.body)
-        return found
+        are_all, left = True, [places]
+        while left:
+            some = left.pop()
+            run = _Run(self, parameters, grid, some, budget)
+            try:
+                run.follow(program.body)
+            except _Diverges as diverges:
+                ways: Tensor = diverges.args[0]
+                if ways.numel() != some.numel():
+                    raise NotEvaluated("instances diverge by more than a number each") from None
+                if some is places:
+                    budget = _Budget(_MOST_OF_DIFFERENT_WAYS, _MOST_ELEMENTS)
+                left += [some[ways == way] for way in torch.unique(ways).flip(0)]
+                continue
+            found += run.found
+            are_all = are_all and run.are_all
+        return Stores(found, are_all)
 
 
 class _Run:
@@ -118,21 +170,44 @@ class _Run:
         self._values: dict[str, Any] = dict(parameters)
         self._grid, self._places = grid, places
         self._budget = budget
-        self._stores: list[Store] = []
+        self.found: list[Store] = []
+        self.are_all = True
 
-    def follow(self, body: Sequence[Operation]) -> list[Store]:
-        self._block(body)
-        return self._stores
+    def follow(self, body: Sequence[Operation]) -> None:
+        """Follows the function's blocks from the first one to a return."""
+        labels = {_label(one): at for at, one in enumerate(body) if one.name == LABEL}
+        at = 0
+        while at < len(body) and body[at].name != "tt.return":
+            one = body[at]
+            if one.name in ("cf.br", "cf.cond_br"):
+                self._budget.take(1)
+                at = self._branches_to(one, body, labels)
+            else:
+                self._one_of_block(one)
+                at += 1
+
+    def _branches_to(self, operation: Operation, body: Sequence[Operation], labels: dict[str, int]) -> int:
+        """Returns where the block begins to which the branch leads, whose arguments it gives."""
+        targets = _TARGET.findall(operation.head)
+        taken = 0 if operation.name == "cf.br" or self._one(self._values.get(operation.operands[0])) else 1
+        label, given = targets[taken]
+        at = labels[label]
+        values = [self._values.get(name) for name in re.findall(r"%[\w.$-]+(?:#\d+)?", given)]
+        self._values.update(zip(body[at].results, values, strict=True))
+        return at + 1
 
     def _block(self, body: Sequence[Operation]) -> list[Any]:
         """Returns what it yields."""
         for operation in body:
             if operation.name in ("scf.yield", "tt.reduce.return", "tt.scan.return"):
                 return [self._values.get(name) for name in operation.operands]
-            found = self._operation(operation)
-            self._budget.take(max((value.numel() for value in found if value is not None), default=1))
-            self._values.update(zip(operation.results, found, strict=False))
+            self._one_of_block(operation)
         return []
+
+    def _one_of_block(self, operation: Operation) -> None:
+        found = self._operation(operation)
+        self._budget.take(max((value.numel() for value in found if value is not None), default=1))
+        self._values.update(zip(operation.results, found, strict=False))
 
     def _operation(self, operation: Operation) -> Sequence[Any]:
         name = operation.name
@@ -154,6 +229,8 @@ class _Run:
                 return [None] * len(operation.results)
             return self._reduced(operation, known) if name == "tt.reduce" else self._scanned(operation, known)
         function = self._table.get(name)
+        if name in _STORES_UNSEEN:
+            self.are_all = False
         if name == "scf.while":
             raise NotEvaluated(name)
         if function is None or any(value is None for value in values):
@@ -175,16 +252,26 @@ class _Run:
         if value is None:
             raise NotEvaluated("an unknown number decides which way it takes")
         if value.numel() > 1 and not bool((value == value.flatten()[0]).all()):
-            raise _Diverges
+            raise _Diverges(value.flatten())
         return int(value.flatten()[0])
+
+    def _bounds(self, values: Sequence[Any]) -> range:
+        """Returns the numbers that a loop counts: instances may end it elsewhere, as long as it turns as often."""
+        import torch
+
+        start, step = self._one(values[0]), self._one(values[2])
+        ends = values[1]
+        if ends is None or step <= 0:
+            raise NotEvaluated("an unknown number decides how often it turns")
+        turns = torch.div(ends.to(torch.int64) - start + step - 1, step, rounding_mode="floor").clamp(min=0)
+        return range(start, start + self._one(turns) * step, step)
 
     def _loop(self, operation: Operation, values: Sequence[Any]) -> Sequence[Any]:
         variable, *_ = operation.operands
-        carried = re.findall(r"(%[\w.]+) = (%[\w.]+(?:#\d+)?)", operation.text.partition("iter_args(")[2])
-        bounds = [self._one(value) for value in values[1:4]]
+        carried = _CARRIED.findall(operation.text.partition("iter_args(")[2])
         state = [self._values.get(first) for _, first in carried]
         counter = values[1]
-        for at in range(*bounds):
+        for at in self._bounds(values[1:4]):
             self._values[variable] = counter.new_full(counter.shape, at)
             for (name, _), value in zip(carried, state, strict=True):
                 self._values[name] = value
@@ -215,16 +302,20 @@ class _Run:
         return result
 
     def _store(self, operation: Operation, values: Sequence[Any]) -> None:
-
-        if any(value is None for value in values):
+        addresses, stored, *masks = values
+        if addresses is None or any(mask is None for mask in masks):
+            self.are_all = False
             return
-        addresses, stored = _alike(*values[:2])
-        if len(values) > 2:
-            mask = values[2].expand(addresses.shape) if values[2].shape[0] == 1 else values[2]
-            addresses, stored, mask = _alike(addresses, stored, mask)
-            addresses, stored = addresses[mask], stored[mask]
+        item = operations.dtype_of(operation.types[0].element).itemsize
+        for mask in masks[:1]:
+            addresses, inside = _alike(addresses, mask.expand(addresses.shape) if mask.shape[0] == 1 else mask)
+            stored = None if stored is None else stored.expand(addresses.shape)[inside]
+            addresses = addresses[inside]
+        if stored is not None:
+            addresses, stored = _alike(addresses, stored)
+            stored = stored.reshape(-1)
         if addresses.numel():
-            self._stores.append(Store(addresses.reshape(-1), stored.reshape(-1)))
+            self.found.append(Store(addresses.reshape(-1), stored, item))
 
     # ---- along an axis ---------------------------------------------------------------------------------------------
     def _combined(self, operation: Operation, left: Sequence[Tensor], right: Sequence[Tensor]) -> list[Any]:

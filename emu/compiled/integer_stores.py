@@ -45,7 +45,7 @@ def _integer_stores(body: Sequence[Operation], unknown: set[str], evaluated: fro
                 for result, value in zip(operation.results, yielded, strict=False):
                     if value in unknown:
                         unknown.add(result)
-            if name == "scf.for":
+            if name == "scf.for" or not unknown.intersection(operation.operands):
                 continue
         loads_float = name == "tt.load" and (not operation.types or operation.types[0].element not in INTEGERS)
         if loads_float or name not in evaluated or unknown.intersection(operation.operands):

@@ -11,7 +11,7 @@ from ..control.control_tensors import KNOWN, ControlTensors
 from ..control.host_views import HostViews
 from ..formats.ttir import Program, read_program
 from ..interpreter.hook_library import Hook
-from .evaluation import Evaluator, MemoryReader, Store, TooLong
+from .evaluation import Evaluator, MemoryReader, Store, Stores, TooLong
 from .integer_stores import NotEvaluated, parameters_of, stores_integers
 from .operations import dtype_of
 
@@ -22,6 +22,9 @@ _STORES_INTEGERS = re.compile(r"tt\.store [^|]*!tt\.ptr<i\d+>")
 """Matches programs that store integers: most programs do not, and need not be read."""
 _MOST_STRETCHES = 4096
 """Most stretches of memory that a load or a store may touch."""
+
+
+_NOTHING_KNOWN = Stores([], are_all=False)
 
 
 class CompiledKernels:
@@ -59,24 +62,28 @@ class CompiledKernels:
         parameters = parameters_of(self._numbered[number - 1])
         return "".join("8" if kind.is_pointer else _NBYTES.get(kind.element, "4") for _, kind in parameters)
 
-    def _before(self, number: int, values: list[int]) -> None:
-        """Evaluates the program. `values`: the grid, then the parameters."""
+    def _before(self, number: int, values: list[int]) -> bool:
+        """Evaluates the program. `values`: the grid, then the parameters. Says whether it is known where it stores."""
         self._waiting.stores = []
         if self._control.capturing():
-            return
-        self._waiting.stores = self._control.unrecorded(functools.partial(self._evaluated, number, values))
+            return False
+        stores: Stores = self._control.unrecorded(functools.partial(self._evaluated, number, values))
+        self._waiting.stores = stores.found
+        return stores.are_all
 
-    def _evaluated(self, number: int, values: list[int]) -> list[Store]:
+    def _evaluated(self, number: int, values: list[int]) -> Stores:
         grid = values[0], values[1], values[2]
         if (number, grid) in self._too_long:
-            return []
+            return _NOTHING_KNOWN
         try:
-            return self._evaluator.stores(self._numbered[number - 1], grid, values[3:])
+            stores = self._evaluator.stores(self._numbered[number - 1], grid, values[3:])
         except TooLong:
             self._too_long.add((number, grid))
-            return []
+            return _NOTHING_KNOWN
         except (NotEvaluated, RuntimeError, IndexError, KeyError, TypeError, ValueError):
-            return []  # what it stores stays unknown
+            return _NOTHING_KNOWN  # what it stores stays unknown
+        are_all = stores.are_all and all(_stretches(one.addresses, one.item) is not None for one in stores.found)
+        return Stores(stores.found, are_all)
 
     def _after(self) -> None:
         for store in self._waiting.stores:
@@ -133,14 +140,17 @@ class CompiledKernels:
         return stretches is not None
 
     def _write(self, store: Store) -> None:
-        stretches = _stretches(store.addresses, store.values.element_size())
-        parts = self._parts(store.addresses, store.values.dtype)
-        if stretches is None or parts is None:
+        stretches, values = _stretches(store.addresses, store.item), store.values
+        if stretches is None:
+            return
+        parts = None if values is None else self._parts(store.addresses, values.dtype)
+        if values is None or parts is None:
+            self._hook.overwrite([number for one in stretches for number in (one.address, one.nbytes)])
             return
 
         def write() -> None:
             for part in parts:
-                part.base[part.places] = store.values[part.which]
+                part.base[part.places] = values[part.which]
             for stretch in stretches:
                 self._hook.data_mark_known(stretch.address, stretch.nbytes)
 

@@ -188,7 +188,7 @@ _STORES = (
     "tt.descriptor_scatter",
     "tt.experimental_descriptor_store",
 )
-_VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
+_VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
 
 
 def stored_through(text: str) -> str:
@@ -228,7 +228,7 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         if operation.startswith(_STORES):
             addresses += values[:1]
         elif operation.startswith(("scf.for", "scf.while", "scf.if")):
-            carried = re.findall(r"(%[\w.]+) = (%[\w.]+(?:#\d+)?)", operation.partition("(")[2])
+            carried = re.findall(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)", operation.partition("(")[2])
             given = names_of(results)
             for i, (inner, first) in enumerate(carried):
                 made_of.setdefault(inner, []).append(first)

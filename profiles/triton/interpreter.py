@@ -98,6 +98,7 @@ _FREE = (
     "arith.bitcast",
     "arith.index_cast",
     "tt.return",
+    "cf.label",
 )
 
 
@@ -223,7 +224,7 @@ class _Run:
     # ---- control ----
 
     def _for(self, one: Operation, weight: float) -> None:
-        names = re.findall(r"(%[\w.]+) = (%[\w.#]+)", one.text.split("->")[0])
+        names = re.findall(r"(%[\w.$-]+) = (%[\w.$#-]+)", one.text.split("->")[0])
         variable, (low, high, step) = one.operands[0], one.operands[1:4]
         carried = [(mine, self._get(given)) for mine, given in names if mine != variable]
         if isinstance(self._get(high), Loaded) or isinstance(self._get(low), Loaded):

@@ -74,8 +74,9 @@ struct ph_program {
     const char *written; /* a character for each parameter: 'w' if the kernel stores through this pointer */
 };
 
-/* Around a launch's ph_program_overwrites: computes what the kernel stores, and stores it. */
-void ph_program_compute(const ph_program *program, dim3 grid, void *const *params);
+/* Around a launch's ph_program_overwrites: computes what the kernel stores, and stores it. The first returns whether it
+ * is known where the kernel stores: then nothing else is overwritten. */
+bool ph_program_compute(const ph_program *program, dim3 grid, void *const *params);
 void ph_program_store(const ph_program *program);
 /* Makes what the kernel's stores may have written unknown. */
 void ph_program_overwrites(const ph_program *program, void *const *params, ph_stream *stream);

@@ -253,8 +253,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     }
     ph_launch_work(stream, key, describe(&l), &l);
     if (UNLIKELY(kernel->program != NULL)) {
-        ph_program_compute(kernel->program, grid, params);
-        ph_program_overwrites(kernel->program, params, stream);
+        if (!ph_program_compute(kernel->program, grid, params)) ph_program_overwrites(kernel->program, params, stream);
         if (params) ph_program_store(kernel->program);
     } else if (UNLIKELY(!kernel->stores || *kernel->stores) && params && !writes_are_known(l.op))
         ph_kernel_stores(kernel, params, stream);

@@ -105,11 +105,11 @@ void ph_program_overwrites(const ph_program *program, void *const *params, ph_st
 }
 
 static struct {
-    void (*compute)(uint32_t number, const int64_t *values, int n); /* the grid's three, then the parameters */
+    int (*compute)(uint32_t number, const int64_t *values, int n); /* the grid's three, then the parameters */
     void (*store)(void);
 } python;
 
-PH_EXPORT void phantora_compute_programs(void (*compute)(uint32_t, const int64_t *, int), void (*store)(void)) {
+PH_EXPORT void phantora_compute_programs(int (*compute)(uint32_t, const int64_t *, int), void (*store)(void)) {
     python.compute = compute;
     python.store = store;
 }
@@ -117,8 +117,8 @@ PH_EXPORT void phantora_compute_programs(void (*compute)(uint32_t, const int64_t
 /* A compiler that tries candidates launches them on the program's own tensors. */
 static bool is_computed(const ph_program *program) { return program->computed && !ph_self()->uncounted; }
 
-void ph_program_compute(const ph_program *program, dim3 grid, void *const *params) {
-    if (LIKELY(!is_computed(program)) || !params) return;
+bool ph_program_compute(const ph_program *program, dim3 grid, void *const *params) {
+    if (LIKELY(!is_computed(program)) || !params) return false;
     size_t nparams = strlen(program->nbytes);
     int64_t *values = ph_allocate((nparams + 3) * sizeof *values);
     values[0] = grid.x, values[1] = grid.y, values[2] = grid.z;
@@ -136,8 +136,9 @@ void ph_program_compute(const ph_program *program, dim3 grid, void *const *param
             values[3 + i] = value_of(program->nbytes[i], params[i]);
         }
     }
-    python.compute(program->computed, values, (int)nparams + 3);
+    bool all_known = python.compute(program->computed, values, (int)nparams + 3);
     free(values);
+    return all_known;
 }
 
 void ph_program_store(const ph_program *program) {

@@ -8,7 +8,7 @@ from ctypes import c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 
 from .library import CALLED, RANGES, Library, flat
 
-_COMPUTE = ctypes.CFUNCTYPE(None, c_uint32, ctypes.POINTER(c_int64), c_int)
+_COMPUTE = ctypes.CFUNCTYPE(c_int, c_uint32, ctypes.POINTER(c_int64), c_int)
 
 
 class KernelCalls(Library):
@@ -32,10 +32,10 @@ class KernelCalls(Library):
             function, program.encode(), parameter_widths.encode(), written.encode(), computed, nbytes.encode()
         )
 
-    def compute_programs(self, compute: Callable[[int, list[int]], None], store: Callable[[], None]) -> None:
-        """Lets launches of programs with a number be computed: such a launch calls `compute(number, values)`, then what
-        the kernel stores to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither
-        may raise.
+    def compute_programs(self, compute: Callable[[int, list[int]], bool], store: Callable[[], None]) -> None:
+        """Lets launches of programs with a number be computed: such a launch calls `compute(number, values)`, then, if
+        that is false, all that the kernel may store to becomes unknown, then it calls `store()`. `values`: the grid,
+        then the parameters. Neither may raise.
         """
         self._compute_programs(
             self._callback(_COMPUTE, lambda number, values, n: compute(number, values[:n])),

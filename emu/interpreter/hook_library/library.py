@@ -53,7 +53,7 @@ class Library:
         """Returns the C function phantora_<name>, which uses the interpreter: it is called with Python's lock held."""
         return _declared(self._with_lock, name, result, arguments)
 
-    def _callback(self, kind: Any, run: Callable[..., None]) -> Any:
+    def _callback(self, kind: Any, run: Callable[..., object]) -> Any:
         """Makes a function that C code can call from now on. It is kept, because ctypes' callbacks must outlive the
         library's use.
         """

@@ -40,8 +40,10 @@ def evaluator(numbers: list[int] | None) -> Evaluator:
 def stored(numbers: list[int] | None, lines: list[str], grid: int = 1, n: int = 0) -> dict[int, int]:
     """Returns what the program stores at each place of the output."""
     found = {}
-    for addresses, values in evaluator(numbers).stores(program(*lines), (grid, 1, 1), [IN, OUT, n]):
-        found.update(zip(((addresses - OUT) // 8).tolist(), values.tolist(), strict=True))
+    for addresses, values, item in evaluator(numbers).stores(program(*lines), (grid, 1, 1), [IN, OUT, n]).found:
+        assert item == 8
+        if values is not None:
+            found.update(zip(((addresses - OUT) // 8).tolist(), values.tolist(), strict=True))
     return found
 
 
@@ -164,6 +166,18 @@ def test_what_follows_from_floats_is_not_worth_evaluating() -> None:
     evaluated = evaluator([]).evaluated
     assert stores_integers(integers, evaluated)
     assert not stores_integers(floats, evaluated)
+    chosen = [
+        "%first = arith.cmpi eq, %pid, %c4 : i32",
+        "%y = scf.if %first -> (tensor<4xi64>) {",
+        "scf.yield %x : tensor<4xi64>",
+        "} else {",
+        "scf.yield %zero : tensor<4xi64>",
+        "}",
+        STORE,
+    ]
+    assert stores_integers(program(*BLOCK_OF_4, *chosen), evaluated)
+    by_float = [chosen[0].replace("%first", "%second"), "%first = tt.strange %second : i1", *chosen[1:]]
+    assert not stores_integers(program(*BLOCK_OF_4, *by_float), evaluated)
 
 
 def test_an_operation_that_is_not_known_leaves_its_results_unknown() -> None:
@@ -181,7 +195,7 @@ def test_programs_with_parameters_of_other_types_are_refused(kind: str) -> None:
 def test_a_launch_that_takes_too_long_is_given_up() -> None:
     lines = [*BLOCK_OF_4, "%y = arith.muli %x, %x : tensor<4xi64>", STORE]
     with pytest.raises(TooLong):
-        stored([0] * 16, lines, grid=1 << 17, n=4)
+        stored([0] * 16, lines, grid=1 << 19, n=4)
     loop = [
         *BLOCK_OF_4,
         "%c0 = arith.constant 0 : i32",
@@ -194,3 +208,56 @@ def test_a_launch_that_takes_too_long_is_given_up() -> None:
     ]
     with pytest.raises(TooLong):
         stored([0] * 4, loop, n=100_000)
+
+
+EARLY_RETURN = [  # the last instance stores -1 behind the numbers of the others, each of which stores its own
+    "%c-1_i64 = arith.constant -1 : i64",
+    "%pid = tt.get_program_id x : i32",
+    "%to = tt.addptr %out, %pid : !tt.ptr<i64>, i32",
+    "%last = arith.cmpi eq, %pid, %n : i32",
+    "cf.cond_br %last, ^bb1, ^bb2",
+    "^bb1:  // pred: ^bb0",
+    "tt.store %to, %c-1_i64 : !tt.ptr<i64>",
+    "tt.return",
+    "^bb2:  // pred: ^bb0",
+    "%from = tt.addptr %in, %pid : !tt.ptr<i64>, i32",
+    "%x = tt.load %from : !tt.ptr<i64>",
+    "cf.br ^bb3(%x : i64)",
+    "^bb3(%y: i64):  // pred: ^bb2",
+    "tt.store %to, %y : !tt.ptr<i64>",
+]
+
+
+def test_an_instance_that_returns_early_stores_nothing_more() -> None:
+    assert stored([5, 6, 7, 8], EARLY_RETURN, grid=3, n=2) == {0: 5, 1: 6, 2: -1}
+
+
+def test_what_is_stored_without_being_known_is_told_by_its_place() -> None:
+    """Only if all addresses are known nothing else has been overwritten."""
+    stores = evaluator(None).stores(program(*EARLY_RETURN), (3, 1, 1), [IN, OUT, 2])
+    assert stores.are_all
+    known = [(one.addresses.tolist(), None if one.values is None else one.values.tolist()) for one in stores.found]
+    assert sorted(known) == [([OUT, OUT + 8], None), ([OUT + 16], [-1])]
+    at_loaded = ["%x = tt.load %in : !tt.ptr<i64>", "%to = tt.addptr %out, %x : !tt.ptr<i64>, i64"]
+    at_loaded.append("tt.store %to, %x : !tt.ptr<i64>")
+    assert not evaluator(None).stores(program(*at_loaded), (1, 1, 1), [IN, OUT, 2]).are_all
+
+
+def test_a_thousand_instances_that_take_a_few_ways_are_followed() -> None:
+    """Each turns as often as its number says, modulo 3: three ways, whatever the number of instances."""
+    lines = [
+        "%c0 = arith.constant 0 : i32",
+        "%c1 = arith.constant 1 : i32",
+        "%c3 = arith.constant 3 : i32",
+        "%zero = arith.constant 0 : i64",
+        "%ten = arith.constant 10 : i64",
+        "%pid = tt.get_program_id x : i32",
+        "%end = arith.remsi %pid, %c3 : i32",
+        "%sum = scf.for %i = %c0 to %end step %c1 iter_args(%s = %zero) -> (i64) : i32 {",
+        "%more = arith.addi %s, %ten : i64",
+        "scf.yield %more : i64",
+        "}",
+        "%to = tt.addptr %out, %pid : !tt.ptr<i64>, i32",
+        "tt.store %to, %sum : !tt.ptr<i64>",
+    ]
+    assert stored([], lines, grid=1000) == {place: place % 3 * 10 for place in range(1000)}

@@ -77,7 +77,7 @@ def test_one_load_reads_the_device_and_several_ranges_of_the_host() -> None:
     write(table, device + 8, first + 8, second + 16)
     number = kernels.number(PROGRAM)
     assert number
-    machine.compute(number, [3, 1, 1, table, out])
+    assert machine.compute(number, [3, 1, 1, table, out])
     machine.store()
     assert list((ctypes.c_int64 * 3).from_address(out)) == [7, 11, 13]
 
