@@ -1,6 +1,8 @@
-"""Runs Megatron-LM's functional tests that need no Transformer Engine, and compares memory with their golden values.
+"""Runs Megatron-LM's functional tests, and compares memory with their golden values.
 
-    python laboratory/programs/goldens/run.py MEGATRON OUT.jsonl [--jobs N] [--python PYTHON] [--only TEST,TEST] [--until SECONDS]
+    python laboratory/programs/goldens/run.py MEGATRON OUT.jsonl [--jobs N] [--python PYTHON] [--only TEST,TEST] [--fold MESH] [--until SECONDS]
+
+Without --only those that need no Transformer Engine; with it PYTHON is to have what they use. MESH: as `run --fold` takes it.
     python laboratory/programs/goldens/run.py --table OUT.jsonl
 
 MEGATRON: a checkout, in which each test's model_config.yaml says what it runs. GPT has mock data and a tokenizer of as
@@ -69,7 +71,7 @@ def named(known, gpu):
     return [kind for kind in known if gpu in kind or (gpu == "a100" and kind in ("dev", "lts"))]
 
 
-def run(megatron, python, test, gpu):
+def run(megatron, python, fold, test, gpu):
     folder = megatron / "tests/functional_tests/test_cases" / test
     config = yaml.safe_load((folder / "model_config.yaml").read_text())
     began = time.monotonic()
@@ -80,6 +82,7 @@ def run(megatron, python, test, gpu):
             words.write(Path(place, "text"))
         command = [sys.executable, "-m", "phantora_async", "run", "-n", "8", "--cluster", GPUS[gpu], "--steps", "3"]
         command += ["--show-ranks", "none", "--run-dir", f"{place}/run", *(["--python", python] if python else [])]
+        command += ["--fold", fold, "--witnesses", "0"] if fold else []
         command += [str(HERE / "job.py"), str(megatron / ("examples/t5/pretrain_t5.py" if t5 else "pretrain_gpt.py"))]
         command += [str(out), *arguments(config["MODEL_ARGS"]), *(T5 if t5 else GPT), *INSTEAD]
         environment = os.environ | SET | {name: str(value) for name, value in config["ENV_VARS"].items()}
@@ -136,6 +139,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--python")
     parser.add_argument("--only", default="")
+    parser.add_argument("--fold")
     parser.add_argument("--until", type=float, default=1e9, help="no test begins so many seconds after the start")
     if sys.argv[1:2] == ["--table"]:
         return table(Path(sys.argv[2]))
@@ -157,7 +161,7 @@ def main():
         def one(task):
             if time.monotonic() - began > given.until:
                 return
-            out.write(json.dumps(run(given.megatron, given.python, *task)) + "\n")
+            out.write(json.dumps(run(given.megatron, given.python, given.fold, *task)) + "\n")
             out.flush()
 
         list(pool.map(one, tasks))
