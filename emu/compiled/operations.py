@@ -172,6 +172,8 @@ def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
 def _arithmetic() -> dict[str, Callable[..., Any]]:
     import torch
 
+    # A kernel divides in lanes that its mask leaves out, too. On a GPU nothing happens if the divisor is zero there; on
+    # the CPU PyTorch would raise.
     def divided(a: Tensor, b: Tensor) -> Tensor:
         return torch.div(a, torch.where(b == 0, torch.ones_like(b), b), rounding_mode="trunc")
 
@@ -180,6 +182,7 @@ def _arithmetic() -> dict[str, Callable[..., Any]]:
 
     logical = {"and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor}
     return {
+        # Numbers of one bit, which are bools here, wrap around: their sum and difference is xor, their product and.
         "addi": lambda a, b: a ^ b if a.dtype is torch.bool else a + b,
         "subi": lambda a, b: a ^ b if a.dtype is torch.bool else a - b,
         "muli": lambda a, b: a & b if a.dtype is torch.bool else a * b,

@@ -108,6 +108,7 @@ def _run(task: Task) -> int:
     tracing.script_begins()
     kind = ProgramKind.MODULE if task.module else ProgramKind.FILE
     end = script.run(Program(kind, task.script, tuple(task.arguments)))
+    # A script that ends within the traced steps has not called `window_over`.
     if end.code == 0 and not os.path.exists(os.path.join(task.folder, "result.json")):
         tracing.script_ends()
         finish()

@@ -81,9 +81,11 @@ def check(
         raise UsageError(f"--parallel {parallel}: expected 1 to {MOST_PARALLEL:,}")
     stored = Path(baseline) if baseline is not None else baselines.path_beside(path)
     before = _before(stored, update)
+    # Rules compare with the stored figures, which are being made: limits alone decide.
     if update:
         chosen = [job.without_rules() for job in chosen]
         check_writable([stored])
+    # A job takes minutes: what is wrong with the file, its options or the folder is found before the first one starts.
     _check_baseline(chosen, before, stored)
     job_file.check_options(chosen, path)
     folder = Path(run_dir or Path("phantora-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-check")

@@ -103,7 +103,7 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
     """
     if isinstance(arguments, str):
         raise UsageError(f"arguments: expected a list of texts, found {arguments!r}", '["--batch 2"]')
-    for one in arguments:
+    for one in arguments:  # before the recording is read, which takes longer
         _words(one)
     recording = load(Path(folder))
     player = Player(recording, frozenset())
@@ -112,6 +112,7 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
         if played.left:
             raise UsageError(played.left)
         tries = [_replayed(player, what, changes, played.step_ns) for what, changes in _settings(recording)]
+    # The player keeps no report: one replay without changes gives what the recorded run's report says.
     done, _, _ = replayed(recording, Changes(), ())
     simulated = done.report["simulated"]
     base = _Base(recording, played.step_ns, simulated, run)
@@ -123,6 +124,7 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
         runs.append(_Run(environment=(EARLIER_NCCL,)))
     found = [base.tried(one) for one in runs]
     tries += [one.tried for one in found]
+    # Changes that help alone may help with the same work, so their gains are not added up: they are run together.
     if FOUND in arguments and len(best := _best_of_each_kind(found)) >= TOGETHER:
         tries.append(base.together(best))
     known = [one for one in tries if one.change is not None]

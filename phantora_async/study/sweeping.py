@@ -126,6 +126,7 @@ def sweep(
         total += wanted.searching.wanted
     with Store(place) as store:
         running_sweep = Sweep(place, store, machines, keep_going, Pruning(wanted.goal, listed))
+        # Results come as they are made: `told` must not wait for the last trial, and a search chooses by those before.
         chosen: Iterable[Result] = ()
         if wanted.searching is not None:
             chosen = searched(wanted.searching, wanted.goal, listed, running_sweep, found)
