@@ -19,7 +19,7 @@ def naming(what: str) -> dict[int, tuple[str, ...]]: ...
 def answer(question: int, qid: int, *values: int) -> bytes: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | ModuleMemory | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Module | ModuleCounts | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Flush | AtRest | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -29,6 +29,7 @@ WARNING: Final = 3
 MEMORY: Final = 4
 MEMORY_HELD: Final = 26
 GPU_MEMORY: Final = 46
+MODULE_MEMORY: Final = 49
 COUNTERS: Final = 5
 LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
@@ -52,6 +53,8 @@ UNUSED_GPU: Final = 28
 GPU_USED: Final = 45
 ALONE: Final = 44
 LOGGED: Final = 29
+MODULE: Final = 47
+MODULE_COUNTS: Final = 48
 CHECKPOINT: Final = 30
 TRACE: Final = 13
 TRACE_NAME: Final = 14
@@ -198,6 +201,30 @@ class MemoryHolder(NamedTuple):
     def size() -> int: ...
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[MemoryHolder]: ...
+
+class ModuleMemory(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    device: int
+    entries: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, device: int, entries: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class ModuleHeld(NamedTuple):
+    nbytes: int
+    blocks: int
+    held_as: int
+    module: int
+    pad: int
+    @staticmethod
+    def encode(nbytes: int, blocks: int, held_as: int, module: int, pad: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[ModuleHeld]: ...
 
 class MemoryPoint(NamedTuple):
     most: int
@@ -488,6 +515,41 @@ class Logged(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, log_nbytes: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Module(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    number: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, number: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class ModuleCounts(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    entries: int
+    step: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, entries: int, step: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class ModuleCount(NamedTuple):
+    key: int
+    launches: int
+    slowed_ns: int
+    module: int
+    backward: int
+    @staticmethod
+    def encode(key: int, launches: int, slowed_ns: int, module: int, backward: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[ModuleCount]: ...
 
 class Checkpoint(NamedTuple):
     kind: int
@@ -1095,6 +1157,9 @@ class HeldKind(IntEnum):
 class MarkerKind(IntEnum):
     STEP = 1
     NAMED = 2
+
+class OutsideKind(IntEnum):
+    OPTIMIZER = 65535
 
 class TraceKind(IntEnum):
     LAUNCH = 1

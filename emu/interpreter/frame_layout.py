@@ -25,6 +25,8 @@ f_back.
 _TAG = 7
 """The low bits of a pointer, which CPython may use as flags."""
 _THREAD_NBYTES, _FRAME_NBYTES, _CODE_NBYTES = 1024, 80, 256
+_MOST_BEFORE_LOCALS = 128
+"""The most bytes of a frame that are before its local variables."""
 
 
 class UnknownLayout(Exception):
@@ -48,6 +50,8 @@ class FrameLayout:
     """Offset, in a code object, of its instructions: a frame's instruction minus this address is its f_lasti."""
     code_filename: int
     code_function: int
+    frame_locals: int = -1
+    """Offset of a frame's first local variable; -1 if it is not known."""
 
     def offsets(self) -> tuple[int, ...]:
         """Returns the offsets in the order in which the hook library takes them."""
@@ -116,9 +120,18 @@ class _Finder:
             code_start=start,
             code_filename=_only((at for at, word in parts.items() if word == id(code.co_filename)), "a code's file"),
             code_function=min((at for at, word in parts.items() if word == id(code.co_qualname)), default=-1),
+            frame_locals=self._locals(older, newest),
         )
         self._check(layout, older, caller)
         return layout
+
+    def _locals(self, *frames: int) -> int:
+        """The offset of the first local variable, which is this object in each of these frames."""
+        at = [
+            [at for at, word in self._words(frame, _MOST_BEFORE_LOCALS).items() if word & ~_TAG == id(self)]
+            for frame in frames
+        ]
+        return min(set(at[0]).intersection(*at[1:]), default=-1)
 
     def _check(self, layout: FrameLayout, address: int, frame: types.FrameType | None) -> None:
         """Reads all frames from `address` outwards. Raises UnknownLayout unless they are what Python tells."""

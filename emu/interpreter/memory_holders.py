@@ -65,19 +65,22 @@ class MemoryHolders:
         interval_s = sys.getswitchinterval()
         sys.setswitchinterval(_LONG_S)
         try:
-            found = find()
+            found, of_modules = find()
             sys.setswitchinterval(interval_s)
             for held_as, addresses in found.items():
                 self._hook.memory_held(held_as, sorted(addresses))
+            for module, addresses in of_modules.items():
+                self._hook.memory_of(self._hook.module_number(module) if module else 0, sorted(addresses))
             self._hook.memory_tell(step_ends)
         finally:
             sys.setswitchinterval(interval_s)
             self._hook.uncounted(-1)
 
 
-def find() -> Found:
+def find() -> tuple[Found, Found]:
     """Returns the storages on the device of all tensors that the garbage collector knows. What is a parameter and
-    something else, too, is a parameter; then gradients count, then the optimizer's state.
+    something else, too, is a parameter; then gradients count, then the optimizer's state. And those that belong to the
+    parameters of one module, by its address; 0: of several modules.
     """
     torch = sys.modules["torch"]
     bases = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
@@ -104,7 +107,27 @@ def find() -> Found:
             HeldKind.GRADIENTS: _addresses(_tensors_in(gradients)),
             HeldKind.PARAMETERS: _addresses((*parameters, *buffers, *_tensors_in(held))),
         }
-    return {int(held_as): addresses for held_as, addresses in found.items()}
+        owned = _owned(modules, optimizers)
+    return {int(held_as): addresses for held_as, addresses in found.items()}, owned
+
+
+def _owned(modules: Iterable[Any], optimizers: Iterable[Any]) -> Found:
+    """Returns the storages of parameters, of their gradients and of what optimizers keep for them, by the address of
+    the module that has them.
+    """
+    states = [state for one in optimizers if isinstance(state := getattr(one, "state", None), dict)]
+    owners: dict[int, int] = {}
+    for module in modules:
+        own = [*vars(module).get("_parameters", {}).values(), *vars(module).get("_buffers", {}).values()]
+        for one in _tensors_in(own):
+            kept = [state[one] for state in states if one in state]
+            attributes = [value for _, value in vars(one).items()]
+            for address in _addresses(_tensors_in([one, _gradient(one), *attributes, *kept])):
+                owners[address] = id(module) if owners.get(address, id(module)) == id(module) else 0
+    found: Found = {}
+    for address, module_at in owners.items():
+        found.setdefault(module_at, set()).add(address)
+    return found
 
 
 def _of_modules(modules: Iterable[Any]) -> tuple[list[Any], list[Any]]:

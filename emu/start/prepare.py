@@ -50,11 +50,13 @@ from ..interpreter import (
     frame_counter,
     garbage,
     heap,
+    modules,
     thread_names,
     triton_programs,
 )
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.memory_holders import MemoryHolders
+from ..interpreter.modules import Modules
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
 from ..keeping.client import Client
@@ -132,6 +134,7 @@ class Prepared:
     ranges: NvtxRanges
     peaks: PeakMemory
     holders: MemoryHolders
+    modules: Modules
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
     reads: UncomputedReads
@@ -273,6 +276,7 @@ class Preparation:
         self.ranges.install()
         call_sites.install(hook)
         call_sites.note_backward_passes(hook)
+        modules.install(hook)
         frame_counter.install(hook)
         thread_names.install(hook)
         garbage.install(hook)
@@ -412,6 +416,7 @@ def prepare(job: Job) -> Prepared:
         ranges=made.ranges,
         peaks=made.peaks,
         holders=MemoryHolders(made.hook),
+        modules=Modules(made.hook),
         computed=made.computed,
         reads=made.reads,
         loading=made.loading,

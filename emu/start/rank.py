@@ -176,6 +176,7 @@ class Connection:
             limit.step_ends()
             prepared.peaks.report_step(prepared.hook)
             prepared.holders.step_ends()
+            prepared.modules.step_ends()
             prepared.loading.loads.step_ends()
             groups.look()
 
@@ -203,6 +204,7 @@ class Connection:
 
         self._prepared.peaks.report(self._prepared.hook)
         self._prepared.holders.report()
+        self._prepared.modules.report()
         self._prepared.computed.routing.loads.report()
         self._prepared.computed.sizes.report()
         self._prepared.reads.report()

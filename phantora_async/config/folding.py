@@ -14,7 +14,7 @@ from phantora_async.errors import UsageError
 from phantora_async.faults import Death, EccRetry, Fault, FlappingLink, SlowGpu, SlowLink, SlowLoader, paces_of
 from phantora_async.folding import Folding, Mesh, Underivable, derived, mesh_of, tells_ranks_apart
 from phantora_async.folding.dividing import divided
-from phantora_async.folding.script_text import Source, module_file, sources_of
+from phantora_async.folding.script_text import Source, module_file, program_of, sources_of
 from phantora_async.folding.script_values import Ranks
 from phantora_async.folding.told_apart import told_apart
 from phantora_async.options import RunOptions
@@ -99,13 +99,13 @@ def _text_of(given: RunOptions) -> str:
     """The text of the script; "" if it cannot be read, which other checks report."""
     with suppress(OSError, UnicodeDecodeError):
         if not given.module:
-            return Path(os.fspath(given.script)).read_text()
+            return program_of(Path(os.fspath(given.script))).read_text()
     return ""
 
 
 def _sources_of(given: RunOptions) -> list[Source]:
     """The source files of the script and of the user's modules that it imports; none for an installed module."""
-    script = module_file(os.fspath(given.script)) if given.module else Path(os.fspath(given.script))
+    script = module_file(os.fspath(given.script)) if given.module else program_of(Path(os.fspath(given.script)))
     if script is not None and script.is_dir():
         script /= "__main__.py"
     return sources_of(script) if script is not None else []

@@ -10,6 +10,8 @@ from pathlib import Path
 MOST_FILES = 100
 MOST_NBYTES = 1 << 20
 """The most bytes of one file."""
+_DEEPEST = 4
+"""The most programs that run one another."""
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
@@ -47,6 +49,35 @@ def sources_of(script: Path) -> list[Source]:
             found.append(source)
             unread += (path for names in _imports(source.tree, file) for path in _files(names, folders, file))
     return found
+
+
+def program_of(script: Path) -> Path:
+    """The script, or the file that it runs as the main program: ``runpy.run_path('train.py', run_name='__main__')`` of
+    a program that changes something before.
+    """
+    for _ in range(_DEEPEST):
+        source = _read(script, script)
+        found = None if source is None else next(_run_by(source.tree), None)
+        if found is None or not found.is_file():
+            break
+        script = found
+    return script
+
+
+def _run_by(tree: ast.Module) -> Iterator[Path]:
+    """Yields the files that calls of `runpy` with constants run as the main program."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        as_main = any(
+            one.arg == "run_name" and isinstance(one.value, ast.Constant) and one.value.value == "__main__"
+            for one in node.keywords
+        )
+        if as_main and name == "run_path":
+            yield Path(str(node.args[0].value))
+        elif as_main and name == "run_module" and (file := module_file(str(node.args[0].value))) is not None:
+            yield file
 
 
 def module_file(name: str) -> Path | None:

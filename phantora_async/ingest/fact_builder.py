@@ -26,6 +26,7 @@ from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.memory_holders import HeldMemory
 from phantora_async.ingest.messages import PARTS, kind_of
+from phantora_async.ingest.module_launches import ModuleLaunches
 from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
@@ -81,6 +82,7 @@ class RankInfo:
     """Likewise of processes besides its own that use its GPU: by the process's number and the GPU's on its server."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     calls: CallCounts = field(default_factory=CallCounts)
+    modules: ModuleLaunches = field(default_factory=ModuleLaunches)
     processor: ProcessorTime = NO_TIME
     """The processor time of those of its processes that have ended."""
     log_ends: array[int] = field(default_factory=lambda: array("Q"))
@@ -196,6 +198,9 @@ class FactBuilder:
             records.GPU_MEMORY: self._gpu_memory,
             records.STEPS_DONE: self._question,
             records.LAUNCH_COUNTS: self._launch_counts,
+            records.MODULE: self._module,
+            records.MODULE_COUNTS: self._module_counts,
+            records.MODULE_MEMORY: self._module_memory,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._told,
@@ -350,6 +355,15 @@ class FactBuilder:
 
     def _line_of(self, rank: int, site: int) -> int | None:
         return self.rank_info[rank].lines.get(site)
+
+    def _module(self, rank: int, record: records.Module) -> None:
+        self.rank_info[rank].modules.name(record)
+
+    def _module_counts(self, rank: int, record: records.ModuleCounts) -> None:
+        self.rank_info[rank].modules.add(rank, record, self.costs.check)
+
+    def _module_memory(self, rank: int, record: records.ModuleMemory) -> None:
+        self.rank_info[rank].modules.hold(rank, record)
 
     def _usage(self, rank: int, record: records.Usage) -> None:
         info = self.rank_info[rank]

@@ -1,6 +1,6 @@
 // Puts the sections on the page. While a run lasts, those whose data has changed are made again.
 
-const SECTIONS = [progress, states, tiles, steps, breakdown, reasons, activity, memory, links, kernels, configuration, notes];
+const SECTIONS = [progress, states, tiles, steps, breakdown, reasons, activity, memory, modules, links, kernels, configuration, notes];
 
 // Sections that say nothing if no GPU was used.
 const OF_GPUS = [tiles, steps, breakdown, activity, memory];
@@ -63,7 +63,7 @@ const READS = new Map([
   [activity, ({report: {simulated: s}}) => [s.activity, s.step.from_ns]],
   [reasons, view => view.report.simulated.reasons],
   [memory, ({report: {simulated: s}}) => [s.ranks, s.memory, s.activity]],
-  [links, view => view.report.simulated.links], [kernels, ({work, report: {simulated: s}}) => [work, s.cost_sources, s.step]],
+  [modules, view => view.report.simulated.modules], [links, view => view.report.simulated.links], [kernels, ({work, report: {simulated: s}}) => [work, s.cost_sources, s.step]],
   [configuration, ({report}) => [report.simulated.collectives, report.simulator, report.run]], [notes, view => view.notes],
 ]);
 

@@ -28,6 +28,7 @@ SCRIPTS = (
     "sections.js",
     "tables.js",
     "reasons.js",
+    "modules.js",
     "live.js",
     "main.js",
 )

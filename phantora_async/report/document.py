@@ -30,6 +30,7 @@ from phantora_async.report.kernels import (
 from phantora_async.report.loading import loading_document
 from phantora_async.report.logged import Log, logged_rates
 from phantora_async.report.memory import memory_document
+from phantora_async.report.modules import modules_document, speakers
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
 from phantora_async.report.stated_values import (
@@ -179,6 +180,17 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         fact_builder.timeline_of,
         [rank.gpu_memory for rank in snapshot.ranks],
     )
+    memory = memory_document(
+        (spec.gpu.memory.total_nbytes, spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes),
+        ranks,
+        [info.held_memory for info in fact_builder.rank_info],
+        fact_builder.site,
+        ended_well,
+        gpu_use.guests(),
+        spec.gpu.memory.context_nbytes,
+        gpu_use.together(spec.gpu.memory.context_nbytes, spec.gpu.memory.reserved_nbytes),
+        [info.held_by_children for info in fact_builder.rank_info],
+    )
     return {
         "faults": _faults(spec, snapshot.now_ns),
         "world_size": len(ranks),
@@ -208,18 +220,13 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         ],
         "kernels": kernels,
         "calls": calls_document(calls),
-        "energy": _energy(spec, step, ranks, window, costs),
-        "memory": memory_document(
-            (spec.gpu.memory.total_nbytes, spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes),
-            ranks,
-            [info.held_memory for info in fact_builder.rank_info],
-            fact_builder.site,
-            ended_well,
-            gpu_use.guests(),
-            spec.gpu.memory.context_nbytes,
-            gpu_use.together(spec.gpu.memory.context_nbytes, spec.gpu.memory.reserved_nbytes),
-            [info.held_by_children for info in fact_builder.rank_info],
+        "modules": modules_document(
+            speakers([info.modules for info in fact_builder.rank_info], fact_builder.sharing),
+            costs,
+            fact_builder.rank_info[memory["fullest"]["rank"]].modules,
         ),
+        "energy": _energy(spec, step, ranks, window, costs),
+        "memory": memory,
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
         "routing": routing_document(spec.routing, fact_builder.routing, sharing),

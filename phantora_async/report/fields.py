@@ -88,6 +88,21 @@ _CALLS = Fields(
         "left_out": WHOLE,
     }
 )
+_MODULES = Fields(
+    {
+        "parts": Each(
+            Fields(
+                _fields(WHOLE, "forward_ns", "backward_ns")
+                | {"path": Each(TEXT, 1), "launches": NUMBER}
+                | _fields(TEXT, "class", "family")
+            )
+        ),
+        "memory": Each(
+            Fields(_fields(WHOLE, "nbytes", "blocks") | {"path": Each(TEXT, 1)} | _fields(TEXT, "class", "part"))
+        ),
+        **_fields(WHOLE, "ranks", "left_out"),
+    }
+)
 _KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
 _COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
 REASONS = Fields(
@@ -185,6 +200,7 @@ _SIMULATED = Fields(
         "played_steps": Fields({"step": WHOLE, "count": WHOLE, "inexact_ranks": Each(WHOLE)}),
         "memory": _MEMORY,
         "calls": _CALLS,
+        "modules": _MODULES,
         "energy": Maybe(
             Fields(
                 _fields(NUMBER, "gpu_w", "limit_w", "computing_j", "communicating_j", "waiting_j")

@@ -7,6 +7,7 @@ PyTorch that `patches` changes from outside.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -305,11 +306,15 @@ class _Base:
     def _work(self, done: Run, worths: Sequence[Worth]) -> float:
         """The factor by which a step of the run has more work. Where its floating-point operations say another one than
         the argument's name, they are right: some scripts divide one batch by an argument that others multiply with.
+        Where ranks share the work in another way, operations that each of them does alone count several times: then
+        the tokens are the measure, if the shapes of their loss or of their embedding tell how many there are.
         """
         named = prod(one.work for one in worths)
         by_flops = any(one.work_by_flops for one in worths)
         if named == 1.0 and not by_flops:
             return 1.0
+        if by_flops and (tokens := _times_the_tokens(self.simulated, done.report["simulated"])):
+            return tokens / prod(one.copies for one in worths)
         before, now = _flops(self.simulated), _flops(done.report["simulated"])
         if not before or not now:
             return named
@@ -333,6 +338,41 @@ def _flops(simulated: Mapping[str, Any]) -> float:
     """The floating-point operations of a step on all GPUs; 0 if they are not known."""
     of_gpu = float(simulated["work"].get("tflops_per_gpu") or 0.0)
     return of_gpu * float(simulated["step"]["median_ns"] or 0.0) * int(simulated["world_size"])
+
+
+TELLING_TOKENS = (("aten::nll_loss_forward", 0), ("aten::embedding_dense_backward", 1))
+"""Operations that are done once for each token, and which of their arguments has as many rows."""
+
+
+def _times_the_tokens(before: Mapping[str, Any], now: Mapping[str, Any]) -> float | None:
+    """The factor by which all ranks together have more tokens in a step; None: no operation of both runs tells it."""
+    for op, argument in TELLING_TOKENS:
+        had, has = (_rows_of(one, op, argument) for one in (before, now))
+        if had and has:
+            return has / had
+    return None
+
+
+def _rows_of(simulated: Mapping[str, Any], op: str, argument: int) -> float:
+    """The rows of this argument of the operation, in a step of all GPUs: the size without the last dimension, if it has
+    several and is the first argument; 0 if the operation is not there.
+    """
+    signatures = simulated.get("kernels", {}).get("signatures", ())
+    if not signatures:
+        return 0.0
+    kernels: dict[str, float] = {}
+    for one in signatures:
+        _, found, sizes = str(one.get("signature", "")).partition(f";{op};")
+        if found:
+            # Several kernels of one call have the same sizes: one of them counts.
+            kernels[sizes] = max(kernels.get(sizes, 0.0), one["launches"])
+    try:
+        rows = sum(
+            prod(json.loads(sizes)[argument][: -1 if argument == 0 else None]) * n for sizes, n in kernels.items()
+        )
+    except (ValueError, LookupError, TypeError):
+        return 0.0
+    return float(rows) / counted_in(simulated) * int(simulated["world_size"])
 
 
 def _of_run(done: Run, job: Job, what: str, change: float, by_tokens: bool = False) -> Try:

@@ -26,6 +26,8 @@ PARTS = {"microbatches", "chunks"}
 """Words for the number of parts in which a batch goes through a pipeline."""
 PARALLEL = {"tp", "pp", "cp", "tensor", "pipeline"}
 """Words for the number of ranks that share one replica of the model."""
+OF_TENSORS = {"tp", "tensor"}
+"""Those of them for the number of ranks that have the same tokens."""
 VOCABULARY = {"vocab", "vocabulary"}
 ALIGNED = 64
 """Sizes that are multiples of this have products on tensor cores without padding."""
@@ -52,6 +54,8 @@ class Worth:
     """True if the floating-point operations of a step say how much more work it has."""
     kind: str = ""
     """Changes of one kind exclude each other."""
+    copies: float = 1.0
+    """The factor by which each token is on more ranks: those of tensor parallelism have the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,11 @@ def _of(one: _Option, given: Sequence[str], ranks: int, of_server: int) -> Itera
     elif count and words & PARALLEL:
         others = sorted({1, count // 2, 2 * count, of_server} - {0, count})
         fitting = [other for other in others if other <= ranks and ranks % other == 0]
-        yield from (Worth(f"{flag} {other}", kind=flag, work_by_flops=True) for other in fitting)
+        same = bool(words & OF_TENSORS)
+        yield from (
+            Worth(f"{flag} {other}", kind=flag, work_by_flops=True, copies=other / count if same else 1.0)
+            for other in fitting
+        )
     elif count and words & VOCABULARY and count % ALIGNED:
         yield Worth(f"{flag} {-(-count // ALIGNED) * ALIGNED}", kind=flag)
     elif one.number and "bucket" in words and one.had is not None and one.had != str(BUCKET_MB):

@@ -117,6 +117,8 @@ class Sweep:
                     return pruned or self._one_run(trial, shared, folded=trial.folded)
             except NotFoldable:
                 print(f"phantora-async: {trial.name}: again with a process for each rank", file=sys.stderr)
+                self._unfolded_mark(trial).parent.mkdir(parents=True, exist_ok=True)
+                self._unfolded_mark(trial).touch()
             # These processes are more than what the trial had room for.
             with room(replace(trial, may_fold=False)):
                 return self._one_run(trial, shared, folded=False)
@@ -168,6 +170,14 @@ class Sweep:
 
     def _is_recorded(self, program: str) -> bool:
         return all((self._recording(program) / name).is_file() for name in RECORDED)
+
+    def _unfolded_mark(self, trial: Trial) -> Path:
+        """The file that says that the trial could not be folded by itself."""
+        return self.folder / "runs" / f"{trial.key}.unfolded"
+
+    def as_executed(self, trial: Trial) -> Trial:
+        """The trial as it was run: without folding, if that turned out to be impossible."""
+        return replace(trial, may_fold=False) if self._unfolded_mark(trial).is_file() else trial
 
     def recording_of(self, trial: Trial) -> Path | None:
         return self._recording(trial.program) if self._is_recorded(trial.program) else None

@@ -58,7 +58,8 @@ class Swept:
 
     def command(self, entry: Entry) -> str:
         """The command for a shell that runs or replays the trial."""
-        return entry.trial.command(self._sweep.recording_of(entry.trial))
+        executed = self._sweep.as_executed(entry.trial)
+        return executed.command(self._sweep.recording_of(entry.trial))
 
     def document(self) -> dict[str, Any]:
         return as_document(self.outcome, self.command)

@@ -30,6 +30,24 @@ def test_memory_by_what_it_holds(run: Run) -> None:
     lines = {(one["part"], one["op"]): one["site"] for one in memory["fullest"]["holders"]}
     assert lines["optimizer state", "aten::zeros_like"].endswith("memory_holders.py:20")
     assert "memory: fits: rank 0 needs" in done.output
+    # By module: each layer has its weight, two states of it and its output.
+    modules = done.simulated["modules"]
+    held = {(*one["path"], one["part"]): one["nbytes"] for one in modules["memory"]}
+    assert sum(held.values()) == memory["max_allocated_nbytes"]
+    for layer in map(str, range(6)):
+        assert held["Sequential", layer, "parameters"] == WEIGHTS // 6
+        assert held["Sequential", layer, "optimizer state"] == 2 * WEIGHTS // 6
+        assert held["Sequential", layer, "activations"] == ACTIVATION
+    # A product forward, one for the gradient of the weight, one for that of the input, which the first layer lacks.
+    products = {tuple(one["path"]): one for one in modules["parts"] if one["family"].startswith("gemm")}
+    assert {path: one["launches"] for path, one in products.items()} == {
+        ("Sequential", str(layer)): 3 if layer else 2 for layer in range(6)
+    }
+    assert len({one["forward_ns"] for one in products.values()}) == 1
+    assert {one["class"] for one in products.values()} == {"Linear"}
+    assert 1.5 < products["Sequential", "1"]["backward_ns"] / products["Sequential", "0"]["backward_ns"] < 2.5
+    (stepped,) = (one for one in modules["parts"] if one["path"] == ["(optimizer)"])
+    assert stepped["backward_ns"] == 0
 
 
 def test_gradients_that_are_kept(run: Run) -> None:

@@ -26,6 +26,7 @@
 #include "memory/vmm.h"
 #include "nvtx/nvtx.h"
 #include "core/run.h"
+#include "threads/modules.h"
 #include "threads/sites.h"
 #include "threads/thread.h"
 
@@ -44,7 +45,7 @@ typedef struct holder {
     uint64_t outer_ops; /* of the thread, when the block was given out */
     uint64_t launched;  /* the last collective that was given it; 0: none was */
     uint32_t step;      /* that of this collective */
-    uint16_t site;
+    uint16_t site, module;
     uint8_t held_as, device;
     bool counted;                  /* a compiler's blocks are not */
     bool in_python, again, spared; /* again: of more than one collective; spared: free, says least_peak.c */
@@ -157,6 +158,8 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
     const ph_thread *thread = ph_self();
     bool counted = !ph_uncounted();
     uint16_t site = counted && !atomic_load_explicit(&state.steady, memory_order_relaxed) ? ph_site() : 0;
+    bool backward;
+    uint16_t module = counted && !atomic_load_explicit(&state.steady, memory_order_relaxed) ? ph_module(&backward) : 0;
     const char *op = ph_current_work();
     uint8_t guess = ph_first_guess(thread);
     ph_lock(PH_LOCK_HOLDERS);
@@ -168,6 +171,7 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
                    .thread = thread,
                    .outer_ops = thread->outer_ops,
                    .site = site,
+                   .module = module,
                    .held_as = guess,
                    .device = (uint8_t)device,
                    .counted = counted};
@@ -349,24 +353,56 @@ PH_EXPORT void phantora_memory_held(uint32_t held_as, const uint64_t *addresses,
     }
 }
 
+/* Storages of a module's parameters, of their gradients or of an optimizer's state of them begin at these addresses.
+ * `module`: its number; 0: they are of several. */
+PH_EXPORT void phantora_memory_of(uint32_t module, const uint64_t *addresses, int n) {
+    for (int i = 0; i < n; i++) {
+        uintptr_t within = ph_data_block_start((const void *)(uintptr_t)addresses[i]);
+        ph_lock(PH_LOCK_HOLDERS);
+        holder *it = find(within ? within : (uintptr_t)addresses[i]);
+        if (it) it->module = (uint16_t)module;
+        ph_unlock(PH_LOCK_HOLDERS);
+    }
+}
+
 /* ---- what the coordinator is told ----------------------------------------------------------------------------------
  */
 
-static void add(ph_holder_groups *to, const holder *it) {
-    ph_holder_groups_add(to, it->nbytes, it->held_as, it->site, it->op);
+static void add(ph_holder_groups *to, const holder *it, bool by_module) {
+    if (by_module)
+        ph_holder_groups_add(to, it->nbytes, it->held_as, it->module, NULL);
+    else
+        ph_holder_groups_add(to, it->nbytes, it->held_as, it->site, it->op);
 }
 
-/* The blocks of the peak. Under the lock. */
-static ph_holder_groups groups_of(int device) {
+/* The blocks of the peak. `by_module`: in groups by module in place of site and operation. Under the lock. */
+static ph_holder_groups groups_of(int device, bool by_module) {
     const device_state *own = &state.devices[device];
     size_t blocks = state.n;
     for (const holder *it = own->gone; it; it = it->next) blocks++;
     ph_holder_groups all = ph_holder_groups_make(blocks);
     for (size_t i = 0; i < state.nbuckets; i++)
         for (const holder *it = state.buckets[i]; it; it = it->next)
-            if (it->counted && it->device == device && it->number <= own->peak_number) add(&all, it);
-    for (const holder *it = own->gone; it; it = it->next) add(&all, it);
+            if (it->counted && it->device == device && it->number <= own->peak_number) add(&all, it, by_module);
+    for (const holder *it = own->gone; it; it = it->next) add(&all, it, by_module);
     return all;
+}
+
+static void tell_modules(int device) {
+    ph_lock(PH_LOCK_HOLDERS);
+    ph_holder_groups groups = groups_of(device, true);
+    ph_unlock(PH_LOCK_HOLDERS);
+    struct ph_MODULE_MEMORY record = {.device = (uint32_t)device};
+    struct ph_MODULE_HELD *told = ph_allocate((groups.n + 1) * sizeof *told);
+    for (size_t i = 0; i < groups.capacity; i++) {
+        const ph_holder_group *one = &groups.slots[i];
+        if (one->blocks)
+            told[record.entries++] = (struct ph_MODULE_HELD){
+                .nbytes = one->nbytes, .blocks = one->blocks, .held_as = one->held_as, .module = one->site};
+    }
+    ph_emit_out_of_band(PH_KIND_MODULE_MEMORY, &record, sizeof record, told, record.entries * sizeof *told);
+    free(told);
+    free(groups.slots);
 }
 
 static void tell(int device) {
@@ -376,7 +412,7 @@ static void tell(int device) {
     struct ph_MEMORY_POINT points[PH_MOST_STEP_POINTS];
     ph_lock(PH_LOCK_HOLDERS);
     device_state *own = &state.devices[device];
-    ph_holder_groups groups = groups_of(device);
+    ph_holder_groups groups = groups_of(device, false);
     size_t n = ph_holder_groups_take(&groups, told), nbytes = n * sizeof(struct ph_MEMORY_HOLDER);
     size_t npoints = own->over_step ? ph_over_step_points(own->over_step, points) : 0;
     struct ph_MEMORY_HELD record = {.device = (uint32_t)device,
@@ -419,6 +455,7 @@ static void tell(int device) {
     if (length) memcpy(payload + nbytes, grown.op, length);
     nbytes += length;
     ph_emit_out_of_band(PH_KIND_MEMORY_HELD, &record, sizeof record, payload, nbytes);
+    if (ph_modules_known && !ph_run.child) tell_modules(device);
 }
 
 /* A block that one collective was given, in a step before the last one that had collectives, and that Python has no

@@ -12,6 +12,7 @@
 #include "nvtx/tensor_work.h"
 #include "core/lock.h"
 #include "op_stream/emit.h"
+#include "op_stream/module_counts.h"
 #include "core/config.h"
 #include "core/run.h"
 #include "core/hash.h"
@@ -200,6 +201,7 @@ PH_EXPORT void phantora_at_step(void (*run)(void)) { atomic_store(&at_step, run)
 
 static void marker(uint32_t kind, const char *name) {
     if (kind == PH_MARKER_STEP) {
+        ph_module_step_ends(); /* before `run`, which may end the rank */
         void (*run)(void) = atomic_load(&at_step);
         if (run) run();
         ph_emit_counters();

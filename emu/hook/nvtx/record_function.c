@@ -27,6 +27,7 @@
 #include "nvtx/tensor_work.h"
 #include "nvtx/tensors.h"
 #include "threads/host.h"
+#include "threads/modules.h"
 #include "threads/thread.h"
 
 #include <dlfcn.h>
@@ -128,8 +129,54 @@ static void work_on_tensors(const ph_known_op *op, const void *function) {
     if (!thread->aside && !thread->uncounted && !ph_thread_is_watcher()) ph_tensor_work(thread, op, function);
 }
 
+/* ---- nodes -----------------------------------------------------------------------------------------------------
+ *
+ * A range keeps the number of a node of autograd's graph: an operator's is that of the next node that its thread makes,
+ * a node's its own. Where it lies in at::RecordFunction is no part of PyTorch's interface. It is found out: of the
+ * words of operators' ranges, it is the one that is the next node's number time and again, whatever that is. Ranges
+ * that autograd does not record have another value there, and other words are as large by chance. */
+enum { RANGE_WORDS = 48, SURE = 8 };
+
+static struct {
+    atomic_uint_fast64_t last; /* the number that was compared last */
+    atomic_int same[RANGE_WORDS];
+    atomic_int at; /* the word, 0 while it is not known: an object begins with something else */
+} node;
+
+static void find_node(const uint64_t *range, uint64_t next) {
+    if (next == 0 || atomic_exchange(&node.last, next) == next) return;
+    int most = 0, second = 0;
+    for (int word = 1; word < RANGE_WORDS; word++) {
+        int same = atomic_fetch_add(&node.same[word], range[word] == next) + (range[word] == next);
+        if (same > node.same[most]) {
+            second = most;
+            most = word;
+        } else if (same > node.same[second]) {
+            second = word;
+        }
+    }
+    if (node.same[most] >= SURE && 2 * node.same[second] < node.same[most]) atomic_store(&node.at, most);
+}
+
+/* A range begins within `outer`, NULL if within none. */
+static void note_module(ph_thread *thread, const ph_known_op *op, const ph_known_op *outer, const void *function) {
+    if (!ph_modules_known || thread->uncounted || thread->aside || !thread->nodes_known) return;
+    const uint64_t *range = function;
+    int at = atomic_load_explicit(&node.at, memory_order_relaxed);
+    bool is_node = outer && outer->backward;
+    if (UNLIKELY(at == 0)) {
+        if (op->dispatched && !op->backward && !is_node) find_node(range, thread->nodes);
+        return;
+    }
+    if (is_node)
+        ph_module_runs(range[at]);
+    else if (range[at] == thread->nodes)
+        ph_module_makes(thread->nodes);
+}
+
 static void *begins(void **observer, const void *function) {
-    ph_host_nodes(ph_self());
+    ph_thread *thread = ph_self();
+    ph_host_nodes(thread);
     sizes_of_inputs inputs;
     const char *name = torch.name(function);
     __attribute__((cleanup(without_sizes))) const char *uncertain = name;
@@ -138,6 +185,8 @@ static void *begins(void **observer, const void *function) {
     asking = false;
     uncertain = NULL;
     const ph_known_op *op = op_of(name, &inputs);
+    int depth = thread->nranges;
+    note_module(thread, op, depth > 0 && depth <= PH_MAX_RANGES ? thread->ranges[depth - 1] : NULL, function);
     ph_range_push_op(op);
     if (UNLIKELY(ph_tensors_are_sought)) ph_tensors_look(name, function);
     if (op->tensors && ph_tensors_known()) work_on_tensors(op, function);

@@ -8,8 +8,10 @@
 #include "core/run.h"
 #include "costs/power.h"
 #include "op_stream/launch_counts.h"
+#include "op_stream/module_counts.h"
 #include "streams/capturing.h"
 #include "threads/host.h"
+#include "threads/modules.h"
 #include "threads/thread.h"
 
 void ph_launch_work(ph_stream *stream, uint64_t key, ph_describe describe, const void *what) {
@@ -29,6 +31,8 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         return;
     }
     uint16_t site = ph_launch_site(cost->key);
+    bool backward;
+    uint16_t module = ph_module(&backward);
     ph_record_lock();
     ph_counts.launches++;
     ph_counts.flops += cost->flops;
@@ -39,6 +43,7 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         uint64_t slowed_ns = (uint64_t)((double)cost->solo_ns * more);
         uint64_t contended_ns = cost->contended_ns + (uint64_t)((double)cost->contended_ns * more);
         ph_count_launch(cost->key, slowed_ns, site);
+        if (ph_modules_known) ph_count_of_module(cost->key, slowed_ns, module, backward);
         ph_fold(&stream->segment, stream->id, cost->key, cost->solo_ns + slowed_ns + gap_ns, contended_ns + gap_ns,
                 queued);
     }

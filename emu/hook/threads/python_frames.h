@@ -15,7 +15,7 @@ enum { PH_POINTER_TAG = 7 }; /* low bits of a pointer that CPython may use as fl
 /* See FrameLayout in emu/interpreter/frame_layout.py. */
 typedef struct ph_frame_layout {
     int32_t thread_link, link_frame, frame_previous, frame_code, frame_instruction, code_start, code_filename,
-        code_function;
+        code_function, frame_locals;
 } ph_frame_layout;
 
 extern ph_frame_layout ph_frame_layout_now;
@@ -38,6 +38,11 @@ static inline uintptr_t ph_frame_code(uintptr_t frame) {
 /* Returns how far the frame's instruction is from the first one of its code, in bytes. */
 static inline intptr_t ph_frame_instruction(uintptr_t frame, uintptr_t code) {
     return (intptr_t)(ph_word(frame, ph_frame_layout_now.frame_instruction) - code) - ph_frame_layout_now.code_start;
+}
+/* The frame's first local variable, an object; 0 if this Python does not let us find it. */
+static inline uintptr_t ph_frame_first_local(uintptr_t frame) {
+    int32_t at = ph_frame_layout_now.frame_locals;
+    return at < 0 ? 0 : ph_word(frame, at) & ~(uintptr_t)PH_POINTER_TAG;
 }
 bool ph_is_code(uintptr_t code);
 /* The line of an instruction. */

@@ -17,6 +17,7 @@ class MemoryCalls(Library):
         self._memory_grew = self._function("memory_grew", c_int)
         self._memory_step = self._function("memory_step", c_int)
         self._memory_held = self._function("memory_held", None, c_uint32, RANGES, c_int)
+        self._memory_of = self._function("memory_of", None, c_uint32, RANGES, c_int)
         self._memory_tell = self._function("memory_tell", None, c_int)
         self.memory: Callable[[int, int, int], None] = self._function("memory", None, c_uint32, c_uint64, c_uint64)
         self.memory_taken: Callable[[int], int] = self._function("memory_taken", c_uint64, c_uint32)
@@ -34,6 +35,12 @@ class MemoryCalls(Library):
     def memory_held(self, held_as: int, addresses: Sequence[int]) -> None:
         """Notes that storages of tensors begin at these addresses. `held_as`: a HeldKind, or 0."""
         self._memory_held(held_as, flat(addresses), len(addresses))
+
+    def memory_of(self, module: int, addresses: Sequence[int]) -> None:
+        """Notes that storages of a module's parameters, and of what belongs to them, begin at these addresses.
+        `module`: its number; 0: they are of several.
+        """
+        self._memory_of(module, flat(addresses), len(addresses))
 
     def memory_at_end(self, server: int, local_rank: int) -> list[list[int]]:
         """Returns for each GPU of a server that a rank's processes have used: its number, and the most bytes that these

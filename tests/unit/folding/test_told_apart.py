@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phantora_async.folding.request import mesh_of
-from phantora_async.folding.script_text import source_of, sources_of
+from phantora_async.folding.script_text import program_of, source_of, sources_of
 from phantora_async.folding.script_values import Ranks
 from phantora_async.folding.told_apart import Told, told_apart
 
@@ -185,3 +185,21 @@ def test_modules_of_the_user_s_own_are_read(tmp_path: Path, monkeypatch: pytest.
         "steps.py:3": halves(THIRD),
         "extra.py:2": halves({4, 5, 6, 7}),
     }
+
+
+def test_a_program_that_runs_another_one_is_read_as_that(tmp_path: Path) -> None:
+    script, before, again = (tmp_path / name for name in ("train.py", "changed.py", "again.py"))
+    script.write_text("import torch\n")
+    before.write_text(f"import runpy\nrunpy.run_path({str(script)!r}, run_name='__main__')\n")
+    again.write_text(f"from runpy import run_path\nrun_path({str(before)!r}, run_name='__main__')\n")
+    assert [program_of(one) for one in (script, before, again, tmp_path, tmp_path / "none.py")] == [
+        script,
+        script,
+        script,
+        tmp_path,
+        tmp_path / "none.py",
+    ]
+    again.write_text(f"import runpy\nrunpy.run_path({str(script)!r})\n")
+    assert program_of(again) == again, "it takes values of the other file"
+    again.write_text(f"import runpy\nrunpy.run_path({str(again)!r}, run_name='__main__')\n")
+    assert program_of(again) == again

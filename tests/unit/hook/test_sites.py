@@ -119,6 +119,10 @@ def test_without_a_layout_nothing_is_told(running) -> None:
     assert not told.of(records.SITE)
 
 
+def test_the_first_local_variable_is_found() -> None:
+    assert find_layout().frame_locals >= 0
+
+
 def test_the_layout_is_the_same_on_every_thread_and_depth() -> None:
     def deep(depth: int) -> FrameLayout:
         return deep(depth - 1) if depth else find_layout()

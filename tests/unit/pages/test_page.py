@@ -305,3 +305,26 @@ def test_kernels_are_searched_and_sorted() -> None:
     assert found(search, "rows.sort(1)") == [5, 3]
     assert found("rows.sort(1)", "rows.sort(1)") == [3, 5, 9]
     assert found("rows.sort(0)") == [9, 5, 3]
+
+
+def test_modules_are_a_flame_graph(tmp_path: Path) -> None:
+    content = report()
+    content["simulated"]["modules"] = {
+        "ranks": 1,
+        "left_out": 0,
+        "memory": [{"path": ["Net", "up"], "class": "Linear", "part": "parameters", "nbytes": 1 << 20, "blocks": 1}],
+        "parts": [
+            module_part(["Net", "up"], "Linear", "gemm", 3000, 5000),
+            module_part(["Net"], "Net", "element-wise", 1000, 0),
+            module_part(["(optimizer)"], "", "optimizer", 1000, 0),
+        ],
+    }
+    (section,) = (line for line in shown(content, tmp_path) if line.startswith("Modules"))
+    assert "GPU time forward backward memory at the peak" in section
+    assert "all (optimizer) optimizer Net: Net up: Linear gemm element-wise" in section
+    assert "all modules: 10.0 µs, 100.0% of all" in section
+
+
+def module_part(path: list[str], kind: str, family: str, forward_ns: int, backward_ns: int) -> dict[str, Any]:
+    figures = {"forward_ns": forward_ns, "backward_ns": backward_ns, "launches": 1}
+    return {"path": path, "class": kind, "family": family, **figures}

@@ -436,6 +436,31 @@ def test_a_step_s_work_is_that_of_its_operations(worth: Worth, tflops: float | N
     assert base._work(Run({"simulated": simulated(tflops)}, Path("report.json")), [worth]) == pytest.approx(times)
 
 
+@pytest.mark.parametrize(
+    ("worth", "rows", "times"),
+    [
+        # Four ranks in two replicas of two: with one rank each there are twice as many replicas, each with its batch.
+        (Worth("--tp 1", work_by_flops=True, copies=0.5), 100, 2.0),
+        (Worth("--tp 1", work_by_flops=True, copies=0.5), 50, 1.0),  # a script that divides one batch by its replicas
+        (Worth("--pp 1", work_by_flops=True), 200, 2.0),  # the loss was on every second rank
+    ],
+)
+def test_where_ranks_share_work_the_tokens_are_the_measure(worth: Worth, rows: int, times: float) -> None:
+    def simulated(rows: int, tflops: float) -> dict[str, Any]:
+        signature = f"kernel;x;1,1,1;aten::nll_loss_forward;[[{rows}, 32000], [{rows}], [], [], []]"
+        signatures = [{"signature": signature, "launches": 8}, {"signature": "gemm;bf16;1;2;3", "launches": 80}]
+        return {
+            "work": {"tflops_per_gpu": tflops},
+            "step": {"median_ns": 1000, "counted": 2},
+            "world_size": 4,
+            "kernels": {"window": "steps", "signatures": signatures},
+            "ranks": [{"rank": rank, "counted_steps": [4, 5]} for rank in range(4)],
+        }
+
+    base = _Base(Any, 1000, simulated(100, 1.0), Any)  # type: ignore[arg-type]
+    assert base._work(Run({"simulated": simulated(rows, 1.3)}, Path("report.json")), [worth]) == pytest.approx(times)
+
+
 def test_the_work_of_changes_together_is_that_of_each(rec: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the batch and three times the replicas, each in a step as long as before: six times the work."""
     Path("train.py").write_text(

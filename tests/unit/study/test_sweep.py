@@ -159,6 +159,7 @@ def test_a_trial_that_cannot_be_folded_runs_with_all_processes(
     assert room[0] < 64
     assert swept.trials[0].result.good
     assert "as it is: again with a process for each rank" in capsys.readouterr().err
+    assert "--fold" not in swept.command(swept.trials[0]), "the command is that of the run that gave the figures"
 
 
 def test_a_large_trial_waits_for_room_and_holds_up_no_small_ones(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
