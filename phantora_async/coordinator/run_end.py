@@ -15,7 +15,7 @@ from phantora_async.coordinator.simulation import Simulation
 from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
-from phantora_async.errors import ExitCode, InternalError, Interrupted, NotFoldable, RankDied, RunFailure
+from phantora_async.errors import ExitCode, InternalError, Interrupted, Mismatch, NotFoldable, RankDied, RunFailure
 from phantora_async.faults import Death, begin_ns
 from phantora_async.liveness.memory_kills import MemoryKills
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
@@ -123,6 +123,9 @@ class RunEnd:
         if failure is None:
             return Outcome(None, self.report(usage, restarts, reasons=self._reasons()))
         run_dir = self._spec.run_dir
+        if isinstance(failure, Mismatch):
+            # Others have called since: they show which of the first two calls is the odd one.
+            failure.sides = self._fact_builder.mismatch() or failure.sides
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
         now_ns = self._timeline.now_ns

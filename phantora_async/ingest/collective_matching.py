@@ -47,6 +47,8 @@ class CollectiveMatching:
         """The number of parts of gathers and scatters, by communicator, sender and receiver, for ranks that share
         timelines.
         """
+        self._dissent: dict[_Key, dict[str, list[tuple[int, int]]]] = {}
+        """Calls that do not agree with those of members that called before: ranks with their sites, by call."""
         self._ended: set[int] = set()
         """Ranks that have ended."""
 
@@ -166,9 +168,10 @@ class CollectiveMatching:
             self._open[key] = collective
         elif not _agrees(collective, op):
             mine = Collective(comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members)
+            self._dissent.setdefault(key, {}).setdefault(mine.describe(), []).append((rank, site))
             raise Mismatch(
                 f"members of the {comm.label} called different collectives as their number {op.seq}",
-                sides=(_side(collective), Side(mine.describe(), (rank,), (site,))),
+                sides=self.mismatch(),
             )
         member = rank, comm.id
         if self._called.get(member, 0) != op.seq:
@@ -182,6 +185,7 @@ class CollectiveMatching:
         self._called.clear()
         self._messages.clear()
         self._ended.difference_update(ranks)
+        self._dissent.clear()
         self._differing_lines.restart()
 
     def begin_again(self, rank: int) -> None:
@@ -211,6 +215,17 @@ class CollectiveMatching:
             for rank in collective.joined:
                 oldest.setdefault(rank, collective)
         return oldest
+
+    def mismatch(self) -> tuple[Side, ...]:
+        """The calls of the first collective on which members disagree, of all members that have called by now; () if
+        they agree on all.
+
+        Members call in any order in real time, so the first two to disagree do not show which one differs from all.
+        """
+        for key, dissent in self._dissent.items():
+            others = (Side(call, *zip(*ranks, strict=True)) for call, ranks in dissent.items())
+            return (_side(self._open[key]), *others)
+        return ()
 
     def differing_lines(self) -> list[Side]:
         """For each communicator with a collective that members have not called yet: the calls since which its members

@@ -338,6 +338,10 @@ class FactBuilder:
         """For each rank the oldest collective that it has called and other members have not, if there is one."""
         return self._matching.incomplete()
 
+    def mismatch(self) -> tuple[Side, ...]:
+        """The calls of the first collective on which its members disagree, of all that have called it by now."""
+        return self._matching.mismatch()
+
     def differing_lines(self) -> list[Side]:
         """For each communicator on which ranks wait: the calls since which its members were at different lines, if they
         are.

@@ -123,7 +123,9 @@ class Collective:
         """Describes the collective: ``all_reduce #12 of 1024 bf16 (sum) on comm world[8]``."""
         text = f"{NcclKind(self.op).name.lower()} #{self.seq} of {self.count} {DTYPE_NAMES[self.dtype]}"
         if self.op in PAIRWISE:
-            return f"send/recv{text.removeprefix('send')} from rank {self.ranks[0]} to rank {self.ranks[1]}"
+            text = f"send/recv{text.removeprefix('send')} from rank {self.ranks[0]} to rank {self.ranks[1]}"
+            # Which of several communicators of the same ranks it is may be the very thing that differs.
+            return f"{text} on {self.comm.label}" if self.comm.label.endswith(")") else text
         if self.op in REDUCING:
             text += f" ({REDOP_NAMES[self.redop] if self.redop < len(REDOP_NAMES) else self.redop})"
         if self.op in ROOTED:

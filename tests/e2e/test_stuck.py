@@ -133,6 +133,17 @@ CASES = {
         n=3,
         kind="deadlock",
     ),
+    "a barrier too many": Case(
+        "def save():\n    dist.barrier()  # A\nif rank == 0:\n    save()\ndist.barrier()  # B\n",
+        STUCK,
+        (
+            "rank 1 ended without calling all_reduce #2",
+            "since all_reduce #1 of 1 f32 (sum) on communicator of ranks 0-1 these ranks have paired calls",
+            "rank 0: called at {A} in save",
+            "rank 1: called at {B}",
+        ),
+        kind="deadlock",
+    ),
     "a receive nobody sends": Case(
         "if rank == 0:\n    dist.recv(x, src=1)\n    dist.recv(x, src=1)  # A\nelse:\n    dist.send(x, dst=0)\n",
         STUCK,

@@ -38,7 +38,11 @@ def render(rows: Sequence[Row]) -> str:
     well = [row for row in rows if row.hang is None]
     counts = Counter(row.verdict for row in published)
     text = HEAD
-    text += f"Of {len(published)} hangs, {counts[Verdict.RIGHT]} are found with the guilty rank and its line; "
+    right = counts[Verdict.RIGHT] + counts[Verdict.ALONE]
+    text += (
+        f"Of {len(published)} hangs, {right} are found with the guilty rank and its line (in {counts[Verdict.ALONE]} "
+    )
+    text += "of them the line where the others wait is not named); "
     text += f"{counts[Verdict.WRONG]} end with a message that does not name it, and {counts[Verdict.MISSED]} are not "
     text += f"found. They take {_seconds(published)} each.\n\n"
     text += "| program | report | ranks | on GPUs | here | s |\n|---|---|---:|---|---|---:|\n"

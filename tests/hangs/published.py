@@ -20,6 +20,7 @@ class Verdict(enum.StrEnum):
     """How well a run has told what is wrong with its program."""
 
     RIGHT = "found"
+    ALONE = "found, but not where the others wait"
     WRONG = "found, but the culprit is not named"
     MISSED = "not found"
 
@@ -57,7 +58,9 @@ class Hang:
         lines = message.splitlines()
         named = all(_names(lines, rank, self._place(letter)) for rank, letter in self.guilty.items())
         waits = not self.waits or any(_has(line, self._place(self.waits)) for line in lines)
-        return Verdict.RIGHT if named and waits else Verdict.WRONG
+        if not named:
+            return Verdict.WRONG
+        return Verdict.RIGHT if waits else Verdict.ALONE
 
     def _place(self, letter: str) -> str:
         """The line with this letter, as messages show it: ``name.py:12``; ``ended`` as it is."""
@@ -97,15 +100,16 @@ def _names(lines: list[str], rank: int, place: str) -> bool:
     """Returns true if a line of the message names the rank together with the place."""
     if place == ENDED:
         return any(rank in ranks for line in lines for ranks in map(_ranks, re.findall(_ENDED, line)))
-    return any(
-        _has(line, place) and any(rank in ranks for ranks in map(_ranks, _RANKS.findall(line))) for line in lines
-    )
+    # Who is in a communicator, or at the ends of a message, is not who is named.
+    bare = (_MEMBERS.sub("", line) for line in lines)
+    return any(_has(line, place) and any(rank in ranks for ranks in map(_ranks, _RANKS.findall(line))) for line in bare)
 
 
 def _has(line: str, place: str) -> bool:
     return re.search(rf"\b{re.escape(place)}(?!\d)", line) is not None
 
 
+_MEMBERS = re.compile(r"communicator of ranks [\d,-]+|from rank \d+ to rank \d+|root rank \d+|(?:to|from) rank \d+")
 _RANKS = re.compile(r"\branks? (\d[\d,-]*)")
 _ENDED = r"\branks? (\d[\d,-]*)(?: \(server \d+\))? (?:has |have )?ended"
 

@@ -3,6 +3,7 @@
 #include "threads/host.h"
 #include "nccl/nccl.h"
 #include "core/run.h"
+#include "op_stream/warn.h"
 
 static _Thread_local uint32_t whole; /* what this thread's sends and receives are parts of, see below */
 
@@ -39,8 +40,24 @@ static int submit(uint32_t op, const void *input, void *output, size_t count, in
     return nccl_submit(&it);
 }
 
+/* Threads of the program that call in turns: twice the one and twice the other. Autograd's threads call while the
+ * thread that has asked for the backward pass waits, so that their order is certain. */
+static void note_caller(nccl_comm *comm) {
+    enum { TURNS = 3 };
+    if (!comm || ph_thread_kind() != PH_THREAD_PROGRAM) return;
+    ph_thread *self = ph_self();
+    ph_thread *before = atomic_exchange_explicit(&comm->caller, self, memory_order_relaxed);
+    if (LIKELY(!before || before == self)) return;
+    if (atomic_fetch_add_explicit(&comm->turns, 1, memory_order_relaxed) + 1 == TURNS)
+        ph_warn_once("threads call collectives in turns",
+                     "threads of the program call collectives on one communicator in turns: this script may hang on "
+                     "GPUs, where the threads of another rank may come in another order, unless the threads wait for "
+                     "each other; a process group of its own for each thread has no such order");
+}
+
 static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
                 nccl_comm *comm, void *stream, shape of) {
+    note_caller(comm);
     ph_host_call(PH_CALL_NCCL_CALL);
     if (!nccl_in_group()) nccl_launches();
     return submit(op, input, output, count, dtype, redop, peer, comm, stream, of);

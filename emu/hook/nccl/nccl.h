@@ -18,6 +18,7 @@
 #include "core/records.h"
 #include "streams/stream.h"
 #include "streams/watch.h"
+#include "threads/thread.h"
 
 enum { NCCL_OK = 0, NCCL_ERROR_CUDA = 1, NCCL_ERROR_SYSTEM = 2, NCCL_ERROR_ARGUMENT = 4, NCCL_ERROR_USAGE = 5 };
 enum { NCCL_SPLIT_NOCOLOR = -1, NCCL_SUM = 0, NCCL_BUILTIN_REDOPS = 5, NCCL_DTYPES = 12 };
@@ -36,6 +37,8 @@ typedef struct nccl_comm {
     bool unordered;               /* kernels on several streams run side by side: symmetric memory's */
     ph_stream *stream;            /* of its last kernel */
     uint64_t end;                 /* recording behind that kernel; 0 as long as all of its kernels were on one stream */
+    _Atomic(ph_thread *) caller;  /* the thread of the program that has called last */
+    _Atomic uint32_t turns;       /* how often another thread of the program has called next */
 } nccl_comm;
 
 /* One call on buffers. `op` is what the record says about it. */

@@ -6,6 +6,8 @@ from torch.distributed.fsdp import fully_shard
 
 rank, _, device = start()
 model = layers(device)
+for layer in model:
+    fully_shard(layer)
 fully_shard(model)
 for step in range(3):
     batch = torch.rand(2, 8, device=device)

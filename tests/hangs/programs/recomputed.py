@@ -22,12 +22,12 @@ class Reduced(torch.autograd.Function):
 
 
 def block(x):
-    return Reduced.apply(model(x))
+    return Reduced.apply(model(x)).square()  # the square keeps its input, so that recomputing comes to the all-reduce
 
 
 x = torch.rand(4, 8, device=device, requires_grad=True)
 y = checkpoint(block, x, use_reentrant=False) if rank == 1 else block(x)
-y.square().sum().backward()  # G
+y.sum().backward()  # G
 norm = model[0].weight.grad.norm()
 dist.all_reduce(norm)  # W
 print(norm.item())

@@ -35,7 +35,8 @@ bool ph_device_attribute(int attribute, int *value) {
 fake_record fake_records[256];
 int fake_nrecords, fake_nsignatures, fake_nlaunches;
 char fake_signatures[64][512];
-char fake_refused[64];
+char fake_refused[64], fake_warned[64];
+enum ph_thread_kind fake_kind;
 bool fake_capturing;
 uint32_t fake_nranks = 2, fake_rank;
 int fake_unmodelled_reads;
@@ -90,7 +91,8 @@ void ph_host_pages_count(void) {}
 
 void fake_reset(void) {
     fake_nrecords = fake_nsignatures = fake_nlaunches = 0;
-    *fake_refused = 0;
+    *fake_refused = *fake_warned = 0;
+    fake_kind = PH_THREAD_PROGRAM;
 }
 
 void *fake_device(size_t nbytes) {
@@ -209,7 +211,12 @@ int ph_refuse(const char *name, int status) {
     return status;
 }
 
-void ph_warn_once(const char *name, const char *format, ...) { (void)name, (void)format; }
+void ph_warn_once(const char *name, const char *format, ...) {
+    (void)format;
+    snprintf(fake_warned, sizeof fake_warned, "%s", name);
+}
+
+enum ph_thread_kind ph_thread_kind(void) { return fake_kind; }
 
 void ph_die(const char *format, ...) {
     va_list arguments;

@@ -23,7 +23,8 @@ extern fake_record fake_records[256];
 extern int fake_nrecords;
 extern char fake_signatures[64][512]; /* every signature asked for, in order; keys seen before are not asked again */
 extern int fake_nsignatures, fake_nlaunches;
-extern char fake_refused[64];
+extern char fake_refused[64], fake_warned[64]; /* names of the last call that was refused, and of the last warning */
+extern enum ph_thread_kind fake_kind;          /* of all threads */
 extern bool fake_capturing;
 extern int fake_unmodelled_reads;
 

@@ -2,6 +2,7 @@
 #include "data/action.h"
 #include "core/run.h"
 #include "fakes.h"
+#include "threads/thread.h"
 
 #include <pthread.h>
 
@@ -358,6 +359,37 @@ static void graphs_replay(void) {
     CHECK(!ph_data_pending(a, 4));
 }
 
+static void *calls(void *it) {
+    int *a = fake_device(64);
+    CHECK(ncclAllReduce(a, a, 1, FLOAT, SUM, it, NULL) == 0);
+    return NULL;
+}
+
+/* This thread and another one call in turns, so often each. */
+static void in_turns(comm *it, int times) {
+    for (int i = 0; i < times; i++) {
+        pthread_t other;
+        calls(it);
+        CHECK(pthread_create(&other, NULL, calls, it) == 0 && pthread_join(other, NULL) == 0);
+    }
+}
+
+static void threads_in_turns_are_told(void) {
+    in_turns(make(2, 0), 1);
+    CHECK(!*fake_warned); /* one that hands over to the other is no race */
+    in_turns(make(2, 0), 2);
+    CHECK(strcmp(fake_warned, "threads call collectives in turns") == 0);
+    comm *one = make(2, 0), *other = make(2, 0);
+    fake_reset();
+    in_turns(one, 1);
+    in_turns(other, 1);
+    CHECK(!*fake_warned); /* each communicator has an order of its own */
+    comm *backward = make(2, 0);
+    fake_kind = PH_THREAD_AUTOGRAD;
+    in_turns(backward, 3);
+    CHECK(!*fake_warned);
+}
+
 static void ends_and_errors(void) {
     comm *it = make(2, 0), *other = make(2, 0);
     int *a = fake_device(64), version = 0;
@@ -391,6 +423,7 @@ int main(void) {
     one_rank_copies();
     made_operators_carry_their_factor();
     graphs_replay();
+    threads_in_turns_are_told();
     ends_and_errors();
     return 0;
 }

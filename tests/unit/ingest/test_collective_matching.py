@@ -41,6 +41,30 @@ def test_messages_of_a_pair_meet_in_order_and_by_direction() -> None:
     assert matching.join(6, call(comm, NcclKind.RECV, peer=0)) is there
 
 
+def test_members_that_call_after_a_mismatch_show_which_call_is_the_odd_one() -> None:
+    """Rank 3, which is wrong, comes first, so that rank 0 is the first to disagree."""
+    matching, comm = matching_of([0, 1, 2, 3])
+    matching.join(3, call(comm, count=8), 33)
+    for rank in (0, 1):
+        with pytest.raises(Mismatch) as raised:
+            matching.join(rank, call(comm, count=4), 30 + rank)
+    assert [(side.ranks, side.sites) for side in raised.value.sides] == [((3,), (33,)), ((0, 1), (30, 31))]
+    matching.join(2, call(comm, count=8), 32)
+    eight, four = matching.mismatch()
+    assert (eight.ranks, eight.call.split()[3]) == ((3, 2), "8")
+    assert (four.ranks, four.call.split()[3]) == ((0, 1), "4")
+
+
+def test_messages_of_the_second_communicator_of_the_same_ranks_say_so() -> None:
+    timelines = Timelines(8)
+    communicators = Communicators(timelines)
+    matching = CollectiveMatching(communicators, timelines)
+    first, second = (world(communicators, [5, 6], unique) for unique in (b"a", b"b"))
+    sent = [matching.join(5, call(comm, NcclKind.SEND, peer=1)).describe() for comm in (first, second)]
+    one = "send/recv #0 of 4 f32 from rank 5 to rank 6"
+    assert sent == [one, f"{one} on communicator of ranks 5-6 (their number 2)"]
+
+
 @pytest.mark.parametrize(
     ("op", "message"),
     [
