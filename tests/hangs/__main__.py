@@ -77,14 +77,13 @@ def main() -> int:
     parser.add_argument("--at-once", metavar="N", type=int, default=1, help="run so many programs side by side")
     parser.add_argument("--write", action="store_true", help="write docs/data/hangs.md")
     arguments, options = parser.parse_known_args()
-    rows: list[document.Row] = []
 
-    def one(program: tuple[str, Hang | None, Path, int]) -> document.Row | None:
+    def one(program: tuple[str, Hang | None, Path, int]) -> document.Row:
         name, hang, path, ranks = program
         kept = (arguments.judge or arguments.keep or Path()) / f"{name}.json"
         if arguments.judge:
             if not kept.exists():
-                return None
+                return document.Row(name, hang, ranks, document.NOT_RUN, 0.0)
             done = Done(**json.loads(kept.read_text()))
         else:
             done = run(path, ranks, options)
@@ -99,7 +98,7 @@ def main() -> int:
         return document.Row(name, hang, ranks, verdict, done.processor_s)
 
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        rows = [row for row in pool.map(one, _programs(arguments.names)) if row is not None]
+        rows = list(pool.map(one, _programs(arguments.names)))
     counts = Counter(row.verdict for row in rows)
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if arguments.write:
