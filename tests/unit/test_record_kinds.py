@@ -17,6 +17,10 @@ MORE = {
         "its fields are work on a GPU: prices of replays, the power limit's clock and the questions of a step take it "
         "as such",
     ),
+    "QUERY": (
+        6,
+        "a question that is asked time and again is a loop: its turns are recorded, counted, priced and played",
+    ),
     "NCCL_DATA": (
         6,
         "bytes of a collective are sent in parts, mirrored, and divided by roots, each in a file of its own",
