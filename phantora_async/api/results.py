@@ -62,6 +62,7 @@ class Rank:
     window: str
     window_time: float
     compute: float
+    copies: float
     transfer: float
     peers: float
     host_bound: float
@@ -381,8 +382,8 @@ def compare(*runs: Run | str | os.PathLike[str]) -> Comparison:
 
 
 def _rank(one: Mapping[str, Any]) -> Rank:
-    total = sum(one[account.ns] for account in TIME_ACCOUNTS)
-    shares = {account.name: one[account.ns] / total if total else 0.0 for account in TIME_ACCOUNTS}
+    total = sum(account.time_of(one) for account in TIME_ACCOUNTS)
+    shares = {account.name: account.time_of(one) / total if total else 0.0 for account in TIME_ACCOUNTS}
     memory = one["memory"]
     return Rank(
         rank=one["rank"],

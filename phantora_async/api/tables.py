@@ -127,15 +127,16 @@ def as_markdown(run: Run) -> str:
     """
     parts = [f"# {markdown(run.script) or 'Report'}", _markdown(["", ""], summary(run))]
     if run.used_gpu:
+        accounts = [one for one in TIME_ACCOUNTS if one.common or any(getattr(rank, one.name) for rank in run.ranks)]
         ranks = [
             (
                 rank.rank,
-                *(f"{getattr(rank, account.name):.1%}" for account in TIME_ACCOUNTS),
+                *(f"{getattr(rank, account.name):.1%}" for account in accounts),
                 gib(rank.allocated_peak),
             )
             for rank in run.ranks
         ]
-        parts.append(_markdown(["rank", *(account.title for account in TIME_ACCOUNTS), "allocated"], ranks))
+        parts.append(_markdown(["rank", *(account.title for account in accounts), "allocated"], ranks))
         if held := run.memory_parts:
             parts.append(
                 _markdown(["fullest GPU holds", "size"], [(name, gib(nbytes)) for name, nbytes in held.items()])

@@ -147,7 +147,8 @@ def _rates(simulated: Sequence[Mapping[str, Any]]) -> list[str]:
 def parts(reports: Sequence[Report]) -> list[Part]:
     """The parts of the step time, which add up to it."""
     shares = [_shares(report["simulated"]) for report in reports]
-    return [Part(account.title, tuple(one[account.name] for one in shares)) for account in TIME_ACCOUNTS]
+    found = [(account, tuple(one[account.name] for one in shares)) for account in TIME_ACCOUNTS]
+    return [Part(account.title, times) for account, times in found if account.common or any(times)]
 
 
 def _shares(simulated: Mapping[str, Any]) -> dict[str, float]:
@@ -155,9 +156,9 @@ def _shares(simulated: Mapping[str, Any]) -> dict[str, float]:
     means = {account.name: 0.0 for account in TIME_ACCOUNTS}
     ranks = simulated["ranks"]
     for rank in ranks:
-        total = sum(rank[account.ns] for account in TIME_ACCOUNTS)
+        total = sum(account.time_of(rank) for account in TIME_ACCOUNTS)
         for account in TIME_ACCOUNTS:
-            means[account.name] += rank[account.ns] / total / len(ranks) * step_ms if total else 0.0
+            means[account.name] += account.time_of(rank) / total / len(ranks) * step_ms if total else 0.0
     return means
 
 

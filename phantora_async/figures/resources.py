@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from phantora_async.figures.time_accounts import COPIES as OF_COPIES
 from phantora_async.figures.time_accounts import HOST as THE_HOST
 
 
@@ -12,6 +13,7 @@ class Resource(Enum):
 
     COMPUTE = "GPU compute"
     MEMORY = "GPU memory"
+    COPIES = "copies"
     LINKS = "links in servers"
     NETWORK = "network between servers"
     HOST = "host"
@@ -19,6 +21,7 @@ class Resource(Enum):
 
 IN_SENTENCES = {
     Resource.COMPUTE.value: "GPU computation",
+    Resource.COPIES.value: OF_COPIES,
     Resource.NETWORK.value: "the network between servers",
     Resource.HOST.value: THE_HOST,
 }

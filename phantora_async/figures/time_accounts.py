@@ -5,6 +5,7 @@ Each instant of a GPU belongs to exactly one account, so the accounts add up to 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from operator import add, sub
 from typing import NamedTuple
@@ -14,6 +15,7 @@ class Shares(NamedTuple):
     """The time of a GPU by account, in nanoseconds of virtual time; the order is that of ``native/engine.h``."""
 
     compute_ns: int
+    copies_ns: int
     transfer_ns: int
     peers_ns: int
     host_bound_ns: int
@@ -33,6 +35,8 @@ class Shares(NamedTuple):
 HOST = "the host"
 """The cause that binds a step whose GPUs wait for their hosts."""
 
+COPIES = "copies to and from the GPU"
+"""The cause that binds a step whose GPUs mostly wait for such copies."""
 
 IDLE = "nothing on the GPU"
 """The cause of a step whose GPUs and hosts both wait for something else."""
@@ -58,26 +62,43 @@ class TimeAccount(NamedTuple):
     cause: str
     """The cause that binds a step if most of its time is booked here."""
     doing: Doing
+    """What the GPU does. Its engines for copies draw little: a GPU that only copies counts as waiting."""
     bright: str
     """Its colour on a bright ground, as CSS writes it."""
     dark: str
     """Its colour on a dark ground."""
+    common: bool = True
+    """False for an account of which most jobs have nothing: tables leave it out where no GPU has any."""
 
     @property
     def ns(self) -> str:
         """The name of its time in reports and in ``Shares``."""
         return f"{self.name}_ns"
 
+    def time_of(self, rank: Mapping[str, float]) -> float:
+        """Returns the rank's time in ns; 0 in a report of a version that did not have the account."""
+        return rank.get(self.ns, 0)
+
 
 TIME_ACCOUNTS = (
     TimeAccount(
         "compute",
         "compute",
-        "The GPU has work that is no communication.",
+        "The GPU has work that is no communication and no copy from or to others.",
         "GPU computation",
         Doing.COMPUTING,
         "#2f7ed8",
         "#4a97ee",
+    ),
+    TimeAccount(
+        "copies",
+        "copies",
+        "Copies between the GPU and its host, or another GPU, which no computation hides, move data.",
+        COPIES,
+        Doing.WAITING,
+        "#1c7c4a",
+        "#3fa873",
+        common=False,
     ),
     TimeAccount(
         "transfer",

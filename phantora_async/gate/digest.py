@@ -77,9 +77,9 @@ def digest(report: Report) -> dict[str, Any] | None:
 def _mean_rank(ranks: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
     shares = dict.fromkeys((account.ns for account in TIME_ACCOUNTS), 0.0)
     for rank in ranks:
-        total = sum(rank[name] for name in shares) or 1
-        for name in shares:
-            shares[name] += rank[name] / total / len(ranks) * SCALE_NS
+        total = sum(account.time_of(rank) for account in TIME_ACCOUNTS) or 1
+        for account in TIME_ACCOUNTS:
+            shares[account.ns] += account.time_of(rank) / total / len(ranks) * SCALE_NS
     known = [one["host_work_ns"] / one["window_ns"] for one in ranks if one.get("window_ns") and "host_work_ns" in one]
     of_memory = ("allocated_peak_nbytes", "reserved_peak_nbytes")
     return {

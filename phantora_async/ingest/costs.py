@@ -20,6 +20,8 @@ from profiles import Cost, CostModel, Source
 
 CAPACITY = 1 << 16
 MAX_LOAD = 0.75
+LEAVING = ("copy;h2d", "copy;d2h", "copy;p2p")
+"""The beginnings of signatures of copies from or to the host or another GPU."""
 _KEY_NBYTES = 8
 """COST_ENTRY begins with its key."""
 
@@ -56,9 +58,9 @@ class CostTable:
         self._first = len(header)
         self._words = memoryview(self._file).cast("Q")
 
-    def write(self, key: int, cost: Cost) -> bool:
+    def write(self, key: int, cost: Cost, leaves: bool = False) -> bool:
         """Publishes a cost under its key. Returns false if the table is full: ranks then ask each time, which is
-        slower.
+        slower. `leaves`: see ``Priced``.
         """
         if self._used >= self._capacity * MAX_LOAD:
             return False
@@ -68,7 +70,7 @@ class CostTable:
         if found:
             return True
         start = self._first + slot * CostEntry.size()
-        entry = CostEntry.encode(0, *_answer(cost))
+        entry = CostEntry.encode(0, *_answer(cost, leaves))
         self._file[start + _KEY_NBYTES : start + CostEntry.size()] = entry[_KEY_NBYTES:]
         self._words[self._word(slot)] = key
         self._used += 1
@@ -81,6 +83,11 @@ class CostTable:
 class Priced(NamedTuple):
     signature: str
     cost: Cost
+
+    @property
+    def leaves(self) -> bool:
+        """True for a copy from or to the host or another GPU."""
+        return self.signature.startswith(LEAVING)
 
 
 class Costs:
@@ -108,10 +115,10 @@ class Costs:
             known = Priced(signature, self._model.cost(signature))
             self.add(ask.key, known)
             if self._table is not None:
-                self._table.write(ask.key, known.cost)
+                self._table.write(ask.key, known.cost, known.leaves)
         elif known.signature != signature:
             raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
-        return records.CostOf.encode(ask.qid, *_answer(known.cost))
+        return records.CostOf.encode(ask.qid, *_answer(known.cost, known.leaves))
 
     def add(self, key: int, priced: Priced) -> None:
         """Records the signature and the cost that the key stands for."""
@@ -162,7 +169,7 @@ def without_operands(signature: str) -> str:
     return f"kernel;{rest.rsplit(';', 2)[0]}" if head == "sized" else ""
 
 
-def _answer(cost: Cost) -> tuple[int, int, float, int, int, int, int]:
+def _answer(cost: Cost, leaves: bool) -> tuple[int, int, float, int, int, int, int]:
     """The fields that COST_OF and COST_ENTRY have in common."""
     power, clocked = round(1000 * cost.draw.power), round(1000 * cost.draw.clocked)
-    return cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), power, clocked, 0
+    return cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), power, clocked, int(leaves)

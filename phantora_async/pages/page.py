@@ -78,7 +78,8 @@ def _accounts() -> str:
     """The table of time accounts for the scripts; a colour is the name of the variable that holds it."""
     return embedded(
         [
-            {"name": one.name, "ns": one.ns, "title": one.title, "meaning": one.meaning, "colour": f"--{one.name}"}
+            {"name": one.name, "ns": one.ns, "title": one.title, "meaning": one.meaning}
+            | {"colour": f"--{one.name}", "common": one.common}
             for one in TIME_ACCOUNTS
         ]
     )

@@ -74,23 +74,25 @@ function steps(view) {
       ['', row => row.counted ? '' : 'warm-up', 'text']], each.map((for_ns, place) => ({step: place + first, for_ns, counted: counts(place)})))));
 }
 
-const spent = rank => ACCOUNTS.reduce((sum, {ns}) => sum + rank[ns], 0);
-const share = (rank, key) => spent(rank) ? rank[key] / spent(rank) : 0;
+// A report of an older version lacks an account that came later.
+const spent = rank => ACCOUNTS.reduce((sum, {ns}) => sum + (rank[ns] ?? 0), 0);
+const share = (rank, key) => spent(rank) ? (rank[key] ?? 0) / spent(rank) : 0;
 
 function breakdown(view) {
   const {ranks} = view.report.simulated;
   if (!ranks.some(spent)) return null;
+  const accounts = ACCOUNTS.filter(({ns, common}) => common || ranks.some(rank => rank[ns]));
   const picture = new Columns(`Where the time of ${plural(ranks.length, 'GPU')} goes`, {
     labels: place => `rank ${ranks[place].rank}`, form: percent, axis: value => percent(value, 0), stacked: true, most: 1,
-    series: ACCOUNTS.map(({title, ns, colour}) => ({name: title, colour, values: ranks.map(rank => share(rank, ns))})),
+    series: accounts.map(({title, ns, colour}) => ({name: title, colour, values: ranks.map(rank => share(rank, ns))})),
   });
   const mean = key => ranks.reduce((sum, rank) => sum + share(rank, key), 0) / ranks.length;
   return section('ranks', 'Where each GPU’s time goes',
-    el('p', {}, `Mean over ranks, in ${ranksWindow(view)}: ${ACCOUNTS.map(({title, ns}) => `${percent(mean(ns))} ${title}`).join(', ')}.`),
+    el('p', {}, `Mean over ranks, in ${ranksWindow(view)}: ${accounts.map(({title, ns}) => `${percent(mean(ns))} ${title}`).join(', ')}.`),
     el('p', {class: 'faint'}, MEANINGS),
-    picture.element, legend(ACCOUNTS.map(({title, colour}) => [title, colour])),
+    picture.element, legend(accounts.map(({title, colour}) => [title, colour])),
     folded('Ranks as a table', () => table([['rank', rank => rank.rank],
-      ...ACCOUNTS.map(({title, ns}) => [title, rank => percent(share(rank, ns))]),
+      ...accounts.map(({title, ns}) => [title, rank => percent(share(rank, ns))]),
       ['allocated', rank => peak(rank.memory.allocated_peak_nbytes)], ['reserved', rank => peak(rank.memory.reserved_peak_nbytes)]], ranks)));
 }
 
@@ -113,20 +115,21 @@ const rowLabel = row => row.ranks.length > 6 ? `${named(row.ranks)}`.slice(0, 22
 function activity(view) {
   const {activity} = view.report.simulated;
   if (!activity?.ranks.some(row => row.compute)) return null;
+  const accounts = ACCOUNTS.filter(({name, common}) => common || activity.ranks.some(row => /[^A]/.test(row[name] ?? '')));
   const parts = Math.max(...activity.ranks.map(row => row.compute.length));
   const rows = activity.ranks.map(row => ({...row, label: rowLabel(row), describe: part => {
-    const said = ACCOUNTS.map(({name, title}) => [title, shareAt(row[name], part)]).filter(([, share]) => share > 0);
+    const said = accounts.map(({name, title}) => [title, shareAt(row[name], part)]).filter(([, share]) => share > 0);
     return said.length ? said.map(([title, share]) => `${percent(share, 0)} ${title}`).join(', ') : 'GPU not used yet';
   }}));
   const picture = new Heat(`What ${plural(rows.length, 'row')} of ranks did over ${seconds(activity.until_ns)}`, {
     id: 'activity', rows, parts, part_ns: activity.part_ns, until_ns: activity.until_ns, marks: stepEnds(view), ...firstShown(view, activity),
-    shares: (row, part) => ACCOUNTS.map(({name}) => shareAt(row[name], part)),
-    colours: () => [...ACCOUNTS.map(one => one.colour), '--unused'].map(name => rgb(colour(name))),
+    shares: (row, part) => accounts.map(({name}) => shareAt(row[name], part)),
+    colours: () => [...accounts.map(one => one.colour), '--unused'].map(name => rgb(colour(name))),
   });
   return section('activity', 'Ranks over time',
     el('p', {class: 'faint'}, `Each cell is ${seconds(activity.part_ns)} of a GPU; its colours have the heights of their shares. Ranks that did the same share a row. ` +
       'Lines are ends of steps. Double-click zooms; arrow keys, + and − do with the keyboard.'),
-    picture.element, legend([...ACCOUNTS.map(({title, colour}) => [title, colour]), ['not used yet', '--unused']]));
+    picture.element, legend([...accounts.map(({title, colour}) => [title, colour]), ['not used yet', '--unused']]));
 }
 
 // The axis of a picture of memory: round steps in the largest unit of which there is one.

@@ -10,6 +10,8 @@ from phantora_async.ingest.costs import Costs, Priced
 from profiles import title
 
 COPIES, COMPUTE = "copies", "compute"
+WITHIN = {"copy": "copies within the GPU", "memset": "fills"}
+"""The families of work in the GPU's memory that is no kernel, by the first word of its signature."""
 OCCUPIED = 0
 """The key of work that occupies a stream without a cost of its own: host functions."""
 UNKNOWN = Counter({-1: 1})
@@ -20,7 +22,7 @@ class TitledWork(NamedTuple):
     """The work for which a key stands."""
 
     kind: str
-    """The kind of work: COMPUTE or COPIES."""
+    """The kind of work: COMPUTE, or COPIES from or to the host or another GPU."""
     family: str
     title: str
 
@@ -57,10 +59,10 @@ class Contents:
             return TitledWork(COMPUTE, "not told", "kernels that the rank has not told")
         priced = self._costs.priced(key)
         what, _, rest = priced.signature.partition(";")
-        if what == "copy":
+        if priced.leaves:
             return TitledWork(COPIES, rest.partition(";")[0], title(priced.signature))
-        if what == "memset":
-            return TitledWork(COPIES, "fill", title(priced.signature))
+        if what in WITHIN:
+            return TitledWork(COMPUTE, WITHIN[what], title(priced.signature))
         return TitledWork(COMPUTE, priced.cost.model or "other", title(priced.signature))
 
     def shares(self, content: int, for_ns: int) -> dict[int, int]:

@@ -25,6 +25,8 @@ from phantora_async.virtual_time.facts import sleeps
 from profiles import Cluster, Cost, CostModel, Gpu
 
 FASTER = 2
+LEAST_COPIES = 0.01
+"""The share of a step in which some GPU copies from or to others, from which it is worth to ask."""
 NetworkOf = Callable[[Cluster, int], NetworkModel]
 """Makes a network model of the run's servers in this cluster, whose time begins at an instant of the run."""
 
@@ -47,6 +49,8 @@ def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: Netwo
         entry(Resource.COMPUTE, priced(faster_compute(spec.gpu)), cluster),
         entry(Resource.MEMORY, priced(faster_memory(spec.gpu)), cluster),
     ]
+    if _copies(window):
+        found.append(entry(Resource.COPIES, priced(faster_copies(spec.gpu)), cluster))
     inside, between = faster_server(cluster), faster_network(cluster)
     if inside is not None and max(spec.servers) > 1:
         found.append(entry(Resource.LINKS, window.facts, inside))
@@ -54,6 +58,16 @@ def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: Netwo
         found.append(entry(Resource.NETWORK, window.facts, between))
     found.append(entry(Resource.HOST, before.on(spec.gpu, None, faster_host(window.facts)), cluster))
     return found
+
+
+def _copies(window: Window) -> bool:
+    """Returns true if copies take a part of the step that a faster way could shorten."""
+    steps = window.last - window.first
+    least_ns = LEAST_COPIES * window.step_ns * steps
+    return any(
+        sum(one.solo_ns for one in rank if one.kind == records.SEGMENT and not one.contended_ns) >= least_ns > 0
+        for rank in window.facts
+    )
 
 
 # ---- descriptions ------------------------------------------------------------------------------------------------
@@ -71,6 +85,17 @@ def faster_memory(gpu: Gpu) -> Gpu:
     )
     memory = replace(gpu.memory, bandwidth_gb_per_s=FASTER * gpu.memory.bandwidth_gb_per_s)
     return replace(gpu, memory=memory, achieved=achieved)
+
+
+def faster_copies(gpu: Gpu) -> Gpu:
+    """The GPU with faster ways to its host and, for copies, to other GPUs."""
+    pcie = replace(
+        gpu.pcie,
+        pinned_gb_per_s=FASTER * gpu.pcie.pinned_gb_per_s,
+        pageable_gb_per_s=FASTER * gpu.pcie.pageable_gb_per_s,
+    )
+    peer = None if gpu.peer_gb_per_s is None else FASTER * gpu.peer_gb_per_s
+    return replace(gpu, pcie=pcie, peer_gb_per_s=peer)
 
 
 def faster_server(cluster: Cluster) -> Cluster | None:
@@ -163,5 +188,5 @@ class Before:
         contended_ns = gaps_ns + round((segment.contended_ns - gaps_ns) * after.contended_ns / before.contended_ns)
         tail_work_ns = segment.tail_work_ns * solo_ns // segment.solo_ns
         tail_ns = max(segment.tail_ns - segment.tail_work_ns + tail_work_ns, solo_ns)
-        contended_ns = max(contended_ns, solo_ns)
+        contended_ns = max(contended_ns, solo_ns) if segment.contended_ns else 0
         return segment._replace(solo_ns=solo_ns, contended_ns=contended_ns, tail_ns=tail_ns, tail_work_ns=tail_work_ns)

@@ -237,7 +237,8 @@ class _Folding:
         row = self._take(records.SEGMENT, then_first_ns, segment.first_ns)
         if self._rows["stream"][row] != stream:
             raise self._pricing.damaged("its history does not fit its rows")
-        self._rows["values"][row, 1:5] = segment.solo_ns, segment.contended_ns, segment.tail_ns, segment.tail_work_ns
+        contended_ns = segment.contended_ns if self._rows["values"][row, 2] else 0  # 0: copies, on every GPU
+        self._rows["values"][row, 1:5] = segment.solo_ns, contended_ns, segment.tail_ns, segment.tail_work_ns
 
     def _take(self, kind: int, then_ns: int, now_ns: int) -> int:
         """Takes the next row, that of a record with these instants."""

@@ -22,7 +22,7 @@ _SIGNATURE = Fields(
     | _fields(WHOLE, "total_ns", "full_clock_ns", "contended_ns"),
 )
 _RANK = Fields(
-    _fields(WHOLE, "rank", *(account.ns for account in TIME_ACCOUNTS))
+    _fields(WHOLE, "rank", *(account.ns for account in TIME_ACCOUNTS if account.common))
     | {
         "window": TEXT,
         "memory": Fields(
@@ -31,6 +31,7 @@ _RANK = Fields(
         ),
     },
     _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "communication_ns", "launches")
+    | _fields(WHOLE, *(account.ns for account in TIME_ACCOUNTS if not account.common))
     | {"flops": NUMBER, "counted_steps": Maybe(Each(WHOLE, 2))},
 )
 _INTERVAL = Fields(
@@ -52,13 +53,17 @@ _ROUTED = Fields(
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
 _CHANGES = Each(Each(WHOLE, 2))
-_OVER_TIME = [account.name for account in TIME_ACCOUNTS]
+_OVER_TIME = [account.name for account in TIME_ACCOUNTS if account.common]
+_RARE_OVER_TIME = [account.name for account in TIME_ACCOUNTS if not account.common]
 _ACTIVITY = Fields(
     {
         "part_ns": Whole(1),
         "until_ns": WHOLE,
         "ranks": Each(
-            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *_OVER_TIME))
+            Fields(
+                {"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *_OVER_TIME),
+                _fields(TEXT, *_RARE_OVER_TIME),
+            )
         ),
     }
 )

@@ -112,7 +112,8 @@ def beside_kernels(simulated: Simulated, rank: int | None = None) -> list[tuple[
     ranks = _ranks(simulated, rank)
     if simulated["kernels"]["window"] != "steps" or any(one["window"] != "steps" for one in ranks):
         return []
-    booked_ns = sum(one[TIME_ACCOUNTS[0].ns] for one in ranks) / counted_in(simulated, rank)
+    of_work = [account for account in TIME_ACCOUNTS if account.name in ("compute", "copies")]
+    booked_ns = sum(account.time_of(one) for one in ranks for account in of_work) / counted_in(simulated, rank)
     work = list(signature_times(simulated, counted_in(simulated, rank), rank))
     rest_ns = max(booked_ns - sum(ns for ns, _, _ in work), 0.0)
     gap_ns = simulated["kernels"].get("launch_gap_ns")

@@ -158,8 +158,13 @@ def _verdict(document: Mapping[str, Any]) -> list[str]:
 
 def share(rank: Rank, key: str) -> float:
     """The share of the rank's window; all GPUs of a rank together."""
-    total = sum(rank[account.ns] for account in TIME_ACCOUNTS)
-    return float(rank[key]) / total if total else 0.0
+    total = sum(account.time_of(rank) for account in TIME_ACCOUNTS)
+    return float(rank.get(key, 0)) / total if total else 0.0
+
+
+def accounts_of(ranks: Sequence[Rank]) -> list[TimeAccount]:
+    """The accounts that a table of these ranks shows."""
+    return [one for one in TIME_ACCOUNTS if one.common or any(share(rank, one.ns) >= LEAST_SHOWN for rank in ranks)]
 
 
 def _memory(simulated: Mapping[str, Any]) -> str:
@@ -363,20 +368,21 @@ def _ranks(ranks: Sequence[Rank], most: int) -> Table:
     """The table of ranks: up to `most` ranks have a row each; of more ranks it shows quantiles and the busiest ones."""
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
-    for account in TIME_ACCOUNTS:
+    accounts = accounts_of(ranks)
+    for account in accounts:
         table.add_column(account.title, justify="right")
     table.add_column("allocated", justify="right")
     table.add_column("reserved", justify="right")
     if len(ranks) <= most:
         for rank in ranks:
-            table.add_row(str(rank["rank"]), *_cells(rank))
+            table.add_row(str(rank["rank"]), *_cells(rank, accounts))
         return table
     for title, pick in (("min", 0.0), ("median", 0.5), ("max", 1.0)):
-        table.add_row(title, *_quantiles(ranks, pick))
+        table.add_row(title, *_quantiles(ranks, pick, accounts))
     # Where all ranks did the same, the busiest ones are no others.
     busiest = sorted(ranks, key=_busy, reverse=True)[:BUSIEST]
     for rank in busiest if share(busiest[0], "compute_ns") > min(map(_busy, ranks)) else ():
-        table.add_row(f"{rank['rank']} (busiest)", *_cells(rank))
+        table.add_row(f"{rank['rank']} (busiest)", *_cells(rank, accounts))
     return table
 
 
@@ -426,17 +432,17 @@ def _busy(rank: Rank) -> float:
     return share(rank, "compute_ns")
 
 
-def _cells(rank: Rank) -> list[str]:
-    cells = [f"{share(rank, account.ns):.1%}" for account in TIME_ACCOUNTS]
+def _cells(rank: Rank, accounts: Sequence[TimeAccount]) -> list[str]:
+    cells = [f"{share(rank, account.ns):.1%}" for account in accounts]
     peaks = [rank["memory"][key] for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
     return cells + [peak(nbytes) for nbytes in peaks]
 
 
-def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
+def _quantiles(ranks: Sequence[Rank], at: float, accounts: Sequence[TimeAccount]) -> list[str]:
     def value(values: list[float]) -> float:
         return sorted(values)[round(at * (len(values) - 1))]
 
-    cells = [f"{value([share(rank, account.ns) for rank in ranks]):.1%}" for account in TIME_ACCOUNTS]
+    cells = [f"{value([share(rank, account.ns) for rank in ranks]):.1%}" for account in accounts]
     for key in ("allocated_peak_nbytes", "reserved_peak_nbytes"):
         cells.append(peak(value([rank["memory"][key] for rank in ranks])))
     return cells

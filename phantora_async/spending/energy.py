@@ -79,4 +79,4 @@ def kernel_watts(gpu: Gpu, works: Iterable[Launched]) -> float:
 
 
 def _seconds(rank: Mapping[str, Any], *doing: Doing) -> float:
-    return sum(float(rank[account.ns]) for account in TIME_ACCOUNTS if account.doing in doing) / 1e9
+    return sum(float(account.time_of(rank)) for account in TIME_ACCOUNTS if account.doing in doing) / 1e9

@@ -105,7 +105,7 @@ def explanation(report: dict[str, Any]) -> str:
     shares: list[tuple[float, str]] = []
     window = sum(rank["window_ns"] for rank in ranks)
     if window:
-        shares = [(sum(rank[one.ns] for rank in ranks) / window, one.title) for one in TIME_ACCOUNTS]
+        shares = [(sum(map(one.time_of, ranks)) / window, one.title) for one in TIME_ACCOUNTS]
     texts = [f"{share:.0%} {name}" for share, name in sorted(shares, reverse=True) if share >= 0.02]
     sources = simulated.get("cost_sources", {})
     if sources.get("gpu_ns") and sources["roofline"] >= NOTABLE:

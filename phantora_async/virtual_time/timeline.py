@@ -508,7 +508,9 @@ def _wide(low: int, high: int) -> int:
 
 def _step_done(timeline: Timeline, place: int, at_ns: int, values: list[int]) -> events.Event:
     number, host_ns, counters, *shares = values
-    return events.StepDone(at_ns, number, host_ns, timeline.counters(place, counters), Shares(*shares[:6]))
+    return events.StepDone(
+        at_ns, number, host_ns, timeline.counters(place, counters), Shares(*shares[: len(Shares._fields)])
+    )
 
 
 def _collective_done(timeline: Timeline, place: int, at_ns: int, values: list[int]) -> events.Event:

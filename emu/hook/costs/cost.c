@@ -96,7 +96,8 @@ static const ph_cost *ask(uint64_t key, ph_describe describe, const void *what) 
                     .flops = answer.flops,
                     .source = answer.source,
                     .power = answer.power,
-                    .clocked = answer.clocked};
+                    .clocked = answer.clocked,
+                    .leaves = answer.leaves};
     return keep(&cost);
 }
 

@@ -11,7 +11,7 @@
 typedef struct ph_cost {
     uint64_t key, solo_ns, contended_ns;
     double flops;
-    uint32_t source, power, clocked, pad; /* power and clocked: see COST_OF in records.def */
+    uint32_t source, power, clocked, leaves; /* see COST_OF in records.def */
 } ph_cost;
 
 /* key: a 64-bit hash of everything that is in the signature, equal on all ranks, never 0. `describe` writes the

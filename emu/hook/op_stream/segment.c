@@ -2,7 +2,7 @@
  * Launches of one stream fold into its open segment. See SEGMENT in records.def for the fold's meaning.
  *
  * Before any other record is appended all open segments are, in order of their first launch, so that instants never
- * decrease. A segment also ends after 256 launches.
+ * decrease. A segment also ends after 256 launches, and between kernels and copies that leave the GPU.
  */
 #include "op_stream/segment.h"
 #include "core/config.h"
@@ -26,7 +26,7 @@ void ph_close_segments(void) {
         struct ph_SEGMENT record = {.stream = it->stream,
                                     .launches = it->queued,
                                     .solo_ns = it->solo_ns,
-                                    .contended_ns = it->contended_ns,
+                                    .contended_ns = it->copies ? 0 : it->contended_ns,
                                     .tail_ns = it->tail_ns,
                                     .tail_work_ns = it->tail_work_ns};
         if (UNLIKELY(ph_cfg.segment_contents)) record.content = ph_content_of(it);
@@ -43,8 +43,9 @@ PH_EXPORT void phantora_close_segments(void) {
     ph_record_unlock();
 }
 
-static void open_segment(ph_segment *it, uint32_t stream, uint64_t now) {
+static void open_segment(ph_segment *it, uint32_t stream, bool copies, uint64_t now) {
     it->stream = stream;
+    it->copies = copies;
     it->first_ns = now;
     it->solo_ns = it->contended_ns = it->tail_ns = it->tail_work_ns = 0;
     it->queued = 0;
@@ -56,11 +57,12 @@ static void open_segment(ph_segment *it, uint32_t stream, uint64_t now) {
     open.last = it;
 }
 
-void ph_fold(ph_segment *it, uint32_t stream, uint64_t key, uint64_t solo_ns, uint64_t contended_ns, bool queued) {
+void ph_fold(ph_segment *it, uint32_t stream, ph_folded launch) {
     ph_lock_needed(PH_LOCK_RECORDS);
     uint64_t now = ph_host_clock();
-    if (it->launches == 0) open_segment(it, stream, now);
-    if (UNLIKELY(ph_tracing)) ph_trace_launch(stream, key, now, solo_ns);
+    if (it->launches && it->copies != launch.copies) ph_close_segments();
+    if (it->launches == 0) open_segment(it, stream, launch.copies, now);
+    if (UNLIKELY(ph_tracing)) ph_trace_launch(stream, launch.key, now, launch.solo_ns);
     /* tail_ns is the maximum over launches i of h_i - h_1 + sum of d_j for j >= i. This launch adds its duration to
      * each earlier launch's term, and a term of its own. */
     uint64_t launched_after = now - it->first_ns;
@@ -68,12 +70,12 @@ void ph_fold(ph_segment *it, uint32_t stream, uint64_t key, uint64_t solo_ns, ui
         it->tail_ns = launched_after;
         it->tail_work_ns = 0;
     }
-    it->tail_ns += solo_ns;
-    it->tail_work_ns += solo_ns;
-    if (UNLIKELY(ph_cfg.segment_contents)) ph_content_add(it, key);
-    if (UNLIKELY(ph_cfg.history)) ph_history_launch(stream, key, queued);
-    it->solo_ns += solo_ns;
-    it->contended_ns += contended_ns;
-    it->queued += queued;
+    it->tail_ns += launch.solo_ns;
+    it->tail_work_ns += launch.solo_ns;
+    if (UNLIKELY(ph_cfg.segment_contents)) ph_content_add(it, launch.key);
+    if (UNLIKELY(ph_cfg.history)) ph_history_launch(stream, launch.key, launch.queued);
+    it->solo_ns += launch.solo_ns;
+    it->contended_ns += launch.contended_ns;
+    it->queued += launch.queued;
     if (++it->launches == PH_SEGMENT_LAUNCHES) ph_close_segments();
 }

@@ -21,6 +21,7 @@ typedef struct ph_segment {
     uint32_t launches; /* 0: none is open */
     uint32_t stream;
     uint32_t queued; /* places that the launches take in the launch queue */
+    bool copies;     /* from or to the host or another GPU; a segment has either these or other work */
     uint64_t first_ns, solo_ns, contended_ns, tail_ns, tail_work_ns; /* see SEGMENT in records.def */
     uint64_t *keys;                                                  /* of its launches, if the run wants to know */
     struct ph_segment *next_open;
@@ -28,7 +29,11 @@ typedef struct ph_segment {
 
 /* Under the record lock: a kernel or copy on the stream. queued: does it take a place of its own in the launch queue?
  * key 0: the stream is merely occupied. */
-void ph_fold(ph_segment *segment, uint32_t stream, uint64_t key, uint64_t solo_ns, uint64_t contended_ns, bool queued);
+typedef struct ph_folded {
+    uint64_t key, solo_ns, contended_ns;
+    bool queued, copies;
+} ph_folded;
+void ph_fold(ph_segment *segment, uint32_t stream, ph_folded launch);
 /* Under the record lock: closes all open segments, in order of their first launch. */
 void ph_close_segments(void);
 bool ph_segments_open(void);

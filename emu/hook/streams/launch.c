@@ -44,8 +44,12 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         uint64_t contended_ns = cost->contended_ns + (uint64_t)((double)cost->contended_ns * more);
         ph_count_launch(cost->key, slowed_ns, site);
         if (ph_modules_known) ph_count_of_module(cost->key, slowed_ns, module, backward);
-        ph_fold(&stream->segment, stream->id, cost->key, cost->solo_ns + slowed_ns + gap_ns, contended_ns + gap_ns,
-                queued);
+        ph_folded it = {.key = cost->key,
+                        .solo_ns = cost->solo_ns + slowed_ns + gap_ns,
+                        .contended_ns = contended_ns + gap_ns,
+                        .queued = queued,
+                        .copies = cost->leaves};
+        ph_fold(&stream->segment, stream->id, it);
     }
     ph_record_unlock();
 }
@@ -54,6 +58,6 @@ void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
     if (!ph_run.started) return;
     ph_record_lock();
     ph_order_default(stream);
-    ph_fold(&stream->segment, stream->id, 0, for_ns, for_ns, false);
+    ph_fold(&stream->segment, stream->id, (ph_folded){.solo_ns = for_ns, .contended_ns = for_ns});
     ph_record_unlock();
 }

@@ -92,7 +92,11 @@ _Host = _structure(
     *_numbers("wait wait_site wait_creation nqueries nelapsed nclocks nstreams ncheckpoints"),
     *((name, _pointer) for name in ("memory", "queries", "elapsed", "clocks", "taken")),
 )
-_Device = _structure("Device", *_numbers("number width_ns nsamples"), ("shares", _i64 * 6), ("samples", _pointer))
+_SHARES = 7
+"""SHARES of engine.h."""
+_Device = _structure(
+    "Device", *_numbers("number width_ns nsamples"), ("shares", _i64 * _SHARES), ("samples", _pointer)
+)
 _Stream = _structure("Stream", *_numbers("id cause_id cause_state ncollectives"), ("collectives", _i64 * 2))
 
 
@@ -557,7 +561,7 @@ class Engine:
         return list(found)
 
     def shares(self, host: int, now_ns: int) -> list[int]:
-        found = _array([0] * 6)
+        found = _array([0] * _SHARES)
         self._calls["shares"](self._it, host, now_ns, found)
         return list(found)
 

@@ -1,23 +1,29 @@
 /*
- * Where a GPU's time goes, and samples of it. At any instant it computes (a segment has work left), else moves data,
- * else waits for peers, else waits for its host, else is idle: empty while the host waits for something else.
+ * Where a GPU's time goes, and samples of it. At any instant it computes (a segment of kernels has work left), else an
+ * NCCL kernel moves data, else it copies from or to others, else waits for peers, else waits for its host, else is
+ * idle: empty while the host waits for something else.
  */
 #include <string.h>
 
 #include "engine.h"
 
-enum { COMPUTE, TRANSFER, PEERS, HOST_BOUND, IDLE_TIME, COMMUNICATION };
+enum { COMPUTE, COPIES, TRANSFER, PEERS, HOST_BOUND, IDLE_TIME, COMMUNICATION };
 #define NO_SAMPLES NEVER
+
+/* Returns from when on time is still to be booked. */
+static int64_t book_until(device *it, int account, int64_t since_ns, int64_t until_ns, int64_t now_ns) {
+    if (until_ns > now_ns) until_ns = now_ns;
+    if (until_ns <= since_ns) return since_ns;
+    it->shares[account] += until_ns - since_ns;
+    return until_ns;
+}
 
 static void book(device *it, int64_t now_ns) {
     int64_t since = it->since_ns;
     if (now_ns <= since) return;
     if (it->resident) it->shares[COMMUNICATION] += now_ns - since;
-    if (it->busy_until_ns > since) {
-        int64_t until = it->busy_until_ns < now_ns ? it->busy_until_ns : now_ns;
-        it->shares[COMPUTE] += until - since;
-        since = until;
-    }
+    since = book_until(it, COMPUTE, since, it->computing_until_ns, now_ns);
+    if (!it->transferring) since = book_until(it, COPIES, since, it->busy_until_ns, now_ns);
     int which = it->transferring ? TRANSFER : it->resident ? PEERS : it->host->state ? IDLE_TIME : HOST_BOUND;
     it->shares[which] += now_ns - since;
     it->since_ns = now_ns;

@@ -28,8 +28,8 @@ enum {
 #define CONSTANT(NAME, value) NAME = value,
 #include "../../../profiles/gpu_sharing.def"
 #undef CONSTANT
-    ACCOUNTS = 5, /* of a device's time, without the one that overlaps the others */
-    SHARES = 6,
+    ACCOUNTS = 6, /* of a device's time, without the one that overlaps the others */
+    SHARES = 7,
     FULL_PACE = 1000000,
     LOGGED_RANK = 0
 };
@@ -163,6 +163,7 @@ typedef enum { ITEM_SEGMENT, ITEM_EVENT, ITEM_WAIT, ITEM_KERNEL, ITEM_STEP } ite
 typedef struct {
     item_kind kind;
     int32_t launches, fill;
+    bool copies;  /* between the GPU and others: its engines for copies are busy, its processors are not */
     bool aborted; /* stands for an NCCL kernel that was aborted before its stream came to it */
     int64_t solo_ns, contended_ns, floor_ns;
     object *what; /* a recording, a kernel, a step's end */
@@ -202,10 +203,11 @@ struct stream {
 
 #define DEVICE_SAVED                                                                                                   \
     int64_t resident, transferring; /* NCCL kernels that streams have reached, and those of them that move data */     \
-    int64_t busy_streams, busy_until_ns;                                                                               \
-    int64_t since_ns;       /* time is booked up to there; -1: nothing is; NEVER: no more is */                        \
-    int64_t sample_ns;      /* when the accounts are noted next */                                                     \
-    int64_t shares[SHARES]; /* compute, transfer, peers, host bound, idle; communication overlaps them */              \
+    int64_t busy_streams;                                                                                              \
+    int64_t busy_until_ns, computing_until_ns; /* with any segment, and with one that is no copies */                  \
+    int64_t since_ns;                          /* time is booked up to there; -1: nothing is; NEVER: no more is */     \
+    int64_t sample_ns;                         /* when the accounts are noted next */                                  \
+    int64_t shares[SHARES]; /* compute, copies, transfer, peers, host bound, idle; communication overlaps them */      \
     int64_t used;           /* how many devices of the host were given work before, with this one; 0: never */         \
     int32_t nrunning;                                                                                                  \
     bool there, host_waits; /* host_waits: until no stream is busy */

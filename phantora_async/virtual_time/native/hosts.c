@@ -231,12 +231,14 @@ static outcome launch_segment(engine *e, host *it, stream *on, const row *what) 
     int64_t contended_ns = (int64_t)what->values[2];
     if (!fits(e, it, on, launches)) return STOPS;
     on->launches += launches;
+    bool copies = !contended_ns; /* nothing beside them slows copies, see SEGMENT in records.def */
     if (contended_ns < solo_ns) contended_ns = solo_ns;
     item made = {.kind = ITEM_SEGMENT,
                  .launches = (int32_t)launches,
                  .solo_ns = solo_ns,
                  .contended_ns = contended_ns,
                  .floor_ns = floor_of(e, it, on->device, what),
+                 .copies = copies,
                  .fill = fill_of(solo_ns, contended_ns)};
     if (it->heard) {
         int64_t tail_work_ns = (int64_t)what->values[4], content = (int64_t)what->values[5];

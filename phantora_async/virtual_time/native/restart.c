@@ -19,6 +19,7 @@ void end_process(engine *e, host *it) {
         one->nrunning = 0;
         one->host_waits = false;
         if (one->busy_until_ns > e->now_ns) one->busy_until_ns = e->now_ns;
+        if (one->computing_until_ns > e->now_ns) one->computing_until_ns = e->now_ns;
     }
     free_rows(it, it->cursor, it->nrows);
     it->nrows = it->cursor;

@@ -101,7 +101,7 @@ wide left_of(engine *e, const stream *it) {
 
 /* An NCCL kernel or a segment came or went: running segments that have work left go on at other rates. */
 static void change_rates(engine *e, device *it) {
-    int64_t now_ns = e->now_ns, latest_ns = now_ns, total = 0, working = 0;
+    int64_t now_ns = e->now_ns, latest_ns = now_ns, computing_ns = now_ns, total = 0, working = 0;
     for (int32_t i = 0; i < it->nrunning; i++) {
         stream *one = it->running[i];
         if (left_of(e, one) <= 0) continue;
@@ -120,10 +120,12 @@ static void change_rates(engine *e, device *it) {
         one->rate = alone * ONE / (ONE + segment->fill * (total - segment->fill));
         int64_t end_ns = paced_end(e, it->pace, now_ns, (left + one->rate - 1) / one->rate);
         if (end_ns > latest_ns) latest_ns = end_ns;
+        if (end_ns > computing_ns && !segment->copies) computing_ns = end_ns;
         /* Others go on faster when its work is done, even if its last launch comes later. */
         push(e, working == 1 && segment->floor_ns > end_ns ? segment->floor_ns : end_ns, &one->due);
     }
     it->busy_until_ns = latest_ns;
+    it->computing_until_ns = computing_ns;
     if (it->host->heard)
         for (int32_t i = 0; i < it->nrunning; i++)
             if (!is_aborted(it->running[i])) tell_rate(e, it->running[i]);
@@ -154,6 +156,7 @@ static void start_segment(engine *e, stream *it, const item *segment) {
         int64_t end_ns = paced(e, on->pace, now_ns, on->resident ? segment->contended_ns : segment->solo_ns);
         it->rate = (wide)(on->resident ? segment->solo_ns : segment->contended_ns) * WORK_UNIT;
         if (end_ns > on->busy_until_ns) on->busy_until_ns = end_ns;
+        if (end_ns > on->computing_until_ns && !segment->copies) on->computing_until_ns = end_ns;
         push(e, end_ns > floor_ns ? end_ns : floor_ns, &it->due);
     }
     if (heard(it) && !aborted) tell_rate(e, it);

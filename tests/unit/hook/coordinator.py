@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.contract import records
+from phantora_async.ingest.costs import LEAVING
 from profiles import load_gpu
 
 
@@ -107,7 +108,8 @@ class Coordinator(threading.Thread):
             power, clocked = drawn or (0, 0)
             known = "unknown" not in signature
             source = records.SourceKind.ROOFLINE if known else records.SourceKind.UNRECOGNISED
-            self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, source, power, clocked, 0))
+            leaves = signature.startswith(LEAVING)
+            self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, source, power, clocked, leaves))
         elif record.kind == records.BYE:
             with suppress(BrokenPipeError):  # the rank does not wait for it, unless it has promised bytes
                 self.tell(records.Stop.encode(0))  # all other ranks have said BYE, too

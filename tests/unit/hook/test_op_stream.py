@@ -117,6 +117,23 @@ def test_a_segment_ends_after_256_launches(running):
     assert [r.launches for r in running(program).of(records.SEGMENT)] == [256, 256, 88]
 
 
+def test_copies_that_leave_the_gpu_have_segments_of_their_own(running):
+    """Kernels of another stream that are launched meanwhile end with the copies, so that instants never decrease."""
+
+    def program(rank):
+        kernel, side, device = rank.kernel("k"), rank.stream(), rank.malloc(1 << 16)
+        host = rank.host(1 << 16)
+        rank.launch(kernel)
+        rank.launch(kernel, side)
+        rank.c.cudaMemcpyAsync(device, host, 1 << 15, 1, None)
+        rank.c.cudaMemcpyAsync(device, host, 1 << 15, 1, None)
+        rank.c.cudaMemcpyAsync(device + (1 << 15), device, 1 << 15, 3, None)
+        rank.launch(kernel)
+
+    found = [(r.stream, r.launches, r.contended_ns > 0) for r in running(program).of(records.SEGMENT)]
+    assert found == [(1, 1, True), (3, 1, True), (1, 2, False), (1, 2, True)]
+
+
 def test_signatures_carry_kernel_grid_block_and_op(running):
     def program(rank):
         rank.launch(rank.kernel("_Z3addPf"), grid=(7, 2, 1))

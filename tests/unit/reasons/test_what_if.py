@@ -19,6 +19,7 @@ from profiles import CostModel, Gpu, load_cluster, load_gpu
 
 GEMM = "gemm;cublasGemmEx;t;n;8192;8192;8192;1;bf16;bf16;bf16;f32;default;aten::mm;[[8192, 8192], [8192, 8192]]"
 COPY = "copy;d2d;268435456;pinned"
+FROM_HOST, TO_HOST = "copy;h2d;268435456;pinned", "copy;d2h;268435456;pageable"
 FILL = "memset;268435456"
 GPU = load_gpu("h200")
 GAP_NS = GPU.achieved.launch_gap_ns
@@ -133,4 +134,25 @@ def test_shares_of_a_segment_add_up(contents: Contents) -> None:
         assert sum(contents.shares(found.content, for_ns).values()) == for_ns
     shares = contents.shares(found.content, 1_000_000)
     assert shares[1] > shares[2] > shares[3] > 0
-    assert [contents.work(key).kind for key in (1, 2, 3)] == [COMPUTE, COPIES, COPIES]
+    assert [contents.work(key).kind for key in (1, 2, 3)] == [COMPUTE] * 3, "no copy leaves the GPU"
+
+
+def test_copies_from_and_to_the_host_are_a_kind_of_their_own(tmp_path: Path) -> None:
+    """On a GPU with a faster way to its host they take half the time but for their latency, and kernels what they
+    took.
+    """
+    costs = Costs(CostModel(GPU), CostTable(tmp_path / "costs", 64))
+    for key, signature in enumerate((FROM_HOST, TO_HOST, COPY), 1):
+        costs.answer(decoded(records.Cost.encode(0, 1, key, payload=signature.encode())))
+    contents = Contents({1: Counter({1: 1, 2: 1}), 2: Counter({3: 1})}, costs)
+    assert [(contents.work(key).kind, contents.work(key).family) for key in (1, 2, 3)] == [
+        (COPIES, "h2d"),
+        (COPIES, "d2h"),
+        (COMPUTE, "copies within the GPU"),
+    ]
+    copied_ns = sum(costs.priced(key).cost.solo_ns for key in (1, 2))
+    copies, kernel = segment(copied_ns + 2 * GAP_NS, 0), segment(70_000, 70_000, content=2)
+    ((copies_then, kernel_then),) = priced([[copies, kernel]], contents, what_if.faster_copies(GPU))
+    latency_ns = 2 * (GPU.pcie.latency_ns + GAP_NS)
+    assert copies_then.solo_ns - latency_ns == pytest.approx((copies.solo_ns - latency_ns) / 2, rel=0.01)
+    assert (copies_then.contended_ns, kernel_then) == (0, kernel)

@@ -24,6 +24,7 @@ def test_a_slow_gpu_takes_longer_between_kernels_too() -> None:
     launch = SimpleNamespace(key=1, stream=7, what=HistoryKind.QUEUED, work=0)
     rows = np.zeros(1, ROW)
     rows["kind"], rows["stream"] = records.SEGMENT, 7
+    rows["values"][0, 1:3] = 2000, 6000
     history = np.zeros(1, ENTRY)
     history["kind"] = records.SEGMENT
     stream = Stream(rows, ())

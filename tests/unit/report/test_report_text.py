@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.report import terminal_report
 
 from ..virtual_time.scripted import Script, scripts
@@ -99,6 +100,21 @@ def test_without_reasons_the_host_s_work_against_the_step_decides() -> None:
         for rank in report["simulated"]["ranks"]:
             rank |= times | {"host_work_ns": host_work_ns}
         assert words in terminal_report(report)
+
+
+def test_a_gpu_that_mostly_copies_is_not_bound_by_computation() -> None:
+    """The host's work is short. Where copies take no time, tables say nothing of them."""
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    assert "copies" not in terminal_report(report)
+    times = dict.fromkeys((one.ns for one in TIME_ACCOUNTS), 0) | {"compute_ns": 30, "copies_ns": 60}
+    for rank in report["simulated"]["ranks"]:
+        rank |= times | {"host_bound_ns": 10, "window_ns": 100, "host_work_ns": 10}
+    text = terminal_report(report)
+    assert "bound by copies to and from the GPU (compute 30.0%, copies 60.0%, host-bound 10.0%)" in text
+    assert "rank  compute  copies  transfer" in text
+    for rank in report["simulated"]["ranks"]:
+        del rank["copies_ns"]  # as a version that booked them as computing has written it
+    assert "bound by GPU computation (compute 75.0%, host-bound 25.0%)" in terminal_report(report)
 
 
 def test_assumed_work_is_named_beside_the_step_time() -> None:

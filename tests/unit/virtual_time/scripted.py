@@ -104,8 +104,10 @@ class Script:
         tail_ns: int = 0,
         tail_work_ns: int = 0,
         content: int = 0,
+        copies: bool = False,
     ) -> Script:
-        durations = solo_ns, contended_ns or solo_ns, tail_ns or solo_ns, tail_work_ns
+        beside_ns = 0 if copies else contended_ns or solo_ns
+        durations = solo_ns, beside_ns, tail_ns or solo_ns, tail_work_ns
         return self.add(records.Segment.encode(after, stream, launches, *durations, content))
 
     def record(self, *, stream: int = 1, after: int = 0, drop: int = 0) -> int:

@@ -87,6 +87,19 @@ def test_shares_until_now_are_shown_and_not_booked() -> None:
     assert timeline.snapshot().ranks[0].shares.compute_ns == 1000
 
 
+def test_copies_have_an_account_where_no_kernel_runs() -> None:
+    """A copy of 1,000 ns begins at 0, a kernel of 300 ns beside it at 100, and another copy at 1,500."""
+    script = Script(0, 1)
+    side = script.new_stream()
+    script.segment(1000, copies=True).advance(100).segment(300, stream=side).advance(1400)
+    script.segment(200, copies=True).advance(500)
+    timeline = timeline_of(script)
+    timeline.run(1000)
+    shares = timeline.snapshot().ranks[0].shares
+    assert (shares.compute_ns, shares.copies_ns) == (300, 1000 - 300 + 200)
+    assert (shares.host_bound_ns, shares.idle_ns) == (2000 - 1200, 0)
+
+
 def test_time_on_gpus_of_other_numbers_counts_until_the_own_one_is_used() -> None:
     """Time on one GPU counts at any instant. What is at work on the other one afterwards is no time of this rank's."""
     (a,) = scripts(1)
