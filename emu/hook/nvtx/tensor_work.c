@@ -170,14 +170,16 @@ void ph_tensor_work(ph_thread *thread, const ph_known_op *op, const void *range)
     int n = within_itself(thread, op) ? 0 : ph_tensors_of(range, given);
     if (n == 0 || elements_of(given, n) <= FEW_ELEMENTS) return;
     const ph_tensor_op *by = op->tensors;
+    bool given_result = given[n - 1].count > 0 && ph_tensors_out(range);
+    uint32_t writes = given_result ? 1u << (n - 1) : by->writes;
     double nbytes = 0, made = 0;
     for (int i = 0; i < n; i++) {
         nbytes += (double)given[i].nbytes;
-        if (by->writes & (1u << i)) nbytes += (double)given[i].nbytes;
-        if (by->writes == NEW && (double)given[i].nbytes > made) made = (double)given[i].nbytes;
+        if (writes & (1u << i)) nbytes += (double)given[i].nbytes;
+        if (writes == NEW && (double)given[i].nbytes > made) made = (double)given[i].nbytes;
     }
-    if (by->writes & 1 && in_new_tensor(thread)) made = (double)given[0].nbytes;
-    if (by->writes == NEW) nbytes += 2 * made;
+    if (writes & 1 && in_new_tensor(thread)) made = (double)given[0].nbytes;
+    if (writes == NEW) nbytes += 2 * made;
     bool cached = nbytes <= (double)ph_cfg.tensor_cache_nbytes && thread->optimizer_depth == 0;
     double threads = threads_for(elements_of(given, n));
     amount moved = {cached ? PH_WORK_CACHED_TENSOR : PH_WORK_TENSOR,

@@ -29,6 +29,7 @@ static struct {
     int (*count)(const void *tensor, int64_t *), (*dtype)(const void *tensor, int32_t *),
         (*storage_nbytes)(const void *tensor, int64_t *), (*ndim)(const void *tensor, int64_t *),
         (*sizes)(const void *tensor, int64_t **);
+    const char *(*overload)(const void *range); /* NULL: this PyTorch has none */
     bool there;
 } torch;
 
@@ -57,6 +58,8 @@ void ph_tensors_functions(void *library) {
         memcpy(needed[i].to, &address, sizeof address);
         torch.there = torch.there && address;
     }
+    void *overload = dlsym(library, ph_symbol_name(PH_SYMBOL_OVERLOAD_NAME));
+    memcpy(&torch.overload, &overload, sizeof overload);
 }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
@@ -227,6 +230,12 @@ int ph_tensors_of(const void *range, ph_tensor_argument arguments[PH_MAX_TENSOR_
         tensors += to->count > 0;
     }
     return tensors ? n : 0;
+}
+
+bool ph_tensors_out(const void *range) {
+    const char *name = torch.overload ? torch.overload(range) : "";
+    size_t n = strlen(name);
+    return n >= 3 && strcmp(name + n - 3, "out") == 0;
 }
 
 uint64_t ph_tensors_integers(const void *range, int index) {

@@ -32,6 +32,8 @@ bool ph_tensors_known(void);
 /* Puts in the arguments of a range, those that are no tensors as zeros. Returns their number; 0 if the operator works
  * on no tensor of the CPU, or on some other tensor as well. */
 int ph_tensors_of(const void *range, ph_tensor_argument arguments[PH_MAX_TENSOR_ARGUMENTS]);
+/* True if the operator writes to the tensor that is its last argument: `out=` was given. */
+bool ph_tensors_out(const void *range);
 /* Returns the product of the integers of a list that is the range's argument of this index; 0 if it is none. */
 uint64_t ph_tensors_integers(const void *range, int index);
 

@@ -94,9 +94,7 @@ _Host = _structure(
 )
 _SHARES = 7
 """SHARES of engine.h."""
-_Device = _structure(
-    "Device", *_numbers("number width_ns nsamples"), ("shares", _i64 * _SHARES), ("samples", _pointer)
-)
+_Device = _structure("Device", *_numbers("number width_ns nsamples"), ("shares", _i64 * _SHARES), ("samples", _pointer))
 _Stream = _structure("Stream", *_numbers("id cause_id cause_state ncollectives"), ("collectives", _i64 * 2))
 
 

@@ -44,6 +44,7 @@ m, image, weight = torch.ones(256, 256), torch.ones(4, 8, 64, 64), torch.ones(16
 lists = [[one[k * MEBI : (k + 1) * MEBI] for one in [a]] for k in range(4)]
 adamw = dict(amsgrad=False, beta1=0.9, beta2=0.9, lr=1e-3, weight_decay=0.0, eps=1e-8, maximize=False)
 steps = [torch.ones(())]
+large, few = torch.ones(12 * MEBI), torch.ones(1024)
 with torch.device("meta"):
     elsewhere = torch.ones(4 * MEBI)
 runs = {{
@@ -62,6 +63,10 @@ runs = {{
     "linear": lambda: torch.nn.functional.linear(m, m),
     "convolution": lambda: torch.nn.functional.conv2d(image, weight, stride=2, padding=1),
     "large": lambda: torch.cat([a, b, a]),
+    "out": lambda: torch.add(a, b, out=a),
+    "large, out": lambda: torch.neg(large, out=large),
+    "reduced, out": lambda: torch.sum(a.view(1024, -1), 1, out=few),
+    "out without a size": lambda: torch.neg(a, out=torch.empty(0)),
     "meta": lambda: elsewhere.add_(1),
     "tiny": lambda: a[:10].add_(b[:10]),
     "uncounted": lambda: (hook.uncounted(1), a.add_(b), hook.uncounted(-1)),
@@ -103,6 +108,10 @@ def test_work_on_tensors_of_the_cpu_is_counted_by_size() -> None:
     assert found["expanded"] == {"tensor_kib": kib}, "of a tensor expanded from one element"
     assert found["adamw"] == {"tensor_kib": (4 + 3) * 4 * 1024}, "all but the gradient is written"
     assert found["large"] == {"tensor_kib": 3 * 3 * kib, "fresh_tensor_kib": 3 * kib}, "no freed memory is so large"
+    assert found["out"] == {"tensor_kib": (2 + 2) * kib}, "both read, and the result, which is no new tensor, written"
+    assert found["large, out"] == {"tensor_kib": 3 * (1 + 2) * kib}
+    assert found["reduced, out"] == {"tensor_kib": kib + 2 * 4}
+    assert found["out without a size"] == {"tensor_kib": (1 + 2) * kib}
     assert found["meta"] == found["tiny"] == found["uncounted"] == {}
     assert found["four threads"] == {"tensor_kib": pytest.approx(3 * kib / 4**0.8, abs=1)}
     assert found["stands for"] == {"tensor_kib": 2 * kib + 2 * kib}, "64 elements that are filled and added to"
