@@ -16,6 +16,7 @@ import netsim
 from netsim import Group
 from netsim.collectives import Plan
 from netsim.simulation.groups import LinksLess
+from phantora_async.figures import TIME_ACCOUNTS
 from phantora_async.over_time import (
     Activity,
     Carried,
@@ -86,7 +87,7 @@ def activity(rows: list[list[int]], width_ns: int = 100) -> Activity:
         compute = np.cumsum([0, *row])
         idle = np.arange(len(compute)) * width_ns - compute
         zero = np.zeros_like(compute)
-        ranks.append(np.array([compute, zero, zero, zero, idle]))
+        ranks.append(np.array([compute, *[zero] * (len(TIME_ACCOUNTS) - 2), idle]))
     memory = [np.zeros((2, len(rows[0]) + 1), np.int64) for _ in rows]
     return Activity(width_ns, width_ns * len(rows[0]), ranks, memory, [1] * len(rows))
 
