@@ -51,6 +51,7 @@ COMMANDS = (
     Command("doctor", "say whether a run can work here, and what is lost with these versions"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions; merge tables of kernel times"),
     Command("net", "simulate network flows without a training script"),
+    Command("warm", "list the interpreters that are kept for later runs, or end them"),
     Command("completion", "print what a shell needs to complete commands and options"),
 )
 

@@ -335,6 +335,14 @@ class RunOptions:
         metavar="FILE",
         help="more of them, from a TOML file: faults = ['gpu 17 at 0.7x from 3s', ...]",
     )
+    warm: bool = _option(
+        False,
+        MACHINE,
+        "--warm",
+        kind=Kind.SWITCH,
+        help="keep the interpreter that has imported PyTorch for later runs, and use one that was kept (it ends after "
+        "ten minutes without a run; `phantora-async warm --stop` ends it)",
+    )
     shared_weights: bool = _option(
         True,
         MACHINE,

@@ -34,18 +34,28 @@ def install(torch_version: str) -> None:
     """Gives the cache a folder for this version of torch and lets ranks share it. Called once, before torch is
     imported, in the forker or in a process that a launcher starts.
     """
-    folder = os.environ.get(FOLDER)
-    if not folder:
+    root = place(torch_version)
+    if root is None:
         return
-    root, version = Path(folder), f"torch-{torch_version}"
-    if root.name == version:  # a launcher's rank has the environment of a process that has done this
-        root = root.parent
-    os.environ[FOLDER] = str(root / version)
     locks = GraphLocks(root / "locks")
     changes.when_imported("graph locks", functools.partial(_release_at_the_end, locks))
     changes.when_imported("shared graphs", functools.partial(_graph_cache, locks))
     changes.when_imported("GPU of shared kernels", _kernels)
     changes.when_imported("shared backward graphs", functools.partial(_autograd_cache, locks))
+
+
+def place(torch_version: str) -> Path | None:
+    """Names the folder for this version of torch in the environment. Returns the folder that holds those of all
+    versions; None if there is no cache.
+    """
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return None
+    root, version = Path(folder), f"torch-{torch_version}"
+    if root.name == version:  # a launcher's rank has the environment of a process that has done this
+        root = root.parent
+    os.environ[FOLDER] = str(root / version)
+    return root
 
 
 class GraphLocks:

@@ -33,20 +33,30 @@ class View:
     read_only: tuple[str, ...]
     runtime_dir: str
     """The runtime folder: read-only but for the folders of `isolation.ranks_folder` and `isolation.server_folder`."""
+    libraries: str
+    """The folder in which the dynamic linker finds our libraries. It is read-only: it may be a warm interpreter's,
+    which later runs use, too.
+    """
 
 
-def view(job: Job) -> View:
+def view(job: Job, libraries: str) -> View:
     """Returns what the servers of this job see. Called in the forker, whose paths are the script's."""
     own = [os.path.realpath(path) for path in (job.runtime_dir, job.run_dir)]
     cwd = os.path.realpath(os.getcwd())
     used = [cwd, job.hook, sys.executable, sys.prefix, sys.base_prefix, *sys.path, *_named(job.arguments, os.environ)]
     if not job.module:
         used.append(job.script)
+    libraries = os.path.realpath(libraries)
     homes = isolation.homes(os.environ)
     _make_caches(homes)
     outputs, _ = isolation.outputs((*job.arguments, *([] if job.module else [job.script])), os.environ)
     written = [cwd, *outputs, *isolation.caches(os.environ), *job.writable]
-    kept = [*own, *written, *filter(None, map(isolation.entry_of_tmp, (*used, *job.writable)))]
+    kept = [
+        *own,
+        *written,
+        *filter(None, [libraries]),
+        *filter(None, map(isolation.entry_of_tmp, (*used, *job.writable))),
+    ]
     folders = (*READ_ONLY, sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(job.hook)))
     read_only = {os.path.realpath(folder) for folder in folders if os.path.isdir(folder)} - {"/"}
     read_only |= {home for home in homes if home != cwd}.union(*(_hidden(home) for home in homes if home == cwd))
@@ -55,6 +65,7 @@ def view(job: Job) -> View:
         kept=tuple(sorted({path for path in kept if any(isolation.is_below(path, folder) for folder in shadowed)})),
         read_only=tuple(sorted(read_only)),
         runtime_dir=own[0],
+        libraries=libraries,
     )
 
 
@@ -108,6 +119,8 @@ def enter(seen: View, server: int, own_network: bool) -> None:
                 linux.make_read_only(path)
         _identify(seen.runtime_dir, hostname)
         _protect(seen.runtime_dir, server)
+        linux.mount(seen.libraries, seen.libraries, None, linux.BIND)
+        linux.make_read_only(seen.libraries)
     finally:
         for descriptor in kept.values():
             os.close(descriptor)

@@ -1,8 +1,8 @@
 """The namespaces of a run: its user namespace, and a net namespace for each server.
 
-A short-lived process makes them while the forker imports torch. It also tries to become a server, so that what the
-kernel forbids is known before the run starts. The net namespaces then go to a process of the command
-(`phantora_async.launch.server_network`), which joins them by a bridge.
+A short-lived process makes them while the forker prepares the interpreter for its job. It also tries to become a
+server, so that what the kernel forbids is known before the run starts. The net namespaces then go to a process of the
+command (`phantora_async.launch.server_network`), which joins them by a bridge.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class RunNamespaces:
 class Preparation:
     """Namespaces in the making. `finish` waits for them."""
 
-    def __init__(self, job: Job, network_builder: socket.socket) -> None:
-        """Starts the process that makes them. To be called while this process has a single thread and has not imported
-        torch: it forks.
+    def __init__(self, job: Job, network_builder: socket.socket, libraries: str) -> None:
+        """Starts the process that makes them. To be called while this process has a single thread: it forks.
+        `libraries`: see `file_system.View`.
         """
         self._builder = network_builder
         self._private = job.network == "private"
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         file_system.write_shared_files(job, job.network)
-        seen = file_system.view(job)
+        seen = file_system.view(job, libraries)
         self._pid = os.fork()
         if self._pid == 0:
             self._ours.close()

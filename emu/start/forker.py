@@ -1,7 +1,8 @@
 """The forker: the process from which all servers are forked.
 
-It prepares one interpreter (see `prepare`), forks the servers and waits. It ends when all servers have ended, or when
-the launcher's end of the control socket closes for whatever reason; then it kills every process below itself.
+It prepares the interpreter for its job (see `prepare`), forks the servers and waits. It ends when all servers have
+ended, or when the launcher's end of the control socket closes for whatever reason; then it kills every process below
+itself.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans
 from ..private.changes import changes
 from ..servers import file_system
 from ..servers.admission import Admission, CannotIsolate
-from ..servers.run_namespaces import Preparation, RunNamespaces
+from ..servers.run_namespaces import Preparation as NamespacePreparation
+from ..servers.run_namespaces import RunNamespaces
 from . import launching, processes, server
-from .prepare import CannotPrepare, Prepared, prepare
+from .prepare import CannotPrepare, Preparation, Prepared, prepare
 
 
-def main(fileno: int, network_fileno: int) -> None:
-    """Runs the forker's process, from its first message to its end. `fileno`: its end of the control socket;
-    `network_fileno`: its end of the socket to the process that joins the servers' networks.
+def main(control: ControlSocket, network: socket.socket, made: Preparation, libraries: str) -> None:
+    """Runs the forker's process, from its first message to its end. `control`: its end of the control socket;
+    `network`: its end of the socket to the process that joins the servers' networks; `made`: what was imported;
+    `libraries`: the folder in which the dynamic linker finds ours.
     """
-    processes.close_others({0, 1, 2, fileno, network_fileno})
-    _preload_no_more()
-    control = ControlSocket(socket.socket(fileno=fileno))
+    preload_no_more()
     message = control.receive()
     if message is None:
         return
@@ -44,13 +45,10 @@ def main(fileno: int, network_fileno: int) -> None:
     for index in job.hosted:
         os.mkdir(isolation.server_folder(job.runtime_dir, index))
     try:
-        # It has no child yet, and does not read the control socket for the seconds that importing torch takes.
-        with processes.ending_with_parent(job.runtime_dir):
-            if control.closed():
-                shutil.rmtree(job.runtime_dir, ignore_errors=True)
-                return
-            preparation = _begin_isolation(job, network_fileno)
-            prepared = prepare(job)
+        # It does not read the control socket for the seconds that imports for the script may take.
+        with processes.ending_with_peer(control.fileno(), control.closed, job.runtime_dir):
+            preparation = _begin_isolation(job, network, libraries)
+            prepared = prepare(made, job)
             job, namespaces = _isolate(job, preparation, control)
     except CannotPrepare as error:
         control.send("failed", message=str(error), hint=error.hint)
@@ -70,7 +68,7 @@ def main(fileno: int, network_fileno: int) -> None:
         if namespaces is None:
             servers = _fork_servers(job, prepared, control, orders)
         else:
-            servers = _fork_isolated_servers(job, prepared, namespaces, control, orders)
+            servers = _fork_isolated_servers(job, prepared, namespaces, control, orders, libraries)
     except BlockingIOError:
         control.send("failed", message=NO_PROCESS, hint=NO_PROCESS_HINT)
         processes.kill_descendants()
@@ -79,7 +77,7 @@ def main(fileno: int, network_fileno: int) -> None:
     _supervise(job, servers, control, orders, prepared.pages)
 
 
-def _preload_no_more() -> None:
+def preload_no_more() -> None:
     """Takes the hook's library out of the variable of preloaded libraries. It is loaded for all ranks; other programs
     that they start have no use for it.
     """
@@ -88,16 +86,17 @@ def _preload_no_more() -> None:
         os.environ[installed.PRELOAD] = before
 
 
-def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
-    """Starts to make namespaces, while torch is imported."""
-    builder = socket.socket(fileno=network_fileno)
+def _begin_isolation(job: Job, builder: socket.socket, libraries: str) -> NamespacePreparation | None:
+    """Starts to make namespaces, while the interpreter is prepared for the job."""
     if job.isolation != "none":
-        return Preparation(job, builder)
+        return NamespacePreparation(job, builder, libraries)
     builder.close()
     return None
 
 
-def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) -> tuple[Job, RunNamespaces | None]:
+def _isolate(
+    job: Job, preparation: NamespacePreparation | None, control: ControlSocket
+) -> tuple[Job, RunNamespaces | None]:
     """Returns the job with the isolation that is possible, and the namespaces of the run. Raises CannotPrepare if what
     the user asks for is impossible.
     """
@@ -156,9 +155,14 @@ def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket, orders: 
 
 
 def _fork_isolated_servers(
-    job: Job, prepared: Prepared, namespaces: RunNamespaces, control: ControlSocket, orders: _Orders
+    job: Job,
+    prepared: Prepared,
+    namespaces: RunNamespaces,
+    control: ControlSocket,
+    orders: _Orders,
+    libraries: str,
 ) -> dict[int, int]:
-    seen = file_system.view(job)
+    seen = file_system.view(job, libraries)
     admissions: list[Admission] = []
     for index in job.hosted:
         admission = Admission()

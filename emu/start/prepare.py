@@ -37,7 +37,7 @@ from ..compiler import (
     split_graphs,
     triton_cache,
 )
-from ..contract import isolation
+from ..contract import installed, isolation
 from ..contract.job import Job, RunPlace
 from ..contract.policies import loading_policy, routing_policy, shape_policy
 from ..control import dispatcher
@@ -150,8 +150,12 @@ class Prepared:
 
 
 class Preparation:
-    """A forker that is being prepared. Each step of ``STEPS`` is a method, which leaves here what later ones need."""
+    """A forker that is being prepared. Each step of ``IMPORT_STEPS`` and of ``STEPS`` is a method, which leaves here
+    what later ones need.
+    """
 
+    job: Job
+    """The run's job. The imports, whose results serve any job, do not read it."""
     version: str
     """The version of torch."""
     held: held_entries.HeldEntries | None
@@ -170,9 +174,6 @@ class Preparation:
     computed: dispatcher.Installed
     pages: int
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
     # ---- before torch is imported ----------------------------------------------------------------------------------
 
     def look_for_torch(self) -> None:
@@ -182,7 +183,6 @@ class Preparation:
         audit_hooks.install()
 
     def share_compiled_code(self) -> None:
-        self.held = held_entries.install(self.version, script_imports.scripts(self.job))
         graph_cache.install(self.version)
         split_graphs.install()
         kernels_once.install()
@@ -196,7 +196,7 @@ class Preparation:
         libraries_of_numbers.install(imports.when_imported)
 
     def load_hook(self) -> None:
-        self.hook = _load_hook(self.job)
+        self.hook = _load_hook()
 
     def find_carriers(self) -> None:
         self.numbers = Carriers(self.hook, imports.when_imported)
@@ -204,12 +204,32 @@ class Preparation:
     # ---- imports ---------------------------------------------------------------------------------------------------
 
     def import_common_modules(self) -> None:
+        _import_modules(COMMON_MODULES)
+
+    def freeze_imports(self) -> None:
+        gc.collect()
+        heap.return_large_blocks()
+        gc.freeze()
+
+    # ---- what this run needs ---------------------------------------------------------------------------------------
+
+    def place_cache(self) -> None:
+        graph_cache.place(self.version)
+
+    def describe_device(self) -> None:
+        _describe_device(self.hook, self.job)
+
+    def hold_entries(self) -> None:
+        self.held = held_entries.install(self.version, script_imports.scripts(self.job))
+
+    def import_compilers(self) -> None:
         files, arguments = script_imports.read(self.job)[1], self.job.arguments
         self.compiles = compile_forecast.compiles(files, arguments)
         if self.compiles:
             past = compile_forecast.past_runs(self.version, files, arguments)
             self.compiles = past is None or not past.never_compiled()
-        _import_modules(COMMON_MODULES + (compile_forecast.COMPILER_MODULES if self.compiles else ()))
+        if self.compiles:
+            _import_modules(compile_forecast.COMPILER_MODULES)
 
     def note_libraries(self) -> None:
         self.libraries = dispatcher.libraries_from_now_on()
@@ -325,7 +345,7 @@ class Step(NamedTuple):
     """The reason why the step comes after those before it, and before those after it."""
 
 
-STEPS = (
+IMPORT_STEPS = (
     Step(Preparation.look_for_torch, "A torch that cannot be emulated ends the run before anything is changed."),
     Step(
         Preparation.put_audit_hooks_aside,
@@ -333,8 +353,8 @@ STEPS = (
     ),
     Step(
         Preparation.share_compiled_code,
-        "torch reads the folder of its cache when it is imported, and each version has a folder of its own. Entries of "
-        "earlier runs are added before the cache is changed, keys after it has its folder.",
+        "torch reads the folder of its cache when it is imported, and each version has a folder of its own. Keys are "
+        "changed after the cache has its folder.",
     ),
     Step(
         Preparation.watch_files, "Modules that write files are changed when they are imported, some of them by torch."
@@ -347,7 +367,28 @@ STEPS = (
         Preparation.find_carriers,
         "The hook library gets the functions of modules written in C, torch's among them, as these are imported.",
     ),
-    Step(Preparation.import_common_modules, "All steps below change torch's modules, or ask them."),
+    Step(Preparation.import_common_modules, "All steps of a run change torch's modules, or ask them."),
+    Step(
+        Preparation.freeze_imports,
+        "The garbage collector leaves alone what was imported, so that it has little to look at when the rest is "
+        "complete.",
+    ),
+)
+"""The steps that are the same for all jobs: a warm interpreter does them once."""
+STEPS = (
+    Step(
+        Preparation.place_cache,
+        "The environment is the run's own, and names the cache of all versions.",
+    ),
+    Step(
+        Preparation.describe_device,
+        "Nothing has asked for a device before: the imports do not. Whatever is imported for the script may.",
+    ),
+    Step(
+        Preparation.hold_entries,
+        "The entries of earlier runs of this script are added to the cache before the compiler is imported.",
+    ),
+    Step(Preparation.import_compilers, "The compiler is torch's own, and is imported before libraries of the user."),
     Step(
         Preparation.note_libraries,
         "Operations that are registered from here on are not torch's own: libraries of the user bring them.",
@@ -399,15 +440,25 @@ STEPS = (
         "The process computes values, so it is forked when all is installed, and shares the frozen memory.",
     ),
 )
-"""The steps of a forker's preparation, in their order."""
+"""The steps of a forker's preparation for its job, in their order."""
 
 
-def prepare(job: Job) -> Prepared:
-    """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
-    interpreter, in the order of ``STEPS``. Raises CannotPrepare.
+def import_torch() -> Preparation:
+    """Loads the hook library and imports torch with what most scripts import, in the order of ``IMPORT_STEPS``. Raises
+    CannotPrepare.
     """
     gc.disable()  # little of what is imported becomes garbage
-    made = Preparation(job)
+    made = Preparation()
+    for step in IMPORT_STEPS:
+        step.do(made)
+    return made
+
+
+def prepare(made: Preparation, job: Job) -> Prepared:
+    """Imports the modules of `--preload` and those that the script will import, and installs everything that changes
+    the interpreter, in the order of ``STEPS``. Raises CannotPrepare.
+    """
+    made.job = job
     for step in STEPS:
         step.do(made)
     return Prepared(
@@ -468,15 +519,25 @@ def _torch_build() -> dict[str, str] | None:
     return dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
 
 
-def _load_hook(job: RunPlace) -> Hook:
+_REINSTALL = "reinstall the package: pip install --force-reinstall phantora-async"
+
+
+def _load_hook() -> Hook:
     """Loads the hook library. Called before torch is imported."""
     try:
-        hook = Hook(job.hook)
-        hook.load(job.device_file)
+        hook = Hook(str(installed.HOOK_LIBRARY))
+        hook.take_place()
         hook.stand_in(f"libcudart.so.{(_torch_build() or {})['cuda'].partition('.')[0]}")
     except HookError as error:
-        raise CannotPrepare(str(error), "reinstall the package: pip install --force-reinstall phantora-async") from None
+        raise CannotPrepare(str(error), _REINSTALL) from None
     return hook
+
+
+def _describe_device(hook: Hook, job: RunPlace) -> None:
+    try:
+        hook.load(job.device_file)
+    except HookError as error:
+        raise CannotPrepare(str(error), _REINSTALL) from None
 
 
 def _capability(job: RunPlace) -> int:

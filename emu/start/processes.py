@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from types import FrameType
 from typing import NamedTuple
 
@@ -71,6 +72,30 @@ def ending_with_parent(remove: str) -> Iterator[None]:
     finally:
         prctl(PR_SET_PDEATHSIG, 0)
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def ending_with_peer(descriptor: int, closed: Callable[[], bool], remove: str) -> Iterator[None]:
+    """A context in which this process ends as soon as the other end of a socket has closed, and first removes the
+    folder `remove`. `descriptor`: this end; `closed` tells whether the other one has closed. The kernel signals
+    whatever happens there, because this process is busy and reads nothing.
+    """
+
+    def look(number: int, frame: FrameType | None) -> None:
+        if closed():
+            shutil.rmtree(remove, ignore_errors=True)
+            os._exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGIO, look)
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+    look(signal.SIGIO, None)  # it may have closed before
+    try:
+        yield
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+        signal.signal(signal.SIGIO, before)
 
 
 def kill_descendants(limit_s: float = 10.0) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import select
 import signal
@@ -43,6 +44,8 @@ def main(
     try:
         processes.die_with_parent(forker)
         adopt_orphans()
+        # What it took to get here depends on where the run's folders are. When ranks collect garbage must not.
+        gc.collect(0)
         server = _Server(job, index, prepared, control, orders)
         if job.launcher:
             server.start_command()

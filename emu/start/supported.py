@@ -57,14 +57,16 @@ def check_torch(version: str) -> None:
 
 
 def accept_python(fileno: int) -> bool:
-    """Tells whether this interpreter can run ranks; if it cannot, says so on the control socket `fileno`. Called in the
-    forker, first of all.
+    """Tells whether this interpreter can run ranks; if it cannot, says so on the control socket that comes with the
+    first request. Called first of all; `fileno` is the socket of requests.
     """
     try:
         check_python()
     except Unsupported as error:
-        control = ControlSocket(socket.socket(fileno=fileno))
-        control.receive()  # the job: the launcher would read an error, if the socket closed with something unread
-        control.send("failed", message=str(error), hint=error.hint)
+        descriptors = ControlSocket(socket.socket(fileno=fileno)).receive_with()[1]
+        if descriptors:
+            control = ControlSocket(socket.socket(fileno=descriptors[0]))
+            control.receive()  # the job: the launcher would read an error, if the socket closed with something unread
+            control.send("failed", message=str(error), hint=error.hint)
         return False
     return True

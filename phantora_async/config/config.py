@@ -66,6 +66,8 @@ class Config(CoordinatorView, RankView, ServerView):
     remarks: tuple[str, ...]
     """Remarks that the user reads before the run starts."""
     python: Path
+    warm: bool
+    """True if the interpreter of the ranks is kept for later runs."""
     compile_cache: Path | None
     """The folder in which ranks keep what they compile; None: a folder that is removed when the run ends."""
     claimed: RunDir

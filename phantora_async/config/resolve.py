@@ -121,6 +121,7 @@ def resolve(options: RunOptions) -> Config:
         python=python,
         preload=tuple(given.preload),
         auto_preload=given.auto_preload,
+        warm=given.warm,
         compile_cache=cache,
         claimed=claimed,
         report=report_of(_text(given.report), claimed.path),

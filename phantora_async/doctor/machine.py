@@ -18,7 +18,7 @@ from emu.contract import installed
 from phantora_async.compile_cache import default_folder, why_unusable
 from phantora_async.config import RUNS
 from phantora_async.errors import EnvironmentUnusable
-from phantora_async.launch import limits
+from phantora_async.launch import limits, warm_interpreters
 from phantora_async.launch.runtime import temporary_folder
 from phantora_async.wording import short
 
@@ -67,6 +67,7 @@ def checks(ranks: int) -> list[Check]:
         _cache(),
         _shared_memory(),
         _limits(ranks),
+        *_warm(),
         _browser(),
         *map(_package, OPTIONAL),
     ]
@@ -159,6 +160,10 @@ def _limits(ranks: int) -> Check:
 
 def _amount(limit: int) -> str:
     return "unlimited" if limit == resource.RLIM_INFINITY else f"{limit:,}"
+
+
+def _warm() -> list[Check]:
+    return [Check("warm interpreter", warm.text) for warm in warm_interpreters.find()]
 
 
 def _browser() -> Check:

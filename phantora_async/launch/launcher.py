@@ -25,34 +25,27 @@ from phantora_async import compile_cache
 from phantora_async.config import FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
 from phantora_async.faults import Death, dead_gpus, paces_of, slow_loaders
+from phantora_async.launch import warm_interpreters
+from phantora_async.launch.forker_process import (
+    KILLED_S,
+    LIBRARIES,
+    Forker,
+    ForkerRequest,
+    OwnForker,
+    StartOwn,
+    WarmForker,
+    end,
+)
 from phantora_async.launch.runtime import HOOK, Runtime, free_port
 from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.virtual_time import Timelines
 
 GRACE_S = 3.0
 """The seconds that ranks may take between SIGTERM and SIGKILL."""
-LAST_S = 1.0
-"""The seconds between the end of the forker's messages and its own end."""
 CLOSE_S = 15.0
 """The seconds that the forker may take to end everything before it is killed."""
 MOST_THREADS = 1024
 """The largest number of threads that OMP_NUM_THREADS is taken for."""
-KILLED_S = 10.0
-"""The seconds that killed processes may take to end. One that waits for a device or a file server may never end."""
-# The interpreter of the ranks loads `emu` from its location under another name: none of the packages beside it are put
-# on that interpreter's path, and a package `emu` of the script's is not hidden.
-BOOTSTRAP = """\
-import sys
-if sys.path[0] == "": del sys.path[0]
-from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("_phantora_emu", sys.argv[2] + "/__init__.py", submodule_search_locations=[sys.argv[2]])
-sys.modules[spec.name] = module_from_spec(spec)
-spec.loader.exec_module(sys.modules[spec.name])
-from _phantora_emu.start.supported import accept_python
-if accept_python(int(sys.argv[1])):
-    from _phantora_emu.start.forker import main
-    main(int(sys.argv[1]), int(sys.argv[3]))
-"""
 NETWORK_BUILDER = """\
 import sys
 if sys.path[0] == "": del sys.path[0]
@@ -62,13 +55,15 @@ main(int(sys.argv[2]), list(map(int, sys.argv[3].split(","))))
 """
 
 
-def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str, str]:
-    """The user's environment with what must be set before the interpreter or torch starts."""
+def forker_environment(libraries: Path, variables: dict[str, str]) -> dict[str, str]:
+    """The user's environment with what must be set before the interpreter or torch starts. `libraries`: the folder in
+    which the dynamic linker finds ours.
+    """
     environment = dict(os.environ)
     for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):  # these are about GPUs of this machine
         environment.pop(name, None)
     environment.pop(TOKEN_VARIABLE, None)  # the script has no use for it
-    folders = [str(runtime.libraries), *filter(None, [environment.get("LD_LIBRARY_PATH")])]
+    folders = [str(libraries), *filter(None, [environment.get("LD_LIBRARY_PATH")])]
     environment |= {
         "LD_LIBRARY_PATH": ":".join(folders),
         # The library is named without its path, since LD_LIBRARY_PATH finds it: a path may have characters that
@@ -76,7 +71,7 @@ def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str,
         installed.PRELOAD: ":".join(
             (installed.RECEIVE_LIBRARY.name, *filter(None, [environment.get(installed.PRELOAD)]))
         ),
-        "TRITON_LIBCUDA_PATH": str(runtime.libraries),
+        "TRITON_LIBCUDA_PATH": str(libraries),
         "NVTX_INJECTION64_PATH": str(HOOK),
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # after asking the driver, PyTorch would refuse to use CUDA in a fork
         "OMP_NUM_THREADS": "1",
@@ -111,6 +106,8 @@ class LaunchPlan:
     """The environment variables that name the cache of compiled code."""
     log: str = "forker.log"
     """The name of the forker's log in the run directory."""
+    warm: bool = False
+    """True if the interpreter is kept warm for later runs."""
 
 
 def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
@@ -142,7 +139,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         grace_s=GRACE_S,
     )
     variables = compile_cache.environment(cache or runtime.ranks / "compiled", config.gpu)
-    return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables)
+    return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables, warm=config.warm)
 
 
 def hosted(config: Config) -> tuple[int, ...]:
@@ -171,7 +168,7 @@ class Launcher:
         self._plan = plan
         self._runtime = runtime
         self._control: ControlSocket | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._forker: Forker | None = None
         self._network_builder: asyncio.subprocess.Process | None = None
         self._ready = False
         """The forker has prepared itself and reads the control socket."""
@@ -196,29 +193,41 @@ class Launcher:
         Path(job.device_file).write_text("\n".join(self._plan.device_file_lines) + "\n")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         networks, for_builder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, networks, for_builder, Path(job.run_dir, self._plan.log).open("wb") as log:
-            if job.isolation != "none" and job.network == "private":
-                await self._start_network_builder(for_builder, job.hosted)
-            self._process = await asyncio.create_subprocess_exec(
-                self._plan.python,
-                "-u",
-                "-c",
-                BOOTSTRAP,
-                str(theirs.fileno()),
-                str(installed.EMU),
-                str(networks.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=forker_environment(self._runtime, self._plan.variables),
-                pass_fds=[theirs.fileno(), networks.fileno()],
-                preexec_fn=process_setup.fix_addresses,
-                start_new_session=True,  # Ctrl-C reaches only this process, which then ends the others
-            )
         self._control = ControlSocket(ours)
         self._runtime.job.write_text(json.dumps(job.to_json()))
-        with contextlib.suppress(BrokenPipeError):  # then events() reports it
-            self._control.send("job", file=str(self._runtime.job))
+        self._control.send("job", file=str(self._runtime.job))
+        with for_builder:
+            if job.isolation != "none" and job.network == "private":
+                await self._start_network_builder(for_builder, job.hosted)
+        log = os.open(Path(job.run_dir, self._plan.log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        environment = forker_environment(self._runtime.libraries, self._plan.variables)
+        request = ForkerRequest(theirs.detach(), networks.detach(), log, environment)
+
+        async def start_own() -> OwnForker:
+            return await OwnForker.start(self._plan.python, request, environment, self._runtime.folder)
+
+        if self._plan.warm:
+            self._forker = self._ask_warm(request, start_own)
+        if self._forker is None:
+            self._forker = await start_own()
+            request.close()
+
+    def _ask_warm(self, request: ForkerRequest, start_own: StartOwn) -> WarmForker | None:
+        """Asks the warm interpreter for the forker, and starts one if there is none. Returns None if that is
+        impossible.
+        """
+        variables = self._plan.variables
+        if any(Path(folder).is_relative_to(self._runtime.folder) for folder in variables.values()):
+            return None  # without a cache of compiled code, torch keeps a path that is this run's
+        template = forker_environment(Path(LIBRARIES), variables)
+        connection = warm_interpreters.connect(self._plan.python, template)
+        if connection is None:
+            return None
+        try:
+            return WarmForker(connection, request, start_own)
+        except OSError:
+            connection.close()
+            return None
 
     async def _start_network_builder(self, end: socket.socket, servers: Sequence[int]) -> None:
         """Starts the process that joins the servers' networks. It ends when it has done so, or when the forker has
@@ -252,21 +261,14 @@ class Launcher:
                         message = None
                     if message is None:
                         if not ended:
-                            yield {"event": "lost", "signal": await self._ended_by()}
+                            signal = 0 if self._forker is None else await self._forker.ended_by()
+                            yield {"event": "lost", "signal": signal}
                         return
                     ended = ended or message["event"] in ("failed", "done")
                     self._ready = self._ready or message["event"] == "ready"
                     yield message
         finally:
             loop.remove_reader(descriptor)
-
-    async def _ended_by(self) -> int:
-        """The signal that has ended the forker; 0 if none has."""
-        if self._process is None:
-            return 0
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), timeout=LAST_S)
-        return max(0, -(self._process.returncode or 0))
 
     def terminate(self) -> None:
         """Sends SIGTERM to every rank, and after GRACE_S SIGKILL to those that still run."""
@@ -290,8 +292,8 @@ class Launcher:
 
     def kill(self) -> None:
         """Sends SIGKILL to the forker, with which all other processes of the run end."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        if self._forker is not None:
+            self._forker.kill()
 
     async def close(self) -> list[int]:
         """Ends every process of the run that is left, and removes the runtime folder. Returns the numbers of processes
@@ -300,29 +302,15 @@ class Launcher:
         left: list[int] = []
         if self._control is not None:
             self._control.close()  # which the forker notices
-        if self._process is not None:
+        if self._forker is not None:
             if not self._ready:
                 self.kill()
-            left += await end(self._process, CLOSE_S)
+            left += await self._forker.end(CLOSE_S)
             left += kill_marked(self._runtime.folder)
         if self._network_builder is not None:
             left += await end(self._network_builder, CLOSE_S)
         self._runtime.remove()
         return sorted(set(left))
-
-
-async def end(process: asyncio.subprocess.Process, limit_s: float, killed_s: float = KILLED_S) -> list[int]:
-    """Waits for a process that is about to end by itself. After `limit_s` seconds it is killed; if that has no effect
-    within `killed_s`, its number is returned.
-    """
-    for wait_s in (limit_s, killed_s):
-        try:
-            await asyncio.wait_for(process.wait(), timeout=wait_s)
-        except TimeoutError:
-            process.kill()
-        else:
-            return []
-    return [process.pid]
 
 
 def kill_marked(folder: Path, killed_s: float = KILLED_S) -> list[int]:

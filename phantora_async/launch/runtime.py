@@ -25,6 +25,8 @@ PREFIX, OWNER = "phantora-", "owner"
 """The beginning of the folder's name, and the file in it that the command keeps locked. If nobody locks it, all
 processes of that run were killed.
 """
+LIBRARIES = "lib"
+"""The name of the folder with links to libraries."""
 MAX_TMPDIR = 70
 """The longest path of a folder for temporary files, in bytes: the path of a Unix socket has at most 107."""
 
@@ -52,7 +54,7 @@ class Runtime:
 
     @property
     def libraries(self) -> Path:
-        return self.folder / "lib"
+        return self.folder / LIBRARIES
 
     @property
     def ranks(self) -> Path:
@@ -66,6 +68,20 @@ class Runtime:
 
 def make_runtime() -> Runtime:
     """Makes the folder of a run. Raises EnvironmentUnusable if the hook library was not built."""
+    folder, owner = make_folder()
+    runtime = Runtime(folder, owner, int(time.time()))
+    try:
+        runtime.ranks.mkdir()
+    except BaseException:
+        runtime.remove()
+        raise
+    return runtime
+
+
+def make_folder() -> tuple[Path, IO[bytes]]:
+    """Makes a folder with links to libraries, as an interpreter of ranks needs it. Returns it with its lock. Raises
+    EnvironmentUnusable if the hook library was not built.
+    """
     for built in (HOOK, installed.PYTHON_STUB, installed.RECEIVE_LIBRARY):
         if built.is_file():
             continue
@@ -77,20 +93,15 @@ def make_runtime() -> Runtime:
     _remove_abandoned(folder.parent)
     try:
         owner = _own(folder)
+        libraries = folder / LIBRARIES
+        libraries.mkdir()
+        for library in HOOK.parent.glob("*.so.1"):
+            (libraries / library.name).symlink_to(library)
+        (libraries / "libcuda.so").symlink_to(HOOK)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    runtime = Runtime(folder, owner, int(time.time()))
-    try:
-        runtime.libraries.mkdir()
-        runtime.ranks.mkdir()
-        for library in HOOK.parent.glob("*.so.1"):
-            (runtime.libraries / library.name).symlink_to(library)
-        (runtime.libraries / "libcuda.so").symlink_to(HOOK)
-    except BaseException:
-        runtime.remove()
-        raise
-    return runtime
+    return folder, owner
 
 
 def temporary_folder() -> Path:

@@ -68,14 +68,14 @@ def written(seen: file_system.View, home: Path) -> set[str]:
 
 def test_a_server_writes_what_the_run_needs_of_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(home / "models"))
-    seen = file_system.view(job(home, writable=(str(home / "notes"),)))
+    seen = file_system.view(job(home, writable=(str(home / "notes"),)), "/run/x/lib")
     assert str(home) in seen.read_only
     assert written(seen, home) == {"other", "project", ".cache", "models", "notes"}, "the cache is made, too"
 
 
 def test_home_as_the_working_directory_keeps_its_hidden_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
-    seen = file_system.view(job(home))
+    seen = file_system.view(job(home), "/run/x/lib")
     assert str(home) not in seen.read_only
     assert {str(home / ".ssh"), str(home / ".bashrc")} < set(seen.read_only)
     assert str(home / ".cache") not in seen.read_only

@@ -54,9 +54,10 @@ FURTHER = {
     "write": 1,  # the folder of compiled code is writable, too
 }
 """Files beyond the three in which an option may stand, with the reason. A change that needs more gives its own."""
-MOST_FILES = 401
+MOST_FILES = 403
 """The files in which options are declared, handed on or read, summed over the options. It may rise with a reason. The
-last three: a server counts its ranks, a search for a trial's memory records nothing, published runs name interpreters.
+last five: a server counts its ranks, a search for a trial's memory records nothing, published runs name interpreters,
+a launcher asks a kept interpreter, which is that of the run.
 """
 
 

@@ -46,7 +46,7 @@ static int find(const char *name, void **address, int *result) {
 static void tell_program_is_no_rank(void) {
     static bool told;
     const char *python = getenv("PHANTORA_PYTHON");
-    if (ph_run.loaded || !python || told) return;
+    if (ph_run.in_place || !python || told) return;
     told = true;
     fprintf(stderr,
             "phantora-async: %s uses CUDA and is no rank: ranks are Python programs that %s runs. If it is the Python "

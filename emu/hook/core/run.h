@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 typedef struct ph_run_state {
+    bool in_place; /* programs that open CUDA's libraries by name find this one */
     bool loaded;   /* the device file has been read and device memory reserved */
     bool started;  /* a rank, connected to the coordinator */
     bool ending;   /* BYE is about to be sent, or has been */

@@ -145,6 +145,14 @@ PH_EXPORT void phantora_checkpoint(uint64_t offset, uint64_t nbytes, uint64_t un
 
 PH_EXPORT int phantora_abi_version(void) { return PH_RECORD_VERSION; }
 
+/* Puts this library in its place. Called before PyTorch is imported, when nothing is known of the emulated device. */
+PH_EXPORT void phantora_take_place(void) {
+    if (ph_run.in_place) return;
+    ph_run.in_place = true;
+    pthread_atfork(before_fork, ph_locks_in_parent, after_fork_in_child);
+    make_findable();
+}
+
 PH_EXPORT int phantora_load(const char *device_file) {
     char error[1024];
     if (ph_run.loaded) return -1;
@@ -163,8 +171,7 @@ PH_EXPORT int phantora_load(const char *device_file) {
     ph_run.timed = detached && strcmp(detached, "timed") == 0;
     ph_run.alone = ph_run.timed || (detached && strcmp(detached, "1") == 0);
     if (ph_streams_make_defaults() != CUDA_OK) return -1;
-    pthread_atfork(before_fork, ph_locks_in_parent, after_fork_in_child);
-    make_findable();
+    phantora_take_place();
     ph_run.loaded = true;
     return 0;
 }

@@ -19,6 +19,8 @@ class ProcessCalls(Library):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._load = self._function("load", c_int, c_char_p)
+        self.take_place: Callable[[], None] = self._function("take_place", None)
+        """Lets programs that open CUDA's libraries by name find the hook library. Called before torch is imported."""
         self._stand_in = self._function("stand_in", None, c_char_p)
         self.open_ours: Callable[[], None] = self._function("open_ours", None)
         """Gives the hook library's functions to whoever opens a CUDA library by a path, or of another version, from now
@@ -66,8 +68,8 @@ class ProcessCalls(Library):
         """Says that the script has done the steps of `--steps`. Called in the rank; does not return."""
 
     def load(self, device_file: str) -> None:
-        """Reads the emulated device's properties, one `key=value` a line. Called in the forker, before torch is
-        imported. Raises HookError.
+        """Reads the emulated device's properties, one `key=value` a line. Called in the forker, before anything asks
+        for a device. Raises HookError.
         """
         if self._load(os.fsencode(device_file)) != 0:
             raise HookError(f"the hook library rejects {device_file}")
