@@ -142,8 +142,10 @@ async def follow(tails: list[LogTail]) -> None:
             tail.read(last=True)
 
 
-def last_lines(path: Path, count: int = 15, limit_nbytes: int = 1 << 16) -> list[str]:
-    """The last lines of a log: `count` of them at most, from its last `limit_nbytes`."""
+def last_lines(path: Path, count: int = 20, limit_nbytes: int = 1 << 16) -> list[str]:
+    """The last lines of a log: `count` of them at most, from its last `limit_nbytes`. Python's message about a fatal
+    signal, with the frames below the script's, has 18.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - limit_nbytes))

@@ -23,7 +23,12 @@ def rebind(replacements: dict[Any, Any]) -> None:
             for attribute, value in list(getattr(module, "__dict__", {}).items()):
                 if isinstance(value, types.BuiltinFunctionType) and value in replacements:
                     setattr(module, attribute, replacements[value])
-    for function in gc.get_objects():  # by type: isinstance would ask proxies for their class
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()  # what is frozen is not found, and imports may be frozen by now
+    functions = gc.get_objects()
+    if frozen:
+        gc.freeze()
+    for function in functions:  # by type: isinstance would ask proxies for their class
         if type(function) is types.FunctionType and function.__defaults__:
             before = function.__defaults__
             after = tuple(

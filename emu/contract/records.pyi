@@ -1111,10 +1111,10 @@ class CostOf(NamedTuple):
     source: int
     power: int
     clocked: int
-    pad: int
+    leaves: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, leaves: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CostHeader(NamedTuple):
     version: int
@@ -1135,9 +1135,9 @@ class CostEntry(NamedTuple):
     source: int
     power: int
     clocked: int
-    pad: int
+    leaves: int
     @staticmethod
-    def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, pad: int) -> bytes: ...  # noqa: E501
+    def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, leaves: int) -> bytes: ...  # noqa: E501
     @staticmethod
     def size() -> int: ...
     @classmethod

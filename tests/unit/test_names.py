@@ -79,6 +79,7 @@ NOT_PRIVATE = frozenset(
         "_make",
         "_replace",  # a NamedTuple's
         "_value_",  # an Enum's
+        "_exit",  # os._exit, the end of a process without its exit handlers
         "_ArgumentGroup",
         "_actions",  # argparse's: it has no public names for them
     )

@@ -60,11 +60,11 @@ def test_what_processes_inherit_matters() -> None:
         assert warm_interpreters.attributes() != before
     finally:
         os.umask(mask)
-    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # as SIGHUP is under nohup
     try:
         assert warm_interpreters.attributes() != before
     finally:
-        signal.signal(signal.SIGHUP, handler)
+        signal.signal(signal.SIGUSR2, handler)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
     try:
