@@ -25,7 +25,7 @@ def data_parallel(job: str, rank: int) -> None:
     model = DistributedDataParallel(layers(width, depth))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     if job == "straggler" and rank == STRAGGLER:
-        rows *= 3
+        rows *= 4
     inputs = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
     for _ in range(STEPS):
         model(inputs).float().pow(2).mean().backward()
