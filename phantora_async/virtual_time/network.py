@@ -24,7 +24,7 @@ class NetworkModel(Protocol):
 
     def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         """The last member has arrived at this instant, which may be earlier than instants completed already.
-        `beside_compute`: some member's GPU was computing when its kernel became resident.
+        `beside_compute`: some member's GPU was busy when its kernel became resident.
 
         Returns the collectives that ``complete`` has returned and whose completion has moved. They complete again.
         """

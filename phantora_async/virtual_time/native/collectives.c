@@ -301,7 +301,9 @@ static void send_back_later_members(engine *e, collective *it) {
 /* The kernel is resident: it takes part in each of its collectives, which begin with the last member. */
 void arrive(engine *e, kernel *it) {
     it->arrived_ns = e->now_ns;
-    it->beside_compute = it->stream->device->computing_until_ns > e->now_ns;
+    /* Copies count, too: the factors were measured by this rule, and the copies before a gather are followed by kernels
+     * that run beside it. */
+    it->beside_compute = it->stream->device->busy_until_ns > e->now_ns;
     it->remaining = it->ncollectives;
     for (int32_t i = 0; i < it->ncollectives; i++) {
         collective *part = it->collectives[i];

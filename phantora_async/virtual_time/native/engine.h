@@ -249,7 +249,7 @@ struct kernel {
     stream *stream;
     int32_t ncollectives;
     int32_t remaining, active; /* logged: collectives that are not done, those that move data */
-    bool beside_compute;       /* logged: its GPU was computing when its stream reached it */
+    bool beside_compute;       /* logged: its GPU was busy when its stream reached it */
     int64_t arrived_ns;        /* logged */
     collective **collectives;
 };
