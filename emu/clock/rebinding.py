@@ -24,6 +24,8 @@ def rebind(replacements: dict[Any, Any]) -> None:
                 if isinstance(value, types.BuiltinFunctionType) and value in replacements:
                     setattr(module, attribute, replacements[value])
     frozen = gc.get_freeze_count() > 0
+    if frozen:
+        gc.collect()  # else garbage would be frozen below, and its amount would depend on how the process has come here
     gc.unfreeze()  # what is frozen is not found, and imports may be frozen by now
     functions = gc.get_objects()
     if frozen:

@@ -14,6 +14,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ def main() -> None:
     fileno, remove, kept = int(sys.argv[1]), sys.argv[3], KEPT in sys.argv[4:]
     del sys.orig_argv[4:]  # the rest differs from run to run
     processes.close_others({0, 1, 2, fileno})
+    _ignore_no_signals()
     forker.preload_no_more()
     requests = ControlSocket(socket.socket(fileno=fileno))
     made, failure = None, None
@@ -70,6 +72,15 @@ def main() -> None:
     # The exit handlers remove temporary folders. The rest of an interpreter's end would only free memory.
     rank.end_interpreter()
     rank.leave(0)
+
+
+def _ignore_no_signals() -> None:
+    """Gives signals that whoever started this process ignores, such as SIGHUP under nohup, their default. Whether they
+    are inherited depends on who starts the process.
+    """
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores these two itself
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _become_forker(request: Request, made: Preparation | None, failure: CannotPrepare | None, libraries: str) -> None:
