@@ -21,9 +21,11 @@ def warm(*options: str) -> str:
 
 
 def kept(served: int) -> list[tuple[str, str]]:
-    """The processes of the interpreters that have served so many runs."""
+    """The processes of the interpreters of this environment that have served so many runs."""
     told = warm()
-    found = re.findall(rf"^processes (\d+) and (\d+): .* {served} runs", told, re.MULTILINE)
+    found = re.findall(
+        rf"^processes (\d+) and (\d+): .* {served} runs?\b.* {re.escape(sys.executable)}$", told, re.MULTILINE
+    )
     assert found, told
     return found
 
