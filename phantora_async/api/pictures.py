@@ -14,6 +14,7 @@ from formats.files import MOST_TRACE_NBYTES, read_text, write_figure
 from formats.json_lines import parse
 from phantora_async.errors import EnvironmentUnusable, UsageError, drawing
 from phantora_async.figures import TIME_ACCOUNTS
+from phantora_async.figures.time_accounts import shown_accounts
 from phantora_async.trace_request import TraceRequest
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def timeline(run: Run, path: str | os.PathLike[str] | None, ranks: Sequence[int]
     axes.set_ylabel("rank")
     axes.set_xlabel("ms")
     axes.invert_yaxis()
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02 - 1.2 / (len(shown) + 3)), ncols=5, frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02 - 1.2 / (len(shown) + 3)), ncols=6, frameon=False)
     if path is not None:
         with drawing(path):
             write_figure(Path(path), figure)
@@ -93,9 +94,10 @@ def _chosen(run: Run, ranks: Sequence[int] | None, known: Sequence[int]) -> list
 
 def _draw_shares(axes: Any, run: Run, shown: Sequence[int]) -> None:
     step_ms = (run.step_time or 0.0) * 1e3
-    for number, account in enumerate(TIME_ACCOUNTS):
+    accounts = shown_accounts({one.name: getattr(rank, one.name) for one in TIME_ACCOUNTS} for rank in run.ranks)
+    for number, account in enumerate(accounts):
         for place, rank in enumerate(run.ranks[one] for one in shown):
-            begin = sum(getattr(rank, earlier.name) for earlier in TIME_ACCOUNTS[:number]) * step_ms
+            begin = sum(getattr(rank, earlier.name) for earlier in accounts[:number]) * step_ms
             label = account.title if place == 0 else None
             axes.barh(place, getattr(rank, account.name) * step_ms, left=begin, color=account.bright, label=label)
     axes.set_title("the parts of the mean step (a trace shows when: trace=...)", fontsize="medium")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from phantora_async.errors import EnvironmentUnusable, UsageError
 from phantora_async.figures import ALLOCATED, MFU, RESERVED, STEP_TIME, TIME_ACCOUNTS
+from phantora_async.figures.time_accounts import shown_accounts
 from phantora_async.report.gpu_work import work_window
 from phantora_async.wording import gib, launches_text, markdown, markdown_code, seconds
 
@@ -127,7 +128,7 @@ def as_markdown(run: Run) -> str:
     """
     parts = [f"# {markdown(run.script) or 'Report'}", _markdown(["", ""], summary(run))]
     if run.used_gpu:
-        accounts = [one for one in TIME_ACCOUNTS if one.common or any(getattr(rank, one.name) for rank in run.ranks)]
+        accounts = shown_accounts({one.name: getattr(rank, one.name) for one in TIME_ACCOUNTS} for rank in run.ranks)
         ranks = [
             (
                 rank.rank,

@@ -145,9 +145,15 @@ def _rates(simulated: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def parts(reports: Sequence[Report]) -> list[Part]:
-    """The parts of the step time, which add up to it."""
+    """The parts of the step time, which add up to it. They are those of the oldest report."""
     shares = [_shares(report["simulated"]) for report in reports]
-    found = [(account, tuple(one[account.name] for one in shares)) for account in TIME_ACCOUNTS]
+    ranks = [rank for report in reports for rank in report["simulated"]["ranks"]]
+    later = [one for one in TIME_ACCOUNTS if one.split_from and any(one.ns not in rank for rank in ranks)]
+    for account in later:
+        for one in shares:
+            one[account.split_from] += one[account.name]
+    told = [account for account in TIME_ACCOUNTS if account not in later]
+    found = [(account, tuple(one[account.name] for one in shares)) for account in told]
     return [Part(account.title, times) for account, times in found if account.common or any(times)]
 
 

@@ -125,7 +125,9 @@ class RunEnd:
         run_dir = self._spec.run_dir
         if isinstance(failure, Mismatch):
             # Others have called since: they show which of the first two calls is the odd one.
-            failure.sides = self._fact_builder.mismatch() or failure.sides
+            later = self._fact_builder.mismatch()
+            if later and failure.sides and later[0].call == failure.sides[0].call:
+                failure.sides = later
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
         now_ns = self._timeline.now_ns

@@ -5,7 +5,7 @@ Each instant of a GPU belongs to exactly one account, so the accounts add up to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from operator import add, sub
 from typing import NamedTuple
@@ -68,7 +68,9 @@ class TimeAccount(NamedTuple):
     dark: str
     """Its colour on a dark ground."""
     common: bool = True
-    """False for an account of which most jobs have nothing: tables leave it out where no GPU has any."""
+    """False for an account of which most jobs have nothing: tables leave it out where no GPU has any to show."""
+    split_from: str = ""
+    """The name of the account that has this time in reports of versions without this account."""
 
     @property
     def ns(self) -> str:
@@ -80,11 +82,13 @@ class TimeAccount(NamedTuple):
         return rank.get(self.ns, 0)
 
 
+LEAST_SHOWN = 0.0005
+"""The share below which 0.0% would be printed."""
 TIME_ACCOUNTS = (
     TimeAccount(
         "compute",
         "compute",
-        "The GPU has work that is no communication and no copy from or to others.",
+        "The GPU runs kernels, or copies or fills within its own memory.",
         "GPU computation",
         Doing.COMPUTING,
         "#2f7ed8",
@@ -93,12 +97,13 @@ TIME_ACCOUNTS = (
     TimeAccount(
         "copies",
         "copies",
-        "Copies between the GPU and its host, or another GPU, which no computation hides, move data.",
+        "The GPU only copies from or to its host or another GPU: no kernel computes and no collective moves data.",
         COPIES,
         Doing.WAITING,
         "#1c7c4a",
         "#3fa873",
         common=False,
+        split_from="compute",
     ),
     TimeAccount(
         "transfer",
@@ -138,3 +143,9 @@ TIME_ACCOUNTS = (
     ),
 )
 """The accounts in the order of ``Shares``, in which they are also shown."""
+
+
+def shown_accounts(shares: Iterable[Mapping[str, float]]) -> list[TimeAccount]:
+    """Returns the accounts that a table of GPUs shows. `shares`: of each GPU, the share of its time by account."""
+    each = list(shares)
+    return [one for one in TIME_ACCOUNTS if one.common or any(share[one.name] >= LEAST_SHOWN for share in each)]

@@ -75,10 +75,12 @@ def digest(report: Report) -> dict[str, Any] | None:
 
 
 def _mean_rank(ranks: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
-    shares = dict.fromkeys((account.ns for account in TIME_ACCOUNTS), 0.0)
+    # An account of a later version stays out, so that a comparison knows where its time is.
+    accounts = [account for account in TIME_ACCOUNTS if all(account.ns in rank for rank in ranks)]
+    shares = dict.fromkeys((account.ns for account in accounts), 0.0)
     for rank in ranks:
-        total = sum(account.time_of(rank) for account in TIME_ACCOUNTS) or 1
-        for account in TIME_ACCOUNTS:
+        total = sum(account.time_of(rank) for account in accounts) or 1
+        for account in accounts:
             shares[account.ns] += account.time_of(rank) / total / len(ranks) * SCALE_NS
     known = [one["host_work_ns"] / one["window_ns"] for one in ranks if one.get("window_ns") and "host_work_ns" in one]
     of_memory = ("allocated_peak_nbytes", "reserved_peak_nbytes")

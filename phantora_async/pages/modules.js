@@ -58,12 +58,12 @@ class Flame {
     for (let node = top.parent; node; node = node.parent) above.unshift(node);
     const words = wantedFlame.text.toLowerCase().split(/\s+/).filter(Boolean);
     const found = node => words.length > 0 && words.every(word => `${flameName(node)} ${node.kind}`.toLowerCase().includes(word));
-    let hits = 0, rows = 0;
+    let hits = 0, rows = 0, thin = 0;
     const add = (node, from, share, within) => {
-      if (share < THINNEST) return;
       const hit = found(node), row = node.depth;
-      rows = Math.max(rows, row + 1);
       if (hit && !within) hits += node.value;
+      if (share < THINNEST) { thin += node.own ? 0 : 1; return; }
+      rows = Math.max(rows, row + 1);
       const kind = node.own ? 'own' : '', name = node.kind && share > 0.08 ? `${node.name}: ${node.kind}` : node.name;
       const frame = el('button', {type: 'button', class: `frame ${kind} ${hit ? 'hit' : words.length ? 'faded' : ''}`, tabindex: node === (focused ?? top) ? 0 : -1, title: this.describe(node),
         style: {left: `${100 * from}%`, width: `${100 * share}%`, top: `${row * FLAME_ROW}px`},
@@ -74,8 +74,8 @@ class Flame {
     const below = (node, from, share, within) => {
       add(node, from, share, within);
       let at = from;
-      for (const child of share < THINNEST ? [] : inOrder(node)) {
-        const part = share * child.value / node.value;
+      for (const child of inOrder(node)) {  // what is too thin to be drawn is counted and searched
+        const part = node.value && share * child.value / node.value;
         below(child, at, part, within || found(node));
         at += part;
       }
@@ -84,7 +84,8 @@ class Flame {
     below(top, 0, 1, false);
     this.frames.replaceChildren(...made);
     this.frames.style.height = `${rows * FLAME_ROW}px`;
-    this.said.textContent = words.length ? `Found: ${this.form(hits)}, ${percent(hits / this.root.value)} of all` : this.describe(top);
+    const said = words.length ? `Found: ${this.form(hits)}, ${percent(hits / this.root.value)} of all` : this.describe(top);
+    this.said.textContent = thin ? `${said}. Too narrow to be drawn: ${plural(thin, 'module')}; zoom in, or see the table` : said;
     if (focused?.frame?.isConnected) focused.frame.focus({preventScroll: true});
   }
 
@@ -141,5 +142,6 @@ function modules(view) {
   show(trees.some(([key]) => key === wantedFlame.of) ? wantedFlame.of : trees[0][0]);
   return section('modules', 'Modules',
     el('p', {}, `Of the last whole step, the mean of ${plural(told.ranks, 'GPU')}; each kernel as if it were alone. A kernel belongs to the innermost module that is called, and in the backward pass to the module whose forward pass made the node; recomputing counts as backward.`),
+    told.left_out ? el('p', {class: 'faint'}, `${plural(told.left_out, 'small part')} of modules are not in the report, so the pictures show less than all.`) : null,
     buttons, place);
 }

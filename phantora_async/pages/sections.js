@@ -76,12 +76,13 @@ function steps(view) {
 
 // A report of an older version lacks an account that came later.
 const spent = rank => ACCOUNTS.reduce((sum, {ns}) => sum + (rank[ns] ?? 0), 0);
+const LEAST_SHOWN = 0.0005;  // below this, 0.0% would be printed
 const share = (rank, key) => spent(rank) ? (rank[key] ?? 0) / spent(rank) : 0;
 
 function breakdown(view) {
   const {ranks} = view.report.simulated;
   if (!ranks.some(spent)) return null;
-  const accounts = ACCOUNTS.filter(({ns, common}) => common || ranks.some(rank => rank[ns]));
+  const accounts = ACCOUNTS.filter(({ns, common}) => common || ranks.some(rank => share(rank, ns) >= LEAST_SHOWN));
   const picture = new Columns(`Where the time of ${plural(ranks.length, 'GPU')} goes`, {
     labels: place => `rank ${ranks[place].rank}`, form: percent, axis: value => percent(value, 0), stacked: true, most: 1,
     series: accounts.map(({title, ns, colour}) => ({name: title, colour, values: ranks.map(rank => share(rank, ns))})),

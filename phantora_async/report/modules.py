@@ -22,7 +22,7 @@ def modules_document(ranks: Iterable[tuple[ModuleLaunches, int]], costs: Costs, 
     """The work of the last whole step for each module and family of kernels: the mean over the ranks that told it.
     `ranks`: what ranks told, with the number of ranks for which each speaks. ``parts``: a module's own work, without
     that of modules within it, the longest first; ``forward_ns`` and ``backward_ns`` as if each kernel were alone.
-    ``memory``: what the rank with the `fullest` GPU holds at its peak.
+    ``memory``: what the rank with the `fullest` GPU holds at its peak. ``left_out``: how many of both are not listed.
     """
     told = [(one, count) for one, count in ranks if one.counts]
     many = sum(count for _, count in told)
@@ -37,6 +37,7 @@ def modules_document(ranks: Iterable[tuple[ModuleLaunches, int]], costs: Costs, 
             part[1 if count.backward else 0] += (cost.solo_ns * count.launches + count.slowed_ns) * speaks_for
             part[2] += count.launches * speaks_for
     ordered = sorted(sums.items(), key=lambda one: (-one[1][0] - one[1][1], one[0]))
+    held = _held(fullest)
     return {
         "ranks": many,
         "parts": [
@@ -50,8 +51,8 @@ def modules_document(ranks: Iterable[tuple[ModuleLaunches, int]], costs: Costs, 
             }
             for (module, family), (forward_ns, backward_ns, launched) in ordered[:MOST_PARTS]
         ],
-        "left_out": max(len(ordered) - MOST_PARTS, 0),
-        "memory": _held(fullest),
+        "left_out": max(len(ordered) - MOST_PARTS, 0) + max(len(held) - MOST_PARTS, 0),
+        "memory": held[:MOST_PARTS],
     }
 
 
@@ -66,7 +67,7 @@ def _held(fullest: ModuleLaunches) -> list[Document]:
     ordered = sorted(sums.items(), key=lambda one: (-one[1][0], one[0]))
     return [
         {"path": list(module.path), "class": module.kind, "part": part, "nbytes": nbytes, "blocks": blocks}
-        for (module, part), (nbytes, blocks) in ordered[:MOST_PARTS]
+        for (module, part), (nbytes, blocks) in ordered
     ]
 
 

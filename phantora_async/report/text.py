@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phantora_async.figures import HOST_WORK, IN_SENTENCES, TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
-from phantora_async.figures.time_accounts import HOST, IDLE
+from phantora_async.figures.time_accounts import HOST, IDLE, LEAST_SHOWN, shown_accounts
 from phantora_async.report.gpu_work import WorkRow, beside_kernels, family_rows, kernel_rows, work_window
 from phantora_async.report.jobs import jobs_note
 from phantora_async.report.loading import binding_note, loading_binds
@@ -59,8 +59,6 @@ LEAST_ASSUMED = 0.02
 """The share of the GPU time below which assumed work is not named beside the step time."""
 LEAST_UNEVEN = 0.05
 """The share of the median step by which the mean must differ to be named, too."""
-LEAST_SHOWN = 0.0005
-"""The share below which 0.0% would be printed."""
 Rank = Mapping[str, Any]
 
 
@@ -164,7 +162,7 @@ def share(rank: Rank, key: str) -> float:
 
 def accounts_of(ranks: Sequence[Rank]) -> list[TimeAccount]:
     """The accounts that a table of these ranks shows."""
-    return [one for one in TIME_ACCOUNTS if one.common or any(share(rank, one.ns) >= LEAST_SHOWN for rank in ranks)]
+    return shown_accounts({account.name: share(rank, account.ns) for account in TIME_ACCOUNTS} for rank in ranks)
 
 
 def _memory(simulated: Mapping[str, Any]) -> str:

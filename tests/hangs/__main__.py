@@ -77,6 +77,8 @@ def main() -> int:
     parser.add_argument("--at-once", metavar="N", type=int, default=1, help="run so many programs side by side")
     parser.add_argument("--write", action="store_true", help="write docs/data/hangs.md")
     arguments, options = parser.parse_known_args()
+    if arguments.write and arguments.names:
+        parser.error("--write is for all programs: name none")
 
     def one(program: tuple[str, Hang | None, Path, int]) -> document.Row:
         name, hang, path, ranks = program

@@ -16,7 +16,8 @@ HEAD = """# Published hangs
 Each of these hangs was reported by somebody who had it on GPUs. The programs in `tests/hangs/programs/` are small ones
 of our own that do the same. What a message must name was written down before a program was run for the first time: the
 guilty rank with its line (or that it had ended), and the line where the others wait. `python -m tests.hangs --write`
-runs them all and writes this page. The seconds are processor time of the whole command.
+runs them and writes this page; the runs below are of 29 November 2026, on several states of that day. The seconds are
+processor time of the whole command.
 
 """
 
@@ -80,7 +81,7 @@ def render(rows: Sequence[Row]) -> str:
         text += f"{_second(row)} |\n"
     good, ran = (sum(row.verdict == "ends well" for row in well), [row for row in well if row.verdict != NOT_RUN])
     text += f"\n## Programs that end well\n\n{len(ran)} of {len(well)} programs that look like hangs were run, and "
-    text += f"{good} of these end well, as they do on GPUs ({_seconds(ran)} each).\n\n"
+    text += f"{good} of these end well ({_seconds(ran)} each).\n\n"
     text += "| program | ranks | here | s |\n|---|---:|---|---:|\n"
     for row in well:
         text += f"| {row.name} | {row.ranks} | {row.verdict} | {_second(row)} |\n"

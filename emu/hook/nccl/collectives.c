@@ -52,7 +52,7 @@ static void note_caller(nccl_comm *comm) {
         ph_warn_once("threads call collectives in turns",
                      "threads of the program call collectives on one communicator in turns: this script may hang on "
                      "GPUs, where the threads of another rank may come in another order, unless the threads wait for "
-                     "each other; a process group of its own for each thread has no such order");
+                     "each other. Give each thread a process group of its own, or let the threads wait for each other");
 }
 
 static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,

@@ -1,9 +1,9 @@
 """Runs Megatron-LM's functional tests, and compares memory with their golden values.
 
     python laboratory/programs/goldens/run.py MEGATRON OUT.jsonl [--jobs N] [--python PYTHON] [--only TEST,TEST] [--fold MESH] [--until SECONDS]
-
-Without --only those that need no Transformer Engine; with it PYTHON is to have what they use. MESH: as `run --fold` takes it.
     python laboratory/programs/goldens/run.py --table OUT.jsonl
+
+Without --only those that need no Transformer Engine are run; with it PYTHON is to have what they use. MESH: as `run --fold` takes it.
 
 MEGATRON: a checkout, in which each test's model_config.yaml says what it runs. GPT has mock data and a tokenizer of as
 many words, T5 a text and a tokenizer of random words; nothing is saved; three steps. The bytes are of the last rank, which logs.

@@ -201,6 +201,24 @@ def test_the_parts_of_a_step_add_up_to_it(report: dict[str, Any]) -> None:
     assert "B's step is 3.998 ms longer than A's: compute +2.999 ms, transfer +0.599 ms, peers +0.200 ms" in str(found)
 
 
+def test_copies_count_as_the_older_report_counts_them(report: dict[str, Any]) -> None:
+    """A report of a version without the account has the time of copies in that of computing."""
+    before, now = copy.deepcopy(report), copy.deepcopy(report)
+    for rank in now["simulated"]["ranks"]:
+        rank["copies_ns"] = rank["compute_ns"] // 4
+        rank["compute_ns"] -= rank["copies_ns"]
+    for rank in before["simulated"]["ranks"]:
+        rank.pop("copies_ns", None)
+    parts = compared(before, now).parts
+    assert "copies" not in [part.name for part in parts]
+    assert [part.change_ms(1) for part in parts] == pytest.approx([0.0] * len(parts), abs=1e-12)
+    for rank in before["simulated"]["ranks"]:
+        rank["copies_ns"] = 0
+    changed = {part.name: part.change_ms(1) for part in compared(before, now).parts}
+    assert changed["copies"] == pytest.approx(-changed["compute"])
+    assert changed["copies"] > 0
+
+
 def test_kernels_are_matched_by_signature_then_by_kernel_and_op(report: dict[str, Any]) -> None:
     other = copy.deepcopy(report)
     other["simulated"]["kernels"]["signatures"] = [
