@@ -26,9 +26,9 @@ all ids.
 ONE_ROOT = str(1 << 30)
 _KEY = re.compile(r"(?:.*/)?(?:(?:nccl_storekey_)?(?P<number>\d+)|(?P<low>\d+):(?P<high>\d+))")
 """Matches ProcessGroupNCCL's keys of unique ids: the number of the group's communicator, or two places in the group."""
-_OF_NCCL = re.compile(r"/*(?:[a-z]+/+)?(?:\d+(?:/nccl_storekey_\d+)?|\d+:\d+)")
-"""Matches those of these keys, without the group's name, that nothing but an id can have: the name of a device comes
-before them at most. Other users of a group's store count, too, below prefixes of their own.
+_OF_NCCL = re.compile(r"/*cuda/+(?:\d+(?:/nccl_storekey_\d+)?|\d+:\d+)")
+"""Matches those of these keys, without the group's name, that nothing but an id can have: PyTorch puts the name of the
+device before the keys of a group's backend. Other users of a group's store count, too, without it.
 """
 Tell = Callable[[bytes, tuple[int, ...]], None]
 

@@ -49,6 +49,7 @@ def main() -> None:
     fileno, remove, kept = int(sys.argv[1]), sys.argv[3], KEPT in sys.argv[4:]
     del sys.orig_argv[4:]  # the rest differs from run to run
     processes.close_others({0, 1, 2, fileno})
+    added = _added_variables()
     _ignore_no_signals()
     forker.preload_no_more()
     requests = ControlSocket(socket.socket(fileno=fileno))
@@ -63,9 +64,9 @@ def main() -> None:
                 return  # the launcher starts an interpreter for its run alone, which says what is wrong
             os.chdir("/")
             requests.send("imported")
-            request = _serve(requests)
+            request = _serve(requests, added)
         else:
-            request = _take(*requests.receive_with())
+            request = _take(*requests.receive_with(), added)
     requests.close()
     if request is not None:
         _become_forker(request, made, failure, f"{remove}/lib")
@@ -91,9 +92,18 @@ def _become_forker(request: Request, made: Preparation | None, failure: CannotPr
         control.send("failed", message=str(failure), hint=failure.hint if failure is not None else "")
 
 
-def _take(message: dict[str, Any] | None, descriptors: list[int]) -> Request | None:
-    """Gives this process what a request says of it: its output, working directory and environment. Returns None if
-    nobody asks any more.
+def _added_variables() -> dict[str, str]:
+    """Returns the environment variables that the start of this interpreter has set or changed: files of the environment
+    (`.pth`, sitecustomize) may.
+    """
+    with open("/proc/self/environ", "rb") as file:
+        given = dict(one.partition(b"=")[::2] for one in file.read().split(b"\0"))
+    return {name: value for name, value in os.environ.items() if given.get(os.fsencode(name)) != os.fsencode(value)}
+
+
+def _take(message: dict[str, Any] | None, descriptors: list[int], added: dict[str, str]) -> Request | None:
+    """Gives this process what a request says of it: its output, working directory and environment. `added`: variables
+    that the start of the interpreter has set. Returns None if nobody asks any more.
     """
     if message is None:
         return None
@@ -105,7 +115,7 @@ def _take(message: dict[str, Any] | None, descriptors: list[int]) -> Request | N
     with open(environment, encoding="utf-8") as file:
         variables = json.load(file)
     os.environ.clear()
-    os.environ.update(variables)
+    os.environ.update(variables | added)
     for descriptor in (log, folder):
         os.close(descriptor)
     # Whoever knows the key may talk to the processes that multiprocessing starts: it is the run's own.
@@ -128,7 +138,7 @@ def _moved(descriptor: int, least: int) -> int:
 # ---- a warm interpreter ----------------------------------------------------------------------------------------------
 
 
-def _serve(requests: ControlSocket) -> Request | None:
+def _serve(requests: ControlSocket, added: dict[str, str]) -> Request | None:
     """Forks a process for each request, and returns the request there. This process ends with the keeper.
 
     The process is forked by a child that ends at once: so it becomes the keeper's child, which waits for it. This
@@ -149,7 +159,7 @@ def _serve(requests: ControlSocket) -> Request | None:
                         os._exit(0)
                 except BlockingIOError:
                     os._exit(1)
-                return _take(message, _leave_keeper(requests, descriptors))
+                return _take(message, _leave_keeper(requests, descriptors), added)
             _, status = os.waitpid(child, 0)
         except BlockingIOError:  # fork(2)
             status = 1

@@ -171,24 +171,31 @@ class WarmForker:
 
     async def _follow(self) -> None:
         try:
-            message, descriptors = await self._receive(self._told)
-            self._told.close()
-            if message is not None:
-                self._pid, self._process = int(message["pid"]), descriptors[0]
-            if message is None and not self._killed:
-                self._own = await self._start_own()
+            try:
+                message, descriptors = await self._receive(self._told)
+                self._told.close()
+                if message is not None:
+                    self._pid, self._process = int(message["pid"]), descriptors[0]
+                if message is None and not self._killed:
+                    self._own = await self._start_own()
+            finally:
+                self._request.close()  # so the control socket ends if there is no forker now
+            if self._process >= 0:
+                await self._follow_process()
         finally:
-            self._request.close()  # so the control socket ends if there is no forker now
-        if self._process >= 0:
-            if self._killed:
-                self.kill()
+            self._connection.close()
+            self._gone.set()
+
+    async def _follow_process(self) -> None:
+        message = None
+        if self._killed:  # and the keeper has forgotten the request, which the interpreter had already
+            self.kill()
+        else:
             message, _ = await self._receive(self._connection)
-            if message is None:  # the keeper has ended
-                await _readable(self._process)
-            else:
-                self._signal = int(message["signal"])
-        self._connection.close()
-        self._gone.set()
+        if message is None:  # the keeper has ended, or knows nothing of the forker
+            await _readable(self._process)
+        else:
+            self._signal = int(message["signal"])
 
     async def _receive(self, end: ControlSocket) -> tuple[dict[str, Any] | None, list[int]]:
         await _readable(end.fileno())

@@ -70,7 +70,7 @@ class _Keeper:
         self, path: Path, listener: socket.socket, python: Path, environment: dict[str, str], folder: Path
     ) -> None:
         self._path, self._listener, self._python = path, listener, str(python)
-        self._own_file = _state(str(path))
+        self._own_file = _place(path)
         self._waiting: list[_Run] = []
         """Runs whose request the interpreter has not got, in the order in which they came."""
         self._asked: _Run | None = None
@@ -131,7 +131,7 @@ class _Keeper:
         if self._ending:
             return
         self._ending = True
-        if _state(str(self._path)) == self._own_file:
+        if _place(self._path) == self._own_file:
             self._path.unlink(missing_ok=True)
         self._forget(self._listener.fileno())
         self._listener.close()
@@ -301,6 +301,12 @@ class _Keeper:
 def _children() -> list[int]:
     text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     return [int(pid) for pid in text.split()]
+
+
+def _place(path: Path) -> tuple[int, ...] | None:
+    """Returns numbers that say which file this is; its time of use changes. None if there is none."""
+    found = _state(str(path))
+    return found and found[:2]
 
 
 def _state(path: str) -> tuple[int, ...] | None:

@@ -100,12 +100,13 @@ PH_EXPORT void phantora_stand_in(const char *name) {
                 dlerror());
 }
 
-/* From now on whoever opens a library whose calls are taken here, in any folder and of any version, gets a handle of
+/* From now on whoever opens a library whose calls are taken here (of libcufft, libcufile, libcusolver and libcusparse
+ * only few are, so a handle of the real one is worth more), in any folder and of any version, gets a handle of
  * this one. Called when PyTorch is loaded, which needs the real ones under their names. */
 PH_EXPORT void phantora_open_ours(void) {
     static const char *const TAKEN[] = {
-        "libcuda.so",  "libcudart.so", "libnvidia-ml.so", "libnccl.so",  "libcublas.so",   "libcublasLt.so",
-        "libcudnn.so", "libcufft.so",  "libcufile.so",    "libcupti.so", "libcusolver.so", "libcusparse.so",
+        "libcuda.so",   "libcudart.so",   "libnvidia-ml.so", "libnccl.so",
+        "libcublas.so", "libcublasLt.so", "libcudnn.so",     "libcupti.so",
     };
     char path[4096];
     void (*open_instead)(const char *, const char *);

@@ -62,10 +62,9 @@ uint16_t ph_module(bool *backward) {
     return number || !*backward ? number : thread->node_module;
 }
 
+/* The last operator before the node is there counts: one on tensors without gradients, which makes none, has the same
+ * number as the next one that does. */
 void ph_module_makes(uint64_t node) {
-    ph_thread *thread = ph_self();
-    if (node == thread->node_to_make) return; /* an operator within one that will make it */
-    thread->node_to_make = node;
     bool backward;
     uint64_t number = ph_module(&backward);
     atomic_store_explicit(&made[node & (MADE - 1)], node << MODULE_BITS | number, memory_order_relaxed);

@@ -75,16 +75,15 @@ typedef struct ph_thread {
     uint64_t age;      /* counts Python functions and operators run */
     uint64_t nccl_age; /* when NCCL launched last */
     ph_ages functions, operators;
-    int ndispatched;       /* operators and nodes that the thread is in */
-    uint64_t outer_ops;    /* those that it has left and that were in no other */
-    int frame_dispatched;  /* ... when the innermost Python function was entered */
-    bool serves_us;        /* the innermost function that is not of a library is the emulator's */
-    uint64_t nodes;        /* autograd nodes that it had made when they were counted last ... */
-    bool nodes_known;      /* ... if ever */
-    uint64_t node_to_make; /* see threads/modules.h: the node whose module was noted last; */
-    uint16_t node_module;  /* and the module of the node that runs, on threads of the backward pass */
-    int aside;             /* depth of Python functions whose work is not the program's */
-    uint64_t cpu_ns;       /* measured mode: CPU time of the thread that has been charged already */
+    int ndispatched;      /* operators and nodes that the thread is in */
+    uint64_t outer_ops;   /* those that it has left and that were in no other */
+    int frame_dispatched; /* ... when the innermost Python function was entered */
+    bool serves_us;       /* the innermost function that is not of a library is the emulator's */
+    uint64_t nodes;       /* autograd nodes that it had made when they were counted last ... */
+    bool nodes_known;     /* ... if ever */
+    uint16_t node_module; /* see threads/modules.h: the module of the node that runs, on threads of the backward pass */
+    int aside;            /* depth of Python functions whose work is not the program's */
+    uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
     uint64_t own_ns;                     /* measured mode: what the emulation has taken of it, not yet left out */
     int uncounted;                       /* depth of what takes no virtual time at all, see phantora_uncounted */

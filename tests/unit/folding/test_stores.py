@@ -88,3 +88,17 @@ def test_nobody_waits_for_another_member_s_id(store_of: Callable[[str, tuple[int
     for key in ("what the program waits for", "exchanges/0/1"):
         with pytest.raises(DistStoreError):
             even.wait([key])
+
+
+def test_a_key_of_the_program_s_own_is_no_id(store_of: Callable[[str, tuple[int, ...], Any], Any], told: Told) -> None:
+    from torch.distributed import DistStoreError, HashStore, PrefixStore
+
+    beneath = HashStore()
+    beneath.set_timeout(timedelta(milliseconds=1))
+    group = store_of("17", EVEN, beneath)
+    for store in (group, PrefixStore("app", group)):
+        store.set("7", "hello")
+        assert store.get("7") == b"hello"
+        with pytest.raises(DistStoreError):
+            store.wait(["8"])
+    assert told.ids == []
