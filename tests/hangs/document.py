@@ -34,16 +34,19 @@ NOTES = """
 - `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here.
 - `recomputed`: the message names the rank and the all-reduce that it calls once more, which is inside of the recomputed
   function. The line of the backward pass was expected.
+- `profile_forward`: the message names the first calls that cannot pair. Rank 0's forward of its own has paired with
+  the others' before, and is not named.
 
-Two programs (`recomputed`, `profile_forward`) were corrected after their first run: as they were first written, they
-would have ended well on GPUs, too.
+Three programs were corrected after their first run: `recomputed` and `profile_forward` would have ended well on GPUs,
+too, and DeepSpeed refused the settings of `zero3_experts`.
 
 ## Folded runs
 
 Three of these programs were run with 64 ranks and `--fold auto`, with rank 37 as the culprit (`if rank == 37`), or with
-ranks 62 and 63 (uneven data), and without `--fold-apart`. All are named with their line, in 13 to 18 s of processor
-time: `skipped_backward` with five processes, because the script's text says that rank 37 is another; `numel` and
-`last_batch` with 64, because nothing in them tells how the ranks divide their work.
+ranks 62 and 63 (uneven data), and without `--fold-apart`. With so many ranks
+all three are named with their line, in 13 to 18 s of processor time: `skipped_backward` with five processes, because
+the script's text says that rank 37 is another; `numel` and `last_batch` with 64, because nothing
+in them tells how the ranks divide their work.
 """
 
 

@@ -23,6 +23,7 @@ class Experts(nn.Module):
 config = {
     "train_micro_batch_size_per_gpu": 1,
     "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+    "zero_allow_untested_optimizer": True,
     "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
 }
 with deepspeed.zero.Init(config_dict_or_path=config):
