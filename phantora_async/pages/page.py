@@ -17,6 +17,7 @@ from importlib import resources
 from typing import Any
 
 from phantora_async.figures import RUN_FIGURES, TIME_ACCOUNTS
+from phantora_async.figures.time_accounts import LEAST_SHOWN
 from phantora_async.wording import printable
 
 SCRIPTS = (
@@ -69,7 +70,12 @@ def _files() -> dict[str, str]:
     def read(name: str) -> str:
         return folder.joinpath(name).read_text(encoding="utf-8")
 
-    tables = ["'use strict';", f"const ACCOUNTS = {_accounts()};", f"const FIGURES = {_figures()};"]
+    tables = [
+        "'use strict';",
+        f"const ACCOUNTS = {_accounts()};",
+        f"const FIGURES = {_figures()};",
+        f"const LEAST_SHOWN = {LEAST_SHOWN};",
+    ]
     script = "\n".join([*tables, *map(read, SCRIPTS)])
     return {"template": read("page.html"), "style": f"{_colours()}\n{read('page.css')}", "script": script}
 

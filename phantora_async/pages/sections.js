@@ -76,7 +76,6 @@ function steps(view) {
 
 // A report of an older version lacks an account that came later.
 const spent = rank => ACCOUNTS.reduce((sum, {ns}) => sum + (rank[ns] ?? 0), 0);
-const LEAST_SHOWN = 0.0005;  // below this, 0.0% would be printed
 const share = (rank, key) => spent(rank) ? (rank[key] ?? 0) / spent(rank) : 0;
 
 function breakdown(view) {
