@@ -21,8 +21,9 @@ from phantora_async.figures import (
     TOKENS,
     RunFigure,
     logged_rate,
+    steps_that_count,
 )
-from phantora_async.report.gpu_work import family_of, signature_times, steps_that_count
+from phantora_async.report.gpu_work import family_of, signature_times
 from phantora_async.report.steps import has_step_time
 
 Report = Mapping[str, Any]

@@ -6,6 +6,7 @@ budgets, the page, pictures and the API. A new figure or a new account of time i
 May import: how texts write numbers.
 """
 
+from phantora_async.figures.counted import counted_in, ranks_of, steps_that_count
 from phantora_async.figures.resources import IN_SENTENCES, Resource
 from phantora_async.figures.run_figures import (
     ALLOCATED,
@@ -25,6 +26,7 @@ from phantora_async.figures.run_figures import (
     logged_rate,
 )
 from phantora_async.figures.time_accounts import TIME_ACCOUNTS, Doing, Shares, TimeAccount
+from phantora_async.figures.tokens import Tokens, times_the_tokens, tokens_of_step
 
 __all__ = [
     "ALLOCATED",
@@ -45,7 +47,13 @@ __all__ = [
     "RunFigure",
     "Shares",
     "TimeAccount",
+    "Tokens",
     "Unit",
+    "counted_in",
     "has_steps",
     "logged_rate",
+    "ranks_of",
+    "steps_that_count",
+    "times_the_tokens",
+    "tokens_of_step",
 ]

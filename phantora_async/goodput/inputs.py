@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from phantora_async.figures import tokens_of_step
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
@@ -25,12 +27,12 @@ class TrainingJob:
 def job_of(report: Mapping[str, Any]) -> TrainingJob:
     simulated = report["simulated"]
     step_ns = simulated["step"]["median_ns"]
-    logged = {one["rate"]: one["value"] for one in simulated.get("logged", []) if "rate" in one and "value" in one}
+    tokens = tokens_of_step(simulated)
     return TrainingJob(
         gpus=simulated["world_size"],
         nodes=len(simulated["servers"]),
         step_s=step_ns / 1e9,
-        tokens_per_s=logged.get("tokens/s"),
+        tokens_per_s=None if tokens is None else tokens.of_step * 1e9 / step_ns,
         mfu=simulated["work"]["mfu"],
         restart_s=_restart_s(simulated, step_ns),
     )

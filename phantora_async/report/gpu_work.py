@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phantora_async.figures import TIME_ACCOUNTS
+from phantora_async.figures import TIME_ACCOUNTS, counted_in, ranks_of
 from phantora_async.report.steps import window
 
 Simulated = Mapping[str, Any]
@@ -58,25 +58,6 @@ def family_of(signature: Mapping[str, Any]) -> str:
     return {"copy": "copies", "memset": "fills"}.get(kind, "not known")
 
 
-def counted_in(simulated: Simulated, rank: int | None = None) -> int:
-    """The number of steps of all GPUs, or of one rank's, in which the report counts launches: what to divide by. In the
-    window of the whole run it is the number of GPUs.
-    """
-    ranks = _ranks(simulated, rank)
-    return steps_that_count(simulated, ranks) if simulated["kernels"]["window"] == "steps" else max(len(ranks), 1)
-
-
-def steps_that_count(simulated: Simulated, ranks: Sequence[Mapping[str, Any]]) -> int:
-    """The number of steps that count, of these ranks' GPUs together; at least 1."""
-    own = [one.get("counted_steps") for one in ranks]
-    counted = simulated["step"]["counted"]
-    return max(sum(int(counted) if one is None else int(one[1] - one[0] + 1) for one in own), 1)
-
-
-def _ranks(simulated: Simulated, rank: int | None) -> Sequence[Mapping[str, Any]]:
-    return [one for one in simulated["ranks"] if rank is None or one["rank"] == rank]
-
-
 def work_window(simulated: Simulated, rank: int | None = None) -> str:
     """The window of the rows, in words: ``a step and GPU, mean of steps 4 to 5``."""
     whose = "GPU" if rank is None else f"rank {rank}"
@@ -109,7 +90,7 @@ def beside_kernels(simulated: Simulated, rank: int | None = None) -> list[tuple[
     launches, and what NCCL kernels beside the work cost. Work on several streams at once makes it less. Empty if it is
     not known.
     """
-    ranks = _ranks(simulated, rank)
+    ranks = ranks_of(simulated, rank)
     if simulated["kernels"]["window"] != "steps" or any(one["window"] != "steps" for one in ranks):
         return []
     of_work = [account for account in TIME_ACCOUNTS if account.name in ("compute", "copies")]

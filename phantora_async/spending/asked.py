@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, goodput: bool = True) -> N
     )
     parser.add_argument("--train-steps", type=int, metavar="N", help="of a job of so many steps")
     parser.add_argument(
-        "--tokens-per-step", metavar="N", help="of all GPUs together (default: what the script has logged)"
+        "--tokens-per-step",
+        metavar="N",
+        help="of all GPUs together (default: counted by the sizes of loss and embedding, else as logged)",
     )
     if not goodput:
         return
@@ -65,7 +67,7 @@ def answered(given: argparse.Namespace, report: Mapping[str, Any], goodput: floa
         raise UsageError("the report has no steps: money and energy are counted by steps")
     if asked.tokens is not None and job.tokens_per_step is None:
         raise UsageError(
-            "--tokens: the script has logged no tokens/s, so that it is not known how many a step has",
+            "--tokens: it is not known how many a step has: neither sizes nor a log of tokens/s tell it",
             "--tokens-per-step N, of all GPUs together",
         )
     return bill(job, prices_of(given.prices).get(job.gpu), asked)

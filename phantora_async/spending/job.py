@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from phantora_async.figures import has_steps
-
-_OF_ONE_GPU = re.compile(r"\btps:|per_gpu|/gpu", re.IGNORECASE)
-"""Matches log lines whose rate is that of one GPU, as torchtitan's `tps` is."""
+from phantora_async.figures import has_steps, tokens_of_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class Job:
 
 
 def job_of(report: Mapping[str, Any], tokens_per_step: float | None = None) -> Job | None:
-    """The job of the report; None if it has no steps. `tokens_per_step`: in place of what the script has logged."""
+    """The job of the report; None if it has no steps. `tokens_per_step`: in place of those that are counted or logged."""
     simulated = report["simulated"]
     step, gpus = simulated["step"], int(simulated["world_size"])
     unused = simulated.get("gpu_use", {}).get("unused_ranks", ())
@@ -36,15 +32,7 @@ def job_of(report: Mapping[str, Any], tokens_per_step: float | None = None) -> J
         return None
     step_s, tokens_from = step["median_ns"] / 1e9, "as given"
     if tokens_per_step is None:
-        tokens_per_step, tokens_from = logged_tokens(simulated, gpus, step_s)
+        tokens = tokens_of_step(simulated)
+        tokens_per_step, tokens_from = (tokens.of_step, tokens.source) if tokens is not None else (None, "")
     energy = simulated.get("energy")
     return Job(simulated["gpu"], gpus, step_s, energy and energy["step_j"], tokens_per_step, tokens_from)
-
-
-def logged_tokens(simulated: Mapping[str, Any], gpus: int, step_s: float) -> tuple[float | None, str]:
-    """The tokens of a step on all GPUs, and the text of the log that says so."""
-    for one in simulated.get("logged", []):
-        if one.get("rate") == "tokens/s" and "value" in one:
-            times = gpus if _OF_ONE_GPU.search(one["text"]) else 1
-            return one["value"] * times * step_s, f"the script's log: {one['text']}"
-    return None, ""

@@ -25,14 +25,13 @@ from phantora_async.api import running
 from phantora_async.api.replays import replayed
 from phantora_async.api.results import Run
 from phantora_async.errors import PhantoraError, UsageError
-from phantora_async.figures import INTERVAL_HIGH, INTERVAL_LOW, RESERVED
+from phantora_async.figures import INTERVAL_HIGH, INTERVAL_LOW, RESERVED, counted_in, times_the_tokens, tokens_of_step
 from phantora_async.options import OPTIONS, RunOptions
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.machine import Changes
 from phantora_async.replaying.replay import uncollected
 from phantora_async.replaying.variants import Player, Variant
-from phantora_async.report.gpu_work import counted_in
-from phantora_async.spending.job import Job, job_of, logged_tokens
+from phantora_async.spending.job import Job, job_of
 from phantora_async.study.arguments import Worth, worth_trying
 from phantora_async.study.patches import Facts, Patch, patched, patches, took_hold
 from phantora_async.study.unsimulated import reasons
@@ -313,7 +312,7 @@ class _Base:
         by_flops = any(one.work_by_flops for one in worths)
         if named == 1.0 and not by_flops:
             return 1.0
-        if by_flops and (tokens := _times_the_tokens(self.simulated, done.report["simulated"])):
+        if by_flops and (tokens := times_the_tokens(self.simulated, done.report["simulated"])):
             return tokens / prod(one.copies for one in worths)
         before, now = _flops(self.simulated), _flops(done.report["simulated"])
         if not before or not now:
@@ -321,12 +320,12 @@ class _Base:
         return now / before if by_flops or abs(now / before / named - 1) > ALIKE else named
 
     def _compared(self, done: Run, job: Job, what: str, work: float, *, by_tokens: bool) -> Try:
-        """The result of a run. Its steps are compared with the recorded run's by their work: by the tokens that both
-        have logged, else by what is known of the change.
+        """The result of a run. Its steps are compared with the recorded run's by their work: by the tokens that are
+        known of both, else by what is known of the change.
         """
-        before, _ = logged_tokens(self.recording.report, self.recording.world_size, self.step_ns / 1e9)
-        if by_tokens and before and job.tokens_per_step:
-            change = (job.step_s / job.tokens_per_step) / (self.step_ns / 1e9 / before) - 1
+        before = tokens_of_step(self.simulated)
+        if by_tokens and before is not None and job.tokens_per_step:
+            change = (job.step_s / job.tokens_per_step) / (self.step_ns / 1e9 / before.of_step) - 1
             return _of_run(done, job, what, change, by_tokens=True)
         if abs(work - 1.0) > LEAST:
             change = job.step_s * 1e9 / self.step_ns / work - 1
@@ -338,41 +337,6 @@ def _flops(simulated: Mapping[str, Any]) -> float:
     """The floating-point operations of a step on all GPUs; 0 if they are not known."""
     of_gpu = float(simulated["work"].get("tflops_per_gpu") or 0.0)
     return of_gpu * float(simulated["step"]["median_ns"] or 0.0) * int(simulated["world_size"])
-
-
-TELLING_TOKENS = (("aten::nll_loss_forward", 0), ("aten::embedding_dense_backward", 1))
-"""Operations that are done once for each token, and which of their arguments has as many rows."""
-
-
-def _times_the_tokens(before: Mapping[str, Any], now: Mapping[str, Any]) -> float | None:
-    """The factor by which all ranks together have more tokens in a step; None: no operation of both runs tells it."""
-    for op, argument in TELLING_TOKENS:
-        had, has = (_rows_of(one, op, argument) for one in (before, now))
-        if had and has:
-            return has / had
-    return None
-
-
-def _rows_of(simulated: Mapping[str, Any], op: str, argument: int) -> float:
-    """The rows of this argument of the operation, in a step of all GPUs: the size without the last dimension, if it has
-    several and is the first argument; 0 if the operation is not there.
-    """
-    signatures = simulated.get("kernels", {}).get("signatures", ())
-    if not signatures:
-        return 0.0
-    kernels: dict[str, float] = {}
-    for one in signatures:
-        _, found, sizes = str(one.get("signature", "")).partition(f";{op};")
-        if found:
-            # Several kernels of one call have the same sizes: one of them counts.
-            kernels[sizes] = max(kernels.get(sizes, 0.0), one["launches"])
-    try:
-        rows = sum(
-            prod(json.loads(sizes)[argument][: -1 if argument == 0 else None]) * n for sizes, n in kernels.items()
-        )
-    except (ValueError, LookupError, TypeError):
-        return 0.0
-    return float(rows) / counted_in(simulated) * int(simulated["world_size"])
 
 
 def _of_run(done: Run, job: Job, what: str, change: float, by_tokens: bool = False) -> Try:

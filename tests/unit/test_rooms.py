@@ -448,7 +448,7 @@ MAY_IMPORT = {
         "phantora_async.trace_request",
         "phantora_async.wording",
     ],
-    "phantora_async.goodput": [],
+    "phantora_async.goodput": ["phantora_async.figures"],
     "phantora_async.gate": [
         "formats",
         "profiles",
