@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..private.changes import Names, changes
+from . import rendezvous
 
 _ADDED = timedelta(days=20)
 """The time that is added to a timeout. A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
@@ -31,8 +32,8 @@ _POLL_S = 0.001
 _STORE_DEFAULT = timedelta(seconds=300)
 _exact: list[str] = []
 """Names of classes, or their beginnings, whose timeouts are not lengthened."""
-_TCP_STORE_TIMEOUT_POSITION = 4
-"""The position of the argument `timeout` of TCPStore."""
+_TCP_STORE_MASTER_POSITION, _TCP_STORE_TIMEOUT_POSITION = 3, 4
+"""The positions of the arguments `is_master` and `timeout` of TCPStore."""
 
 
 def install() -> None:
@@ -186,12 +187,23 @@ def _lengthening_init(real: Callable[..., None], waits_in_init: bool) -> Callabl
 
     @functools.wraps(real)
     def lengthening(self: Any, *arguments: Any, **options: Any) -> None:
-        if waits_in_init and len(arguments) < _TCP_STORE_TIMEOUT_POSITION and "timeout" not in options:
-            options["timeout"] = _STORE_DEFAULT
+        if waits_in_init:
+            if len(arguments) < _TCP_STORE_TIMEOUT_POSITION and "timeout" not in options:
+                options["timeout"] = _STORE_DEFAULT
+            rendezvous.wait_for_server(*_address(arguments, options))
         real(self, *arguments, **options)
         self.set_timeout(self.timeout)
 
     return lengthening
+
+
+def _address(arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
+    """Returns the host and the port to which a TCPStore with these arguments connects; None and None if it serves."""
+    masters = arguments[_TCP_STORE_MASTER_POSITION : _TCP_STORE_MASTER_POSITION + 1] or (options.get("is_master"),)
+    if masters[0]:
+        return None, None
+    host = arguments[0] if arguments else options.get("host_name")
+    return host, arguments[1] if len(arguments) > 1 else options.get("port")
 
 
 def _lengthen_python_watchdog(names: Names) -> None:

@@ -24,7 +24,7 @@ class Job:
 
 
 def job_of(report: Mapping[str, Any], tokens_per_step: float | None = None) -> Job | None:
-    """The job of the report; None if it has no steps. `tokens_per_step`: in place of those that are counted or logged."""
+    """The job of the report; None if it has no steps. `tokens_per_step`: in place of those counted or logged."""
     simulated = report["simulated"]
     step, gpus = simulated["step"], int(simulated["world_size"])
     unused = simulated.get("gpu_use", {}).get("unused_ranks", ())

@@ -7,7 +7,6 @@ PyTorch that `patches` changes from outside.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex

@@ -222,3 +222,10 @@ def test_slow_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Pa
         found.append(run(script, n=1))
         assert found[-1].exit_code == 0, found[-1].output
     assert found[0].simulated == found[1].simulated
+
+
+@pytest.mark.thorough
+def test_virtual_time_waits_for_ranks_whose_store_is_served_late(run: Run) -> None:
+    done = run("late_store.py", n=4, options=("--nproc-per-node", "2"))
+    assert done.exit_code == 0, done.output
+    assert done.report["simulator"]["passed_over"] == 0
