@@ -307,6 +307,15 @@ class RunOptions:
         "most (as many as there can be), fraction:F of that, or trace:FILE with sizes by place, such as "
         "'roi_heads.py:712 128 96' or 'nonzero 25%%' (default: %(default)s)",
     )
+    lengths: str | None = _option(
+        None,
+        MACHINE,
+        "--lengths",
+        metavar="POLICY",
+        help="how many tokens a generated response has, since sampled tokens are not computed: fixed:N, "
+        "lognormal:MEAN,SIGMA, or trace:FILE with lengths, a line for each prompt; for transformers' generate and "
+        "vLLM (default: as many as the program allows)",
+    )
     value: Sequence[str] = _option(
         (),
         MACHINE,

@@ -36,6 +36,8 @@ class SharedView:
     """The policy of `--moe`, see routing_policy."""
     data_shapes: str = MOST
     """The policy of `--data-shapes`, see shape_policy."""
+    lengths: str = ""
+    """The policy of `--lengths`, see length_policy; "": the program decides."""
     values: tuple[StatedValue, ...] = ()
     """The values that `--value` states: what the script reads at lines where no value is computed."""
 

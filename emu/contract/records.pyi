@@ -19,7 +19,7 @@ def naming(what: str) -> dict[int, tuple[str, ...]]: ...
 def answer(question: int, qid: int, *values: int) -> bytes: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | ModuleMemory | Counters | LaunchCounts | Routing | DataSize | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Module | ModuleCounts | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | ModuleMemory | Counters | LaunchCounts | Routing | DataSize | Batch | Generation | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Module | ModuleCounts | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Flush | AtRest | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -34,6 +34,8 @@ COUNTERS: Final = 5
 LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
 DATA_SIZE: Final = 40
+BATCH: Final = 50
+GENERATION: Final = 51
 STATED_VALUE: Final = 10
 LOOP: Final = 11
 DECIDED: Final = 31
@@ -304,6 +306,32 @@ class DataSize(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, calls: int, most: int, chosen: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Batch(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    responses: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, responses: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Generation(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    batches: int
+    responses: int
+    ended: int
+    tokens: int
+    longest: int
+    places: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, batches: int, responses: int, ended: int, tokens: int, longest: int, places: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StatedValue(NamedTuple):
     kind: int

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..contract.policies.length_policy import LengthPolicy
 from ..contract.policies.routing_policy import RoutingPolicy
 from ..contract.policies.shape_policy import ShapePolicy
 from ..interpreter.hook_library import Hook
@@ -20,6 +21,9 @@ from .data_sizes.chosen_sizes import ChosenSizes
 from .data_sizes.sized_ops import SizedOps
 from .extensions import attention, packed_attention
 from .extensions import operations as extensions
+from .generation import transformers_loop, vllm_scheduler
+from .generation.responses import Responses
+from .generation.sampled_tokens import SAMPLES, SampledTokens
 from .random_numbers import choices, distributions, fills
 from .routing import fused_routers
 from .routing.routing import Routing
@@ -88,6 +92,8 @@ class Installed(NamedTuple):
     routing: Routing
     sizes: ChosenSizes
     control: ControlTensors
+    responses: Responses | None
+    """The responses that the program generates, if `--lengths` states their lengths."""
 
 
 def install(
@@ -96,6 +102,7 @@ def install(
     float_limit_numel: int,
     policy: RoutingPolicy,
     shapes: ShapePolicy,
+    lengths: LengthPolicy | None,
     reads: UncomputedReads,
     libraries: Libraries,
 ) -> Installed:
@@ -108,6 +115,7 @@ def install(
 
     control = ControlTensors(hook, limit_numel, float_limit_numel, reads)
     routing, sized = Routing(control, policy), SizedOps(control, shapes)
+    tokens = None if lengths is None else SampledTokens(control, Responses(hook, lengths))
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
     for name in sorted({*registered_for("CUDA"), *op_rules.OF_ALL_DEVICES}):
@@ -121,7 +129,10 @@ def install(
             ours = attention.told(control, operation, kernel.call_boxed)
         else:
             made = (sized.makers.get(name) or _maker(name, operation))(control, operation, kernel.call_boxed)
-            ours = routing.before(operation, overflow_checks.noted(control, name, made))
+            made = overflow_checks.noted(control, name, made)
+            ours = routing.before(operation, made)
+            if tokens is not None and name in SAMPLES:
+                ours = tokens.around(made, ours)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
@@ -131,12 +142,15 @@ def install(
     attention.follow(control, registered_for)
     packed_attention.follow(control)
     fused_routers.follow(routing)
+    if tokens is not None:
+        transformers_loop.follow(tokens)
+        vllm_scheduler.follow(tokens.responses)
     argument_checks.install(control)
     reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
     reads.decisions.forget_on_device = control.forget_followed
     reads.decisions.flags_on_device = control.flags_of_unknown
     reads.decisions.is_unknown = control.is_unknown
-    return Installed(library, routing, sized.sizes, control)
+    return Installed(library, routing, sized.sizes, control, None if tokens is None else tokens.responses)
 
 
 def libraries_from_now_on() -> Libraries:

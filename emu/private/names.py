@@ -15,6 +15,8 @@ PRODUCTS = {
     "jax": "JAX",
     "torchdata": "torchdata",
     "transformer_engine": "Transformer Engine",
+    "transformers": "transformers",
+    "vllm": "vLLM",
 }
 
 

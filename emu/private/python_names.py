@@ -96,6 +96,38 @@ PURPOSES = (
         (Name("jax._src.xla_bridge", "backends"),),
     ),
     Purpose(
+        "responses of transformers",
+        "giving responses of transformers' generate the lengths of --lengths",
+        "responses of transformers' generate have other lengths than --lengths states",
+        ("emu/control/generation/transformers_loop.py",),
+        (
+            Name(
+                "transformers.generation.utils",
+                "GenerationMixin._sample",
+                takes=("self input_ids logits_processor stopping_criteria generation_config ...",),
+            ),
+            Name("transformers.generation.utils", "GenerationMixin._beam_search"),
+            Name("transformers.generation.utils", "GenerationMixin._assisted_decoding"),
+        ),
+        wrong="generation takes as long as the longest responses that it allows",
+    ),
+    Purpose(
+        "responses of vLLM",
+        "giving responses of vLLM the lengths of --lengths",
+        "responses of vLLM have other lengths than --lengths states",
+        ("emu/control/generation/vllm_scheduler.py",),
+        (
+            Name(
+                "vllm.v1.core.sched.scheduler",
+                "Scheduler._update_request_with_output",
+                takes=("self request new_token_ids ...",),
+            ),
+            Name("vllm.v1.core.sched.scheduler", "Scheduler.schedule"),
+            Name("vllm.v1.core.sched.scheduler", "Scheduler.update_from_output"),
+        ),
+        wrong="generation takes as long as the longest responses that it allows",
+    ),
+    Purpose(
         "unfused attention",
         "telling that Transformer Engine computes attention unfused",
         "attention that Transformer Engine computes unfused is not told of",

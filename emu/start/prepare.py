@@ -39,7 +39,7 @@ from ..compiler import (
 )
 from ..contract import installed, isolation
 from ..contract.job import Job, RunPlace
-from ..contract.policies import loading_policy, routing_policy, shape_policy
+from ..contract.policies import length_policy, loading_policy, routing_policy, shape_policy
 from ..control import dispatcher
 from ..folding.ranks import FoldedRanks
 from ..interpreter import (
@@ -285,9 +285,10 @@ class Preparation:
     def compute_values(self) -> None:
         job, hook = self.job, self.hook
         policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
+        lengths = length_policy.parse(job.lengths) if job.lengths else None
         self.reads = UncomputedReads(hook, job.values, job.loop_turns, self.checkpoints, self.numbers)
         self.computed = dispatcher.install(
-            hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, self.reads, self.libraries
+            hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, lengths, self.reads, self.libraries
         )
         triton_programs.install(hook, CompiledKernels(hook, self.computed.control))
 

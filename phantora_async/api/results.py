@@ -222,6 +222,14 @@ class Run:
         return [dict(one) for one in found]
 
     @property
+    def generation(self) -> dict[str, Any] | None:
+        """The responses that were generated with lengths of `--lengths`, and the time that others wait for the longest:
+        the part `generation` of the report. None without that option.
+        """
+        found: dict[str, Any] | None = self._simulated.get("generation")
+        return found
+
+    @property
     def memory_growth(self) -> dict[str, Any] | None:
         """Memory that became more in each of the last steps: `nbytes` a step, `steps`, `site`, `op`. None: it did
         not.

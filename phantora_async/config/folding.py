@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from emu.contract.policies.length_policy import FIXED
 from phantora_async.errors import UsageError
 from phantora_async.faults import Death, EccRetry, Fault, FlappingLink, SlowGpu, SlowLink, SlowLoader, paces_of
 from phantora_async.folding import Folding, Mesh, Underivable, derived, mesh_of, tells_ranks_apart
@@ -27,7 +28,18 @@ first replicas.
 """
 MOST_FIRST_REPLICAS = 32
 AUTO = "auto"
-NOT_WITH_AUTO = ("launcher", "fault", "faults", "moe", "witnesses", "roles", "replicas", "reasons", "real_steps")
+NOT_WITH_AUTO = (
+    "launcher",
+    "fault",
+    "faults",
+    "moe",
+    "lengths",
+    "witnesses",
+    "roles",
+    "replicas",
+    "reasons",
+    "real_steps",
+)
 """Options with which `check` and `sweep` do not fold by themselves: they ask for something else than what each rank
 does by itself, or say how to fold.
 """
@@ -54,6 +66,14 @@ def folding_of(
         raise UsageError("--fold and --launcher exclude each other")
     text = given.fold
     remarks: tuple[str, ...] = ()
+    if given.lengths is not None and not given.lengths.startswith(f"{FIXED}:"):
+        # A response's length depends on its prompt and its rank, so no rank does what another one does.
+        why = f"with --lengths {given.lengths} each rank's responses have lengths of their own"
+        if text == AUTO:
+            return None, (f"--fold auto: {why}: all {world_size} ranks have processes",)
+        raise UsageError(
+            f"--fold: {why}, so no rank can be played by another", f"--lengths {FIXED}:N, or leave --fold out"
+        )
     if text == AUTO:
         try:
             found = derived(given.arguments, _text_of(given), world_size)

@@ -25,7 +25,7 @@ from phantora_async.config.outputs import (
 )
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.servers import isolation_of, listen_of, nccl_settings, servers_of
-from phantora_async.config.values import loading_of, routing_of, shapes_of, stated_value_of
+from phantora_async.config.values import lengths_of, loading_of, routing_of, shapes_of, stated_value_of
 from phantora_async.errors import UsageError
 from phantora_async.faults import check_deaths, given_faults
 from phantora_async.options import PathText, RunOptions
@@ -79,6 +79,11 @@ def resolve(options: RunOptions) -> Config:
     # Steps that are played come from a recording: without --record, one is kept in the run directory.
     if all_steps:
         check_recordable(given, "--real-steps")
+        if given.lengths is not None:
+            raise UsageError(
+                "--real-steps and --lengths exclude each other: a step that is played has no responses of its own",
+                "--steps alone does all steps",
+            )
     record = record_of(given)
     claimed = run_dir_of(_text(given.run_dir), script, sum(servers))
     if all_steps and record is None:
@@ -115,6 +120,7 @@ def resolve(options: RunOptions) -> Config:
         isolation=level,
         routing=routing_of(given.moe).text,
         data_shapes=shapes_of(given.data_shapes).text,
+        lengths="" if given.lengths is None else lengths_of(given.lengths).text,
         values=values,
         network=given.network or ("host" if level == "none" else "private"),
         writable=writable_of(given.write),

@@ -1,5 +1,5 @@
-"""Reads the options for values that nobody computes: the policies of `--moe` and `--data-shapes`, the time that loading
-takes, the values of `--value`.
+"""Reads the options for values that nobody computes: the policies of `--moe`, `--data-shapes` and `--lengths`, the time
+that loading takes, the values of `--value`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from emu.contract import stated_values
-from emu.contract.policies import loading_policy, routing_policy, shape_policy
+from emu.contract.policies import length_policy, loading_policy, routing_policy, shape_policy
+from emu.contract.policies.length_policy import LengthPolicy
 from emu.contract.policies.loading_policy import LoadingPolicy
 from emu.contract.policies.routing_policy import RoutingPolicy
 from emu.contract.policies.shape_policy import ShapePolicy
@@ -27,6 +28,10 @@ def routing_of(text: str) -> RoutingPolicy:
 
 def shapes_of(text: str) -> ShapePolicy:
     return _policy("--data-shapes", text, shape_policy.KINDS, shape_policy.parse, shape_policy.FORMS)
+
+
+def lengths_of(text: str) -> LengthPolicy:
+    return _policy("--lengths", text, length_policy.KINDS, length_policy.parse, length_policy.FORMS)
 
 
 def _policy(option: str, text: str, kinds: Sequence[str], parse: Callable[[str], _Policy], forms: str) -> _Policy:

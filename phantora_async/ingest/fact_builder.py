@@ -23,6 +23,7 @@ from phantora_async.ingest.collective_matching import CollectiveMatching
 from phantora_async.ingest.communicators import Answers, Communicators, Created
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
+from phantora_async.ingest.generated_responses import GeneratedResponses
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.memory_holders import HeldMemory
 from phantora_async.ingest.messages import PARTS, kind_of
@@ -162,6 +163,7 @@ class FactBuilder:
         self.warnings: dict[str, WarningCount] = {}
         """The warnings by their text."""
         self.routing = RoutingLoads()
+        self.generated = GeneratedResponses()
         self.kept: records.Kept | None = None
         """The last record about data that ranks keep so that it can be read back."""
         self.reads = UncomputedReads()
@@ -178,6 +180,7 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.GENERATION: self.generated.take,
             records.SEGMENT_CONTENT: self._segment_content,
             records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,

@@ -16,6 +16,7 @@ from phantora_async.ingest.fact_builder import FactBuilder, RankInfo
 from phantora_async.ingest.launch_counts import Counts
 from phantora_async.over_time import Activity, Traffic, activity_document, links_document
 from phantora_async.report.calls import calls_document
+from phantora_async.report.generation import generation_document
 from phantora_async.report.guests import GpuUse, seats_of
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernel_lines import add_lines
@@ -231,6 +232,11 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
         "routing": routing_document(spec.routing, fact_builder.routing, sharing),
         "data_shapes": sizes_document(spec.data_shapes, reads, sharing),
+        **(
+            {"generation": generation_document(spec.lengths, fact_builder.generated, snapshot.ranks, sharing)}
+            if spec.lengths
+            else {}
+        ),
         "checkpoints": checkpoints,
         "stated_values": stated_document(spec.values, reads, sharing),
         "decided": decided_document(reads, sharing),

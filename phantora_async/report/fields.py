@@ -52,6 +52,12 @@ _ROUTED = Fields(
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
+_GENERATED = Fields(
+    {"program": TEXT} | _fields(WHOLE, "ranks", "batches", "responses", "ended", "tokens", "longest", "places")
+)
+_GENERATION = Fields(
+    {"policy": TEXT, "programs": Each(_GENERATED), **_fields(WHOLE, "ranks", "generating_ns", "partial_ns")}
+)
 _CHANGES = Each(Each(WHOLE, 2))
 _OVER_TIME = [account.name for account in TIME_ACCOUNTS if account.common]
 _RARE_OVER_TIME = [account.name for account in TIME_ACCOUNTS if not account.common]
@@ -188,6 +194,7 @@ _SIMULATED = Fields(
         "assumed_links": TEXT,
         "read_attributes": Each(Fields(_fields(TEXT, "line", "attribute", "then", "now") | {"rank": WHOLE})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
+        "generation": _GENERATION,
         "data_shapes": Fields({"policy": TEXT, "places": Each(_SIZED)}),
         "stated_values": Each(_STATED),
         "checkpoints": Each(_CHECKPOINT),

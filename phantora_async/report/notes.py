@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phantora_async.report.document import MOST_WARNINGS
+from phantora_async.report.generation import generation_notes
 from phantora_async.report.guests import guest_notes
 from phantora_async.report.loading import loading_notes
 from phantora_async.report.routing import routing_notes
@@ -248,6 +249,7 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     notes += stated_notes(simulated.get("stated_values", []))
     notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
     notes += sizes_notes(simulated["data_shapes"]) if "data_shapes" in simulated else []
+    notes += generation_notes(simulated["generation"], simulated["virtual_ns"]) if "generation" in simulated else []
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")

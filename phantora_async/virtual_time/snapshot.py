@@ -87,6 +87,10 @@ class RankSnapshot(NamedTuple):
     """What its processes had of GPUs, in the order of the instants."""
     shares: Shares
     """The shares of all its devices until now."""
+    generating_ns: int
+    """The time in which its program generated responses, as BATCH records tell."""
+    partial_ns: int
+    """The part of that in which it generated fewer at once than before, because others were complete."""
     window: StepWindow | None
     """Its steps that count; None if it has no whole one."""
 
@@ -206,6 +210,8 @@ class _Ranks:
             reduce(MemoryPeaks.largest, timeline.own_hosts[place].memory.values(), NO_MEMORY),
             tuple(map(GpuMemory._make, int64s(view.taken, 6 * view.ntaken).reshape(-1, 6).tolist())),
             Shares(*self._engine.shares(place, self._now_ns)),
+            view.generating_ns,
+            view.partial_ns,
             timeline.results.window(rank),
         )
 

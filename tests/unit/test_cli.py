@@ -67,6 +67,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
         (["report", __file__.replace("cli", "clli")], f"did you mean {__file__}?"),
         (["run", "--loaders", "modeled", __file__], "did you mean modelled?"),
         (["run", "--moe", "balancd", __file__], "did you mean balanced?"),
+        (["run", "--lengths", "lognorml:400,1", __file__], "did you mean lognormal?"),
         (["run", "--data-shapes", "fration:0.5", __file__], "did you mean fraction?"),
     ],
 )

@@ -153,6 +153,18 @@ def test_a_compile_cache_that_cannot_be_used_is_named(config: type[Resolver]) ->
     assert "--compile-cache DIR" in remark
 
 
+def test_ranks_with_responses_of_their_own_are_not_folded(config: type[Resolver]) -> None:
+    drawn = ("-n", "8", "--lengths", "lognormal:100,1")
+    with pytest.raises(UsageError, match="each rank's responses have lengths of their own"):
+        config.of(*drawn, "--fold", "dp=8")
+    found = config.of(*drawn, "--fold", "auto")
+    assert found.folding is None
+    assert "all 8 ranks have processes" in found.remarks[0]
+    assert config.of("-n", "8", "--lengths", "fixed:100", "--fold", "dp=8").folding is not None
+    with pytest.raises(UsageError, match="--real-steps and --lengths exclude each other"):
+        config.of(*drawn, "--steps", "9", "--real-steps", "3")
+
+
 def test_fold_auto_says_what_it_found(config: type[Resolver]) -> None:
     """Witnesses are among the ranks that have processes, as are the last rank and, in small runs, the first of each
     role; another one stands for the rest of the role.

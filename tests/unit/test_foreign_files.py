@@ -24,6 +24,7 @@ COMMANDS = {
     "network": ["net", "--network", "{}", "--flows", "{}"],
     "flows": ["net", "--network", "dgx-h200", "--flows", "{}"],
     "missing": ["profile", "--missing", "{}"],
+    "lengths of responses": ["run", "-n", "1", "--lengths", "trace:{}", __file__],
     "loads of experts": ["run", "-n", "1", "--moe", "trace:{}", __file__],
     "merge": ["profiles", "merge", "{}", "{}", "-o", "{}.made.times"],
 }

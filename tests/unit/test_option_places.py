@@ -54,10 +54,11 @@ FURTHER = {
     "write": 1,  # the folder of compiled code is writable, too
 }
 """Files beyond the three in which an option may stand, with the reason. A change that needs more gives its own."""
-MOST_FILES = 403
+MOST_FILES = 409
 """The files in which options are declared, handed on or read, summed over the options. It may rise with a reason. The
-last five: a server counts its ranks, a search for a trial's memory records nothing, published runs name interpreters,
-a launcher asks a kept interpreter, which is that of the run.
+last eleven: lengths of responses are drawn in ranks, reported, and keep ranks from being folded, a server counts its
+ranks, a search for a trial's memory records nothing, published runs name interpreters, a launcher asks a kept
+interpreter, which is that of the run.
 """
 
 

@@ -48,6 +48,14 @@ MAY_IMPORT = {
         "emu.control.host_views",
         "emu.control.read_warnings",
     ],
+    "emu.control.generation": [
+        "emu.contract.policies",
+        "emu.interpreter.hook_library",
+        "emu.private",
+        "emu.control.computed_op",
+        "emu.control.control_tensors",
+        "emu.control.host_views",
+    ],
     "emu.control.routing": [
         "emu.contract.policies",
         "emu.interpreter",
@@ -80,6 +88,7 @@ MAY_IMPORT = {
         "emu.private",
         "emu.control.data_sizes",
         "emu.control.extensions",
+        "emu.control.generation",
         "emu.control.random_numbers",
         "emu.control.routing",
         "emu.control.sparse",

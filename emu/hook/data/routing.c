@@ -1,6 +1,7 @@
 /* Sends what policies have chosen: emu/control counts it, the coordinator reports it. */
 #include "channel/channel.h"
 #include "core/base.h"
+#include "op_stream/emit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,4 +23,21 @@ PH_EXPORT void phantora_routing(uint64_t calls, uint32_t layer, uint32_t chosen,
 PH_EXPORT void phantora_data_size(uint64_t calls, uint64_t most, uint64_t chosen, const char *text) {
     struct ph_DATA_SIZE record = {.calls = calls, .most = most, .chosen = chosen};
     ph_emit_out_of_band(PH_KIND_DATA_SIZE, &record, sizeof record, text, strlen(text));
+}
+
+PH_EXPORT void phantora_batch(uint32_t responses) {
+    struct ph_BATCH record = {.responses = responses};
+    ph_emit(PH_KIND_BATCH, &record, sizeof record, NULL, 0);
+}
+
+/* program: the payload of GENERATION in records.def. */
+PH_EXPORT void phantora_generation(uint64_t batches, uint64_t responses, uint64_t ended, uint64_t tokens,
+                                   uint64_t longest, uint64_t places, const char *program) {
+    struct ph_GENERATION record = {.batches = batches,
+                                   .responses = responses,
+                                   .ended = ended,
+                                   .tokens = tokens,
+                                   .longest = longest,
+                                   .places = places};
+    ph_emit_out_of_band(PH_KIND_GENERATION, &record, sizeof record, program, strlen(program));
 }

@@ -22,6 +22,9 @@ class KernelCalls(Library):
         self._sequences = self._function("sequences", None, RANGES)
         self._routing = self._function("routing", None, c_uint64, c_uint32, c_uint32, RANGES, c_uint32, c_char_p)
         self._data_size = self._function("data_size", None, c_uint64, c_uint64, c_uint64, c_char_p)
+        self.batch: Callable[[int], None] = self._function("batch", None, c_uint32)
+        """Sends a BATCH record: from now on the program generates so many responses at once."""
+        self._generation = self._function("generation", None, *[c_uint64] * 6, c_char_p)
         self.close_segments: Callable[[], None] = self._function("close_segments", None)
 
     def kernel_program(
@@ -61,3 +64,9 @@ class KernelCalls(Library):
     def data_size(self, calls: int, most: int, chosen: int, text: str) -> None:
         """Sends a DATA_SIZE record."""
         self._data_size(calls, most, chosen, text.encode(errors="replace"))
+
+    def generation(
+        self, batches: int, responses: int, ended: int, tokens: int, longest: int, places: int, program: str
+    ) -> None:
+        """Sends a GENERATION record."""
+        self._generation(batches, responses, ended, tokens, longest, places, program.encode())

@@ -317,6 +317,7 @@ API int64_t vt_held(const engine *e) {
 typedef struct {
     int64_t rank, state, clock_ns, steps, counters, facts_done, queued, last_site, nmemory, ndevices, ntaken;
     int64_t wait, wait_site, wait_creation, nqueries, nelapsed, nclocks, nstreams, ncheckpoints;
+    int64_t generating_ns, partial_ns;
     const memory_change *memory;
     const uint8_t *queries;
     const int64_t *elapsed, *clocks;
@@ -333,6 +334,7 @@ API void vt_host(const engine *e, int64_t number, host_view *to) {
     const host *it = &e->hosts[number];
     int64_t ndevices = 0, last_site = 0;
     for (const device *one = it->devices; one; one = one->next) ndevices += one->used != 0;
+    const generating batch = generated_until(it->batch, it->clock_ns);
     for (int64_t i = it->nrows; i-- > 0 && !last_site;) last_site = it->rows[i].site;
     *to = (host_view){.rank = it->rank,
                       .state = it->state,
@@ -353,6 +355,8 @@ API void vt_host(const engine *e, int64_t number, host_view *to) {
                       .nclocks = it->nclocks,
                       .nstreams = it->nstreams,
                       .ncheckpoints = it->ncheckpoints,
+                      .generating_ns = batch.busy_ns,
+                      .partial_ns = batch.partial_ns,
                       .memory = it->memory,
                       .queries = it->queries,
                       .elapsed = it->elapsed,

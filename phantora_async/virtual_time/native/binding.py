@@ -90,6 +90,7 @@ _Host = _structure(
     "Host",
     *_numbers("rank state clock_ns steps counters facts_done queued last_site nmemory ndevices ntaken"),
     *_numbers("wait wait_site wait_creation nqueries nelapsed nclocks nstreams ncheckpoints"),
+    *_numbers("generating_ns partial_ns"),
     *((name, _pointer) for name in ("memory", "queries", "elapsed", "clocks", "taken")),
 )
 _SHARES = 7

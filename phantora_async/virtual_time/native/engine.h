@@ -334,10 +334,17 @@ typedef struct {
     bool then_slower;                 /* after them turns of TURN_NS at least follow, until the work is complete */
 } turns;
 
+/* The responses that a program generates, as BATCH rows tell: how many at once, since when, and the most since there
+ * were none; the time in which there were any, and fewer than that. */
+typedef struct {
+    int64_t responses, most, since_ns, busy_ns, partial_ns;
+} generating;
+
 #define HOST_SAVED                                                                                                     \
     int64_t clock_ns;        /* when it executed its last row, or was woken */                                         \
     int64_t steps, counters; /* done; how many COUNTERS */                                                             \
     int64_t polls, polled_ns;                                                                                          \
+    generating batch;                                                                                                  \
     int64_t nmemory, ntaken, created, ndevices_used;                                                                   \
     int64_t known;   /* so many next questions of a loop are overtaken: the work is complete */                        \
     turns asking;    /* of the next row, questions of a loop */                                                        \
@@ -663,6 +670,7 @@ void block(engine *e, host *it, host_state state, wait_kind wait, void *waits_fo
 void set_state(engine *e, host *it, host_state state);
 void wake(engine *e, host *it);
 int64_t next_of(engine *e, const host *it);
+generating generated_until(generating it, int64_t now_ns);
 int64_t facts_done(const host *it);
 stream *stream_of(const host *it, uint32_t id);
 void forget_rows(host *it, int64_t needed);

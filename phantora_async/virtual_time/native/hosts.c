@@ -436,6 +436,20 @@ static outcome note_memory(engine *e, host *it, const row *what) {
     return GOES_ON;
 }
 
+generating generated_until(generating it, int64_t now_ns) {
+    if (it.responses) it.busy_ns += now_ns - it.since_ns;
+    if (it.responses < it.most) it.partial_ns += now_ns - it.since_ns;
+    it.since_ns = now_ns;
+    return it;
+}
+
+static outcome note_batch(engine *e, host *it, const row *what) {
+    it->batch = generated_until(it->batch, e->now_ns);
+    it->batch.responses = (int64_t)what->values[0];
+    if (!it->batch.responses || it->batch.responses > it->batch.most) it->batch.most = it->batch.responses;
+    return GOES_ON;
+}
+
 static outcome note_taken(engine *e, host *it, const row *what) {
     it->taken = grown(it->taken, it->ntaken, &it->taken_room, sizeof *it->taken);
     it->taken[it->ntaken++] = (taken_change){e->now_ns,
@@ -623,6 +637,8 @@ outcome execute_row(engine *e, host *it, const row *what) {
         return create_comm(e, it, what);
     case MEMORY:
         return note_memory(e, it, what);
+    case BATCH:
+        return note_batch(e, it, what);
     case GPU_MEMORY:
         return note_taken(e, it, what);
     case COUNTERS:

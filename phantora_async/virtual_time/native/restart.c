@@ -34,4 +34,6 @@ void end_process(engine *e, host *it) {
     it->known = 0;
     it->silent = it->may_pass = it->retry = it->poll_delayed = false;
     it->polls = 0;
+    it->batch = generated_until(it->batch, e->now_ns);
+    it->batch.responses = it->batch.most = 0;
 }

@@ -20,7 +20,7 @@ from .test_reference import duration_ns, is_in_reference, reference_of
 
 NAMES = (
     *("segment", "segment", "event", "wait for event", "sync", "clock", "elapsed", "collective", "collective", "send"),
-    *("exchange", "query", "poll", "loop", "step", "destroy", "abort"),
+    *("exchange", "query", "poll", "loop", "step", "batch", "destroy", "abort"),
 )
 Drawn = tuple[str, dict[str, Any]]
 
@@ -51,6 +51,7 @@ def _action(chance: random.Random) -> tuple[Any, ...]:
             *(stream, _after(chance, 9000), chance.randint(1, 9), chance.randint(0, 1500), chance.randint(0, 2)),
         ),
         "step": tuple,
+        "batch": lambda: (chance.randint(0, 3), _after(chance, 90)),
         "destroy": lambda: (_after(chance, 500),),
         "abort": lambda: (chance.randint(0, 4), _after(chance, chance.choice((0, 300)))),
     }

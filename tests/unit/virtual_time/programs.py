@@ -49,6 +49,7 @@ _action = st.one_of(
         st.just("loop"), _stream, st.integers(0, 9000), st.integers(1, 9), st.integers(0, 1500), st.integers(0, 2)
     ),
     st.tuples(st.just("step")),
+    st.tuples(st.just("batch"), st.integers(0, 3), st.integers(0, 90)),
     st.tuples(st.just("destroy"), st.integers(0, 500)),
     st.tuples(st.just("abort"), st.integers(0, 4), st.integers(0, 300)),
 )
@@ -170,6 +171,8 @@ def _write(
                 script.query(**asked, after=after, turns=times * turns)
         case ("step",):
             script.step()
+        case ("batch", responses, after):
+            script.batch(responses, after=after)
         case ("destroy", solo_ns):
             stream = script.new_stream()
             script.segment(solo_ns, stream=stream).add(records.StreamDestroy.encode(0, stream, 0))

@@ -167,6 +167,9 @@ class Script:
     def step(self, *, after: int = 0) -> Script:
         return self.add(records.Marker.encode(after, MarkerKind.STEP, 0))
 
+    def batch(self, responses: int, *, after: int = 0) -> Script:
+        return self.add(records.Batch.encode(after, responses, 0))
+
     def bye(self, *, after: int = 0) -> Script:
         return self.add(records.Bye.encode(after, 0, 0))
 

@@ -117,3 +117,14 @@ def test_time_on_gpus_of_other_numbers_counts_until_the_own_one_is_used() -> Non
     assert shares.host_bound_ns == (100 - 40) + (200 - 30) + 10
     assert shares.idle_ns == 800 - 310
     assert timeline.activity().devices == [1]
+
+
+def test_a_batch_waits_while_it_has_fewer_responses_than_before() -> None:
+    script = Script(0, 1)
+    script.batch(3, after=100).batch(4, after=10).batch(2, after=40).batch(3, after=5).batch(4, after=6)
+    script.batch(0, after=200).batch(2, after=1000).batch(1, after=7).batch(0, after=30).bye(after=50)
+    timeline = timeline_of(script)
+    timeline.run(1000)
+    (rank,) = timeline.snapshot().ranks
+    assert rank.generating_ns == 10 + 40 + 5 + 6 + 200 + 7 + 30
+    assert rank.partial_ns == 5 + 6 + 30

@@ -1,0 +1,86 @@
+"""The responses that a program generates in one process: their lengths, and what the coordinator is told of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...contract.policies.length_policy import LengthPolicy, prompt_key
+from ...interpreter.hook_library import Hook
+
+
+@dataclass(slots=True)
+class _Total:
+    """The sums over all batches of one program since the rank's start."""
+
+    batches: int = 0
+    responses: int = 0
+    ended: int = 0
+    """The responses whose end token was sampled; the others were cut."""
+    tokens: int = 0
+    longest: int = 0
+    places: int = 0
+    """The tokens that there would be if each response were as long as the longest of its batch."""
+    sent: int = 0
+    """The number of batches that the coordinator knows of."""
+
+
+class Responses:
+    """The lengths of responses, by the policy of `--lengths`."""
+
+    def __init__(self, hook: Hook, policy: LengthPolicy) -> None:
+        self._hook = hook
+        self._policy = policy
+        self.rank = 0
+        """The rank whose process this is."""
+        self._before: Counter[tuple[bytes, int]] = Counter()
+        """How many responses prompts have had, by prompt and replica."""
+        self._totals: dict[str, _Total] = {}
+
+    def length(self, prompt: Iterable[int], replica: int) -> int:
+        """Returns the length of the next response to this prompt. `replica`: processes that generate the same responses
+        have the same number.
+        """
+        key = prompt_key(prompt)
+        before = self._before[key, replica]
+        self._before[key, replica] += 1
+        return self._policy.length(key, before, replica)
+
+    def running(self, responses: int) -> None:
+        """Tells that the program generates so many responses from now on."""
+        self._hook.batch(responses)
+
+    def warn(self, text: str) -> None:
+        text = f"--lengths: {text}"
+        self._hook.warn_once(text, text)
+
+    def complete(self, program: str, lengths: Iterable[tuple[int, bool]], *, together: bool) -> None:
+        """Notes responses that are complete: how many tokens each has, and whether its end token was sampled.
+        `together`: they are a batch in which the places of shorter ones stay empty until the last one is complete.
+        """
+        lengths = list(lengths)
+        if not lengths:
+            return
+        total = self._totals.setdefault(program, _Total())
+        tokens, longest = sum(length for length, _ in lengths), max(length for length, _ in lengths)
+        total.batches += 1
+        total.responses += len(lengths)
+        total.ended += sum(ended for _, ended in lengths)
+        total.tokens += tokens
+        total.longest = max(total.longest, longest)
+        total.places += longest * len(lengths) if together else tokens
+        if total.batches >= 2 * total.sent:
+            self._send(program, total)
+
+    def report(self) -> None:
+        """Sends all totals, at the rank's end."""
+        for program, total in self._totals.items():
+            if total.batches != total.sent:
+                self._send(program, total)
+
+    def _send(self, program: str, total: _Total) -> None:
+        total.sent = total.batches
+        self._hook.generation(
+            total.batches, total.responses, total.ended, total.tokens, total.longest, total.places, program
+        )

@@ -1,0 +1,152 @@
+"""The tokens that the loop of transformers' `generate` samples: an end token where a response has its length.
+
+The loop itself is left as it is. Where it samples (`argmax`, `multinomial`) from scores that nobody computed, the
+tokens of all sequences become known integers, so that what follows is computed: the test for the end token, padding
+behind it, masks of an RL trainer.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from ..computed_op import Kernel, as_tuple
+from ..control_tensors import KEPT, KNOWN, ControlTensors
+from ..host_views import Place
+from .responses import Responses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SAMPLES = ("aten::argmax", "aten::multinomial")
+"""Operations by which a loop samples."""
+_BETWEEN = 4
+"""The most frames between an operation's Python function and ours."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Sequences that a loop generates together."""
+
+    loop: CodeType
+    """The loop, which samples in its own frame."""
+    lengths: list[int]
+    """The length of each sequence's response."""
+    ends: tuple[int, ...]
+    """The ids of end tokens; the first one is sampled."""
+    other: int
+    """The id of the token that is sampled until then."""
+    program: str
+    sampled: int = 0
+    """The number of tokens that each sequence has."""
+    running: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.running = len(self.lengths)
+
+    def next_tokens(self) -> list[int]:
+        """Returns the next token of each sequence. Behind its end token a sequence has end tokens: loops pad there."""
+        self.sampled += 1
+        return [self.ends[0] if self.sampled >= length else self.other for length in self.lengths]
+
+    def complete(self) -> list[tuple[int, bool]]:
+        """Returns for each response how many tokens it has, and whether its end token was sampled."""
+        return [(min(length, self.sampled), length <= self.sampled) for length in self.lengths]
+
+
+class SampledTokens:
+    """Chooses the tokens that loops sample. A thread runs one loop at a time, or loops within loops."""
+
+    def __init__(self, control: ControlTensors, responses: Responses) -> None:
+        self._control = control
+        self.responses = responses
+        self._batches = threading.local()
+
+    # ---- the life of a batch ---------------------------------------------------------------------------------------
+    def begin(self, batch: Batch) -> None:
+        self._stack().append(batch)
+        self.responses.running(batch.running)
+
+    def end(self) -> None:
+        """Ends the batch that began last."""
+        batch = self._stack().pop()
+        self.responses.running(0)
+        if batch.sampled:
+            self.responses.complete(batch.program, batch.complete(), together=True)
+
+    def _stack(self) -> list[Batch]:
+        found: list[Batch] | None = getattr(self._batches, "stack", None)
+        if found is None:
+            found = self._batches.stack = []
+        return found
+
+    # ---- sampling --------------------------------------------------------------------------------------------------
+    def around(self, computed: Kernel, call: Kernel) -> Kernel:
+        """Returns the function to call in the place of `call`, which follows the policy of `--moe` where `computed`
+        does not.
+        """
+
+        def sample(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            stack = self._stack()
+            scores = args[0]
+            if (
+                not stack
+                or not scores.is_floating_point()
+                or scores.dim() != 2
+                or scores.size(0) != len(stack[-1].lengths)
+                or not _called_by(stack[-1].loop)
+            ):
+                return call(keyset, *args, **kwargs)
+            result = computed(keyset, *args, **kwargs)
+            self._fill(stack[-1], as_tuple(result)[0])
+            return result
+
+        return sample
+
+    def _fill(self, batch: Batch, tokens: Tensor) -> None:
+        """Writes the next token of each sequence, unless they are known."""
+        import torch
+
+        control = self._control
+        if tokens.numel() != len(batch.lengths) or control.peek(Place(tokens)) in (KNOWN, KEPT):
+            return
+        view = control.unrecorded(lambda: control.find_view(tokens))
+        if view is None:
+            self.responses.warn("tokens that a loop samples could not be stated: its responses have other lengths")
+            return
+        chosen = batch.next_tokens()
+
+        def fill(_: bool) -> None:
+            view.copy_(torch.tensor(chosen, dtype=view.dtype, device="cpu").view(view.shape))
+
+        control.compute_when_arrived([], [tokens], fill)
+        running = sum(batch.sampled < length for length in batch.lengths)
+        if running != batch.running and running:
+            self.responses.running(running)
+        batch.running = running
+
+    def known(self, tensor: Tensor) -> list[Any] | None:
+        """Returns a tensor's elements as nested lists; None if they are not known."""
+        control = self._control
+        if not tensor.is_cuda:
+            return control.unrecorded(tensor.tolist)
+        control.wait([tensor])
+        if control.state([Place(tensor)]) != KNOWN:
+            return None
+        view = control.unrecorded(lambda: control.find_view(tensor))
+        return None if view is None else control.unrecorded(view.tolist)
+
+
+def _called_by(loop: CodeType) -> bool:
+    """Tells whether the operation is called in the loop's own frame, not by a model that it calls."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_BETWEEN):
+        if frame is None:
+            return False
+        if frame.f_code is loop:
+            return True
+        frame = frame.f_back
+    return False
