@@ -98,6 +98,17 @@ for block in model.blocks:
     fully_shard(block)
 fully_shard(model)
 """
+IN_FP32 = """\
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+kept = {
+    "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+    "reshard_after_forward": False,
+}
+for block in model.blocks:
+    fully_shard(block, **kept)
+fully_shard(model, **kept)
+"""
 TP = """\
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -249,6 +260,13 @@ CASES = {
         ((BF16, "model = Model().cuda()"), (LOSS, AUTOCAST)),
         ("gradients that DistributedDataParallel sends as bf16",),
         "links bind: half of the bytes are enough",
+    ),
+    "shards whose gradients are reduced as FP32": Case(
+        "",
+        PCIE,
+        ((BF16, "model = Model().cuda()"), (DDP, IN_FP32)),
+        ("gradients that are reduced as bf16",),
+        "links bind: two thirds of the bytes are gradients, and half of these are enough",
     ),
 }
 OF_MACHINE = ("NCCL_", "NVLink", "network cards", "a host that", "together: ")

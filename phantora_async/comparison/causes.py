@@ -29,7 +29,7 @@ def of_time(found: Comparison, run: int) -> Iterator[str]:
     yield _listed("GPU work: ", _parts(found.families, run)[:MOST_REASONS])
     changed = sorted(found.kernels, key=lambda one: -abs(one.ms[run] - one.ms[0]))
     yield _listed("kernels: ", [_work_text(one, run) for one in changed[:MOST_REASONS] if _change(one, run)])
-    yield _listed("collectives: ", [_calls_text(one, run) for one in _most_changed(found.calls, run)])
+    yield _collectives(found, run)
     yield _listed("the host waits for the GPU: ", [_calls_text(one, run) for one in _most_changed(found.waits, run)])
 
 
@@ -39,11 +39,14 @@ def of_memory(found: Comparison, run: int) -> Iterator[str]:
     yield _listed("memory: ", [_size_text(one, run) for one in parts[:MOST_REASONS] if _is_larger(one, run)])
     holders = sorted(found.holders, key=lambda one: -abs(one.nbytes[run] - one.nbytes[0]))
     yield _listed("held by ", [_size_text(one, run) for one in holders[:MOST_REASONS] if _is_larger(one, run)])
+    # What is sent stands in buffers, which are often free again at the peak: the part is then "cached or fragmented".
+    if sum(one.nbytes[run] - one.nbytes[0] for one in found.calls) >= LEAST_NBYTES:
+        yield _collectives(found, run)
 
 
 def causes(found: Comparison, run: int) -> list[str]:
-    """All of them: the sentences that are not empty."""
-    return [text for text in (*of_time(found, run), *of_memory(found, run)) if text]
+    """All of them: the sentences that are not empty, each once."""
+    return list(dict.fromkeys(text for text in (*of_time(found, run), *of_memory(found, run)) if text))
 
 
 def step_change_ms(found: Comparison, run: int) -> float | None:
@@ -55,6 +58,10 @@ def step_change_ms(found: Comparison, run: int) -> float | None:
     if first is None or value is None or abs(value - first) < LEAST_MS:
         return None
     return value - first
+
+
+def _collectives(found: Comparison, run: int) -> str:
+    return _listed("collectives: ", [_calls_text(one, run) for one in _most_changed(found.calls, run)])
 
 
 def _listed(title: str, texts: Sequence[str]) -> str:

@@ -153,11 +153,12 @@ def _why(comparison: Comparison, letters: str) -> Iterator[str]:
     """Yields a line for each run whose step or memory differs: what accounts for it."""
     for run, letter in enumerate(letters[1:], start=1):
         change = step_change_ms(comparison, run)
-        reasons = "; ".join(filter(None, of_time(comparison, run)))
+        of_step = [*filter(None, of_time(comparison, run))]
+        reasons = "; ".join(of_step)
         if change is not None:
             text = f"{letter}'s step is {ms_text(abs(change))} ms {'longer' if change > 0 else 'shorter'} than A's"
             yield f"{text}: {reasons}" if reasons else text
-        if reasons := "; ".join(filter(None, of_memory(comparison, run))):
+        if reasons := "; ".join(text for text in of_memory(comparison, run) if text and text not in of_step):
             yield f"{letter}'s fullest GPU against A's: {reasons}"
 
 

@@ -188,7 +188,7 @@ def _judged(job: Job, done: Run | None, failure: str, stored: Stored, wall_s: fl
     if steps < STEPS_FOR_TIME:  # the warm-up's times are no baseline
         figures = {name: value for name, value in figures.items() if name not in OF_TIME}
     worse = {row.figure.name for row in rows if row.broken and row.against == "baseline"}
-    causes = [text for names, texts in reasons if worse.intersection(names) for text in texts]
+    causes = list(dict.fromkeys(text for names, texts in reasons if worse.intersection(names) for text in texts))
     return Judged(
         job,
         rows,

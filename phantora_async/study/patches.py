@@ -214,6 +214,7 @@ torch.distributed.distributed_c10d.all_reduce = _all_reduce
     "the script reduces no gradients of an optimizer's parameters one by one",
 )
 SHARDING = """
+import dataclasses
 import functools
 import torch.distributed._composable.fsdp
 import torch.distributed.fsdp
@@ -242,9 +243,24 @@ def _changed(keywords, older):
         if "process_group" in given or "device_mesh" in given or len(arguments) > 1:
             raise RuntimeError("the script shards over a group of its own")
         init(self, *arguments, **{**given, **older})
+    _put(fully_shard, changed)
+def _put(fully_shard, init):
     for module in (torch.distributed.fsdp, torch.distributed._composable.fsdp, torch.distributed.fsdp._fully_shard):
         module.fully_shard = fully_shard
-    FullyShardedDataParallel.__init__ = changed
+    FullyShardedDataParallel.__init__ = init
+def _types(**types):
+    made, init = torch.distributed.fsdp.fully_shard, FullyShardedDataParallel.__init__
+    @functools.wraps(made)
+    def fully_shard(module, **given):
+        took_hold()
+        policy = given.get("mp_policy") or torch.distributed.fsdp.MixedPrecisionPolicy()
+        return made(module, **{**given, "mp_policy": dataclasses.replace(policy, **types)})
+    @functools.wraps(init)
+    def changed(self, *arguments, **given):
+        took_hold()
+        policy = given.get("mixed_precision") or torch.distributed.fsdp.MixedPrecision()
+        init(self, *arguments, **{**given, "mixed_precision": dataclasses.replace(policy, **types)})
+    _put(fully_shard, changed)
 """
 GATHERED = Patch(
     "parameters that stay gathered from the forward to the backward pass (reshard_after_forward=False, SHARD_GRAD_OP)",
@@ -264,15 +280,15 @@ _changed(lambda world: dict(mesh=_mesh_of(world, 1)), dict(sharding_strategy=Sha
 )
 BF16_SHARDS = Patch(
     "parameters that are gathered as bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16))",
-    f"""{SHARDING}
-from torch.distributed.fsdp import MixedPrecision, MixedPrecisionPolicy
-_changed(
-    lambda world: dict(mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)),
-    dict(mixed_precision=MixedPrecision(param_dtype=torch.bfloat16)),
-)
-""",
+    f"{SHARDING}_types(param_dtype=torch.bfloat16)\n",
     NO_SHARDING,
     "gathered type",
+)
+BF16_REDUCED = Patch(
+    "gradients that are reduced as bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16))",
+    f"{SHARDING}_types(reduce_dtype=torch.bfloat16)\n",
+    NO_SHARDING,
+    "reduced type",
 )
 ON_GPU = Patch(
     "parameters and optimizer states on the GPU (no CPUOffloadPolicy)",
@@ -448,6 +464,8 @@ def _of_communication(known: Facts) -> Iterator[Patch]:
             yield within_servers(known.servers)
         if known.has(NcclKind.ALL_GATHER, "f32"):
             yield BF16_SHARDS
+        if known.has(NcclKind.REDUCE_SCATTER, "f32"):
+            yield BF16_REDUCED
         if "ffload" in known.script:
             yield ON_GPU
 

@@ -99,7 +99,7 @@ EDITS: dict[str, tuple[str, str, str]] = {
         "all_reduce 4,194,304 bytes",
     ),
     "pin": (".pin_memory()", "", "pageable"),
-    "reduce-dtype": ("None, bf16_compress_hook", "None, in_double", "cached or fragmented"),
+    "reduce-dtype": ("None, bf16_compress_hook", "None, in_double", "f64"),
 }
 """By name: what is replaced by what, and a word of the cause that `check` tells."""
 UNCHANGED = ("unchanged-1", "unchanged-2")

@@ -20,6 +20,7 @@ def trial(batch: int, gpu: str, time: float, memory: float, **more: Any) -> dict
         "reason": "",
         "front": False,
         "values": {"time": time, "memory": memory},
+        "shown": [{"title": "step", "text": f"{time:.1f} s", "value": time or None}],
     }
     return told | more
 
@@ -28,7 +29,8 @@ DOCUMENT = {
     "objectives": ["time", "memory"],
     "by": "million_tokens",
     "currency": "$",
-    "includes": "",
+    "includes": "what costs include",
+    "remarks": ["<b>two trials</b> are equally fast", "what costs include"],
     "trials": [
         trial(1, "h100", 3.0, 10e9, front=True),
         trial(2, "h100", 2.0, 20e9, front=True),
@@ -57,17 +59,18 @@ def test_the_page_filters_and_sorts(tmp_path: Path) -> None:
         assert tab.text("#count") == "4 of 4 trials"
         assert tab.text("h1") == "a <study>"
         page.get_by_label("gpu").select_option("h100")
-        assert rows(tab) == ["1", "2", "4"]
+        assert rows(tab) == ["2", "1", "4"], "the best one first"
+        assert page.locator("ul.notes li").all_inner_texts() == ["<b>two trials</b> are equally fast"]
         page.get_by_label("only those that are compared").check()
-        assert rows(tab) == ["1", "2"]
+        assert rows(tab) == ["2", "1"]
         assert page.locator("circle:visible").count() == 2
         page.get_by_role("button", name="Show all").click()
         expect(page.locator("#count")).to_have_text("4 of 4 trials")
         page.get_by_role("button", name="--batch").click()
         assert rows(tab) == ["1", "2", "4", "10"], "as numbers"
-        page.get_by_role("button", name="time").click()
+        page.get_by_role("button", name="step").click()
         assert rows(tab) == ["2", "10", "1", "4"], "what is not known comes last"
-        page.get_by_role("button", name="time").press("Enter")
+        page.get_by_role("button", name="step").press("Enter")
         assert rows(tab) == ["1", "10", "2", "4"]
         assert page.locator("th[aria-sort=descending]").count() == 1
         page.get_by_label("Text").fill("memory")

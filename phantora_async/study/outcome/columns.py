@@ -49,6 +49,10 @@ def columns(found: Outcome) -> Sequence[Column]:
             "kwh": bill and bill["kwh"],
         }
 
+    def costs(entry: Entry) -> str:
+        known = any(value is not None for value in spent(entry).values())
+        return amount_text(entry.bill[found.of], entry.bill["price"]) if entry.bill is not None and known else ""
+
     def hours(entry: Entry) -> float | None:
         bill = None if entry.bill is None else entry.bill[JOB]
         return bill and bill["hours"]
@@ -68,12 +72,12 @@ def columns(found: Outcome) -> Sequence[Column]:
             lambda one: {"tokens_per_second": rate(one)},
             lambda one: "" if (value := rate(one)) is None else f"{value:,.0f}",
         ),
-        Column("memory", lambda one: figures(one, "memory", "allocated"), shown("memory", gib)),
+        Column("memory reserved", lambda one: figures(one, "memory", "allocated"), shown("memory", gib)),
         Column("MFU", lambda one: figures(one, "mfu"), shown("mfu", FIGURES["mfu"].text)),
         Column(
             f"costs {WHOLE[found.of]}",
             spent,
-            lambda one: "" if one.bill is None else amount_text(one.bill[found.of], one.bill["price"]),
+            costs,
         ),
         Column(
             "takes",

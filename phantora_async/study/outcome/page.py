@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -22,8 +23,26 @@ from phantora_async.wording import printable
 
 Document = Mapping[str, Any]
 Scale = Callable[[float], float]
-WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 720, 360, 90, 50, 24
-"""The sizes of the picture and of the margins beside its axes, in pixels."""
+BOTTOM, EDGE = 50, 24
+"""The margins of a picture below and beside its axes, in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The size of a picture in pixels."""
+
+    screen: str
+    """The screens that show this picture; the others do not."""
+    width: int
+    height: int
+    left: int
+    """The margin for the texts of the upright axis."""
+    ticks: int
+    """About how many values the axis from left to right has."""
+
+
+SIZES = (Size("wide", 720, 360, 90, 5), Size("narrow", 340, 300, 62, 3))
+"""A picture that is scaled down to a phone has texts too small to read, so a phone has one of its own."""
 
 
 def sweep_page(document: Document, title: str) -> str:
@@ -37,7 +56,7 @@ def sweep_page(document: Document, title: str) -> str:
         folder.joinpath("page.js").read_text(encoding="utf-8"),
         heading=_text(title),
         summary=_text(f"{tried} trials, {len(fit)} compared in {', '.join(document['objectives']) or 'nothing'}"),
-        best="".join(_best(name, one) for name, one in document["best"].items()) or "<p>No trial can be compared.</p>",
+        best="".join(_best(name, one) for name, one in document["best"].items()) + _remarks(document),
         picture=_picture(document, fit),
         filters="".join(_filter(key, document["trials"]) for key in _chosen_keys(document["trials"])),
         table=_table(document),
@@ -63,6 +82,12 @@ def _best(objective: str, one: Document) -> str:
     return f"<h3>{_text(objective)}: {_text(one['trial'])}</h3><pre><code>{_text(one['command'])}</code></pre>"
 
 
+def _remarks(document: Document) -> str:
+    """What the terminal says of all trials; what costs include stands below the page."""
+    remarks = [one for one in document["remarks"] if one != document["includes"]]
+    return f'<ul class="notes">{"".join(f"<li>{_text(one)}</li>" for one in remarks)}</ul>'
+
+
 def _filter(key: str, trials: Sequence[Document]) -> str:
     values = dict.fromkeys(_shown(one["chosen"][key]) for one in trials if key in one["chosen"])
     options = "".join(f'<option value="{_text(value)}">{_text(value) or "none"}</option>' for value in values if value)
@@ -72,15 +97,30 @@ def _filter(key: str, trials: Sequence[Document]) -> str:
 
 
 def _table(document: Document) -> str:
-    keys, objectives = _chosen_keys(document["trials"]), document["objectives"]
-    figures = [_title(name, document) for name in objectives]
+    keys = _chosen_keys(document["trials"])
+    figures = [one["title"] for one in next(iter(document["trials"]), {"shown": []})["shown"]]
     titles = [*keys, *figures, "how", "remark"]
     head = "".join(
         f'<th scope="col"{"" if title in figures else " class=text"}>{_text(title)}</th>' for title in titles
     )
-    rows = "".join(_row(document, one, number, keys, titles) for number, one in enumerate(document["trials"]))
+    rows = "".join(_row(one, number, keys, titles) for number, one in _best_first(document))
     caption = '<caption class="faint">Every trial with what it has chosen and its figures</caption>'
     return f'<table id="table" class="named">{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+
+
+def _best_first(document: Document) -> list[tuple[int, Document]]:
+    """The trials with their numbers, in the order of the terminal: those that are not compared come last."""
+
+    def losses(numbered: tuple[int, Document]) -> tuple[bool, list[float]]:
+        one = numbered[1]
+        return not one["compared"], _losses(one, document["objectives"]) if one["compared"] else []
+
+    return sorted(enumerate(document["trials"]), key=losses)
+
+
+def _losses(one: Document, objectives: Sequence[str]) -> list[float]:
+    """The values of the objectives so that less is better."""
+    return [-one["values"][name] if name in MORE_IS_BETTER else one["values"][name] for name in objectives]
 
 
 def _title(name: str, document: Document) -> str:
@@ -88,12 +128,10 @@ def _title(name: str, document: Document) -> str:
     return f"{name} {'reserved' if name == MEMORY else OF[document['by']][name]}".strip()
 
 
-def _row(document: Document, one: Document, number: int, keys: Sequence[str], titles: Sequence[str]) -> str:
+def _row(one: Document, number: int, keys: Sequence[str], titles: Sequence[str]) -> str:
     chosen = {key: _shown(value) for key, value in one["chosen"].items()}
     cells = [(chosen.get(key, ""), chosen.get(key, ""), "text") for key in keys]
-    for name in document["objectives"]:
-        value = one["values"][name]
-        cells.append(("" if value is None else figure_text(name, value, document["currency"]), value, ""))
+    cells += [(shown["text"], shown["value"], "") for shown in one["shown"]]
     cells.append((one["how"], one["how"], "text"))
     remark = "; ".join(filter(None, ["best" if one["front"] else "", one["reason"]]))
     cells.append((remark, remark, "text"))
@@ -114,20 +152,30 @@ def _cell(title: str, text: object, value: object, kind: str) -> str:
 
 
 def _picture(document: Document, fit: Sequence[Document]) -> str:
-    """The trials in the first two objectives. The line joins those that no other one beats in these two; they are
-    numbered, and listed below with their figures. Bars are the 90% intervals.
+    """The trials in the first two objectives, as a picture for each size of a screen. The line joins those that no
+    other one beats in these two; they are numbered, and listed with their figures. Bars are the 90% intervals.
     """
     if len(document["objectives"]) < 2 or not fit:
         return "<p>A picture needs two objectives that are known of all trials.</p>"
     across, up = document["objectives"][:2]
-    ranges = {name: [value for one in fit for value in _range(one, name)] for name in (across, up)}
-    x = _scale(ranges[across], LEFT, WIDTH - EDGE)
-    y = _scale(ranges[up], HEIGHT - BOTTOM, 2 * EDGE)
-    parts = [
-        _axis(across, ranges[across], document, x, upright=False),
-        _axis(up, ranges[up], document, y, upright=True),
-    ]
     front = front_in((across, up), fit)
+    listed = "".join(
+        f"<li><strong>{_text(one['trial'])}</strong>: {_text(_values(one, (across, up), document))}</li>"
+        for one in front
+    )
+    pictures = "".join(_drawn(size, document, fit, front) for size in SIZES)
+    return f'<p>{_text(_about(document, across, up))}</p><div class="drawn">{pictures}<ol>{listed}</ol></div>'
+
+
+def _drawn(size: Size, document: Document, fit: Sequence[Document], front: Sequence[Document]) -> str:
+    across, up = document["objectives"][:2]
+    ranges = {name: [value for one in fit for value in _range(one, name)] for name in (across, up)}
+    x = _scale(ranges[across], size.left, size.width - EDGE)
+    y = _scale(ranges[up], size.height - BOTTOM, 2 * EDGE)
+    parts = [
+        _axis(across, ranges[across], document, x, size, upright=False),
+        _axis(up, ranges[up], document, y, size, upright=True),
+    ]
     line = " ".join(f"{x(one['values'][across]):.1f},{y(one['values'][up]):.1f}" for one in front)
     parts.append(f'<polyline points="{line}"/>')
     place = {id(one): number for number, one in enumerate(front, start=1)}
@@ -135,35 +183,35 @@ def _picture(document: Document, fit: Sequence[Document]) -> str:
     at_point: dict[tuple[str, str], list[int]] = {}
     for one in front:
         at_point.setdefault(_point(x, y, one, across, up), []).append(place[id(one)])
-    listed = []
     for number, one in enumerate(document["trials"]):
         if not one["compared"]:
             continue
-        values = ", ".join(
-            f"{name} {figure_text(name, one['values'][name], document['currency'])}{_range_text(one, name, document)}"
-            for name in (across, up)
-        )
         at_x, at_y = x(one["values"][across]), y(one["values"][up])
         (left, right), (low, high) = _range(one, across), _range(one, up)
         label = place.get(id(one))
         here = at_point.get(_point(x, y, one, across, up), [])
         numbers = f"{here[0]}-{here[-1]}" if len(here) > 2 else ", ".join(map(str, here))
         shown = f'<text x="{at_x + 7:.1f}" y="{at_y - 6:.1f}">{numbers}</text>' if label in here[:1] else ""
+        about = f"{one['trial']}: {_values(one, (across, up), document)}"
         parts.append(
             f'<g class="point{" front" if label else ""}" data-row="trial{number}">'
             f'<line x1="{x(left):.1f}" x2="{x(right):.1f}" y1="{at_y:.1f}" y2="{at_y:.1f}"/>'
             f'<line x1="{at_x:.1f}" x2="{at_x:.1f}" y1="{y(low):.1f}" y2="{y(high):.1f}"/>'
-            f'<circle r="4" cx="{at_x:.1f}" cy="{at_y:.1f}"><title>{_text(one["trial"])}: {_text(values)}</title>'
+            f'<circle r="4" cx="{at_x:.1f}" cy="{at_y:.1f}"><title>{_text(about)}</title>'
             f"</circle>{shown}</g>"
         )
-        if label:
-            listed.append((label, f"<li><strong>{_text(one['trial'])}</strong>: {_text(values)}</li>"))
     about = _text(
         f"{across} from left to right, {up} upwards, a point for each of {len(fit)} trials; the table has them"
     )
-    picture = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
-    names = "".join(text for _, text in sorted(listed))
-    return f"<p>{_text(_about(document, across, up))}</p>{picture}<ol>{names}</ol>"
+    box = f"0 0 {size.width} {size.height}"
+    return f'<svg class="{size.screen}" viewBox="{box}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
+
+
+def _values(one: Document, names: Sequence[str], document: Document) -> str:
+    return ", ".join(
+        f"{name} {figure_text(name, one['values'][name], document['currency'])}{_range_text(one, name, document)}"
+        for name in names
+    )
 
 
 def _point(x: Scale, y: Scale, one: Document, across: str, up: str) -> tuple[str, str]:
@@ -181,10 +229,7 @@ def _about(document: Document, across: str, up: str) -> str:
 def front_in(objectives: Sequence[str], fit: Sequence[Document]) -> list[Document]:
     """The trials that no other one beats in these objectives, by the first of them."""
 
-    def losses(one: Document) -> tuple[float, ...]:
-        return tuple(-one["values"][name] if name in MORE_IS_BETTER else one["values"][name] for name in objectives)
-
-    points = [losses(one) for one in fit]
+    points = [_losses(one, objectives) for one in fit]
     return sorted(
         (
             one
@@ -244,11 +289,10 @@ def _unit(name: str, value: float) -> float:
     return 1 / KWH_J if name == ENERGY and value < 1 else 1.0
 
 
-def _axis(
-    name: str, values: Sequence[float], document: Document, at: Callable[[float], float], *, upright: bool
-) -> str:
+def _axis(name: str, values: Sequence[float], document: Document, at: Scale, size: Size, *, upright: bool) -> str:
     marks = []
-    for value in round_steps(min(values), max(values), _unit(name, max(values))):
+    foot, right = size.height - BOTTOM, size.width - EDGE
+    for value in round_steps(min(values), max(values), _unit(name, max(values)), 5 if upright else size.ticks):
         # Round values need no zeros behind the point.
         written = (
             re.sub(r"\.?0+(?=[ %]|$)", "", shown)
@@ -257,13 +301,13 @@ def _axis(
         )
         text = _text(written)
         if upright:
-            marks.append(f'<text x="{LEFT - 8}" y="{at(value) + 4:.1f}" text-anchor="end">{text}</text>')
+            marks.append(f'<text x="{size.left - 8}" y="{at(value) + 4:.1f}" text-anchor="end">{text}</text>')
         else:
-            marks.append(f'<text x="{at(value):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{text}</text>')
+            marks.append(f'<text x="{at(value):.1f}" y="{foot + 18}" text-anchor="middle">{text}</text>')
     if upright:
-        line = f'<line x1="{LEFT}" y1="{EDGE}" x2="{LEFT}" y2="{HEIGHT - BOTTOM}"/>'
-        title = f'<text x="{LEFT + 6}" y="{EDGE - 4}">{_text(_title(name, document))}</text>'
+        line = f'<line x1="{size.left}" y1="{EDGE}" x2="{size.left}" y2="{foot}"/>'
+        title = f'<text x="{size.left + 6}" y="{EDGE - 4}">{_text(_title(name, document))}</text>'
     else:
-        line = f'<line x1="{LEFT}" y1="{HEIGHT - BOTTOM}" x2="{WIDTH - EDGE}" y2="{HEIGHT - BOTTOM}"/>'
-        title = f'<text x="{WIDTH - EDGE}" y="{HEIGHT - 8}" text-anchor="end">{_text(_title(name, document))}</text>'
+        line = f'<line x1="{size.left}" y1="{foot}" x2="{right}" y2="{foot}"/>'
+        title = f'<text x="{right}" y="{size.height - 8}" text-anchor="end">{_text(_title(name, document))}</text>'
     return line + title + "".join(marks)

@@ -142,6 +142,7 @@ def as_document(found: Outcome, command: Command) -> dict[str, Any]:
         "by": found.of,
         "currency": next((one.price.currency for one in found.entries if one.price is not None), ""),
         "trials": [_trial_document(found, one, id(one) in front) for one in found.entries],
+        "remarks": _remarks(found),
         "tied": [one.trial.name for one in found.tied],
         "best": {name: {"trial": one.trial.name, "command": command(one)} for name, one in best.items()},
         "includes": INCLUDES,
@@ -160,6 +161,10 @@ def _trial_document(found: Outcome, entry: Entry, on_front: bool) -> dict[str, A
         "front": on_front,
         "figures": dict(result.figures),
         "values": {name: found.value(entry, name) for name in found.objectives},
+        "shown": [
+            {"title": one.title, "text": one.text(entry), "value": next(iter(one.values(entry).values()))}
+            for one in columns(found)
+        ],
         "spent": entry.bill,
         "report": result.report or None,
         "wall_s": round(result.wall_s, 3),

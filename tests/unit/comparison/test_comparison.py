@@ -452,6 +452,28 @@ def test_collectives_are_compared_without_reasons(report: dict[str, Any]) -> Non
     assert [one.calls for one in found.calls] == [(2.0, 2.0), (0.0, 1.0)]
 
 
+def test_larger_collectives_are_named_where_memory_grows(report: dict[str, Any]) -> None:
+    """Gradients that are sent as FP64 take buffers four times as large as bf16 ones; the step is not longer."""
+
+    def sent(nbytes: int, cached: int) -> dict[str, Any]:
+        other = with_calls(report, {}, {nbytes: 6})
+        parts = {"parameters": 4 << 20, "cached or fragmented": cached}
+        other["simulated"]["memory"]["fullest"] = {"rank": 0, "parts": parts, "holders": []}
+        return other
+
+    found = compared(sent(1 << 20, 1 << 20), sent(4 << 20, 4 << 20))
+    line = "world[2] at train.py:30 in step `loss.backward()`"
+    assert found.causes() == [
+        "memory: cached or fragmented +3.0 MiB",
+        f"collectives: all_reduce 4,194,304 bytes f32, {line} (0 -> 1 a step), "
+        f"all_reduce 1,048,576 bytes f32, {line} (1 -> 0 a step)",
+    ]
+    fewer = compared(sent(4 << 20, 1 << 20), sent(1 << 20, 4 << 20))
+    assert fewer.causes() == ["memory: cached or fragmented +3.0 MiB"]
+    # A longer step names them already.
+    assert str(compared(sent(1 << 20, 1 << 20), slower(sent(4 << 20, 4 << 20)))).count("all_reduce 4,194,304") == 2
+
+
 def test_what_needs_more_memory_is_named_with_its_line(report: dict[str, Any]) -> None:
     def held(activations: int, line: int) -> dict[str, Any]:
         other = copy.deepcopy(report)

@@ -259,6 +259,7 @@ OF_DDP = [
                 "replicas in place of shards, as in data parallelism",
                 "shards inside each server, replicas between the 2 servers",
                 "parameters that are gathered as bf16",
+                "gradients that are reduced as bf16",
                 "parameters and optimizer states on the GPU",
             ],
         ),

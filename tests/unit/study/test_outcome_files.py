@@ -13,6 +13,7 @@ import pytest
 from phantora_async import cli
 from phantora_async.errors import ExitCode, UsageError
 from phantora_async.options import RunOptions
+from phantora_async.study.outcome.columns import columns
 from phantora_async.study.outcome.page import front_in, round_steps, sweep_page
 from phantora_async.study.sweeping import Swept, sweep
 
@@ -53,7 +54,7 @@ def test_markdown_and_csv_have_the_columns_of_the_terminal(runs: Runs) -> None:
     swept.write_table("table.csv")
     head, _, first, *_ = Path("table.md").read_text().splitlines()
     titles = [cell.strip() for cell in head.strip("|").split("|")]
-    in_terminal = ["step", "90% interval", "tokens/s", "memory", "MFU", "costs of a million tokens"]
+    in_terminal = ["step", "90% interval", "tokens/s", "memory reserved", "MFU", "costs of a million tokens"]
     assert titles == ["trial", *in_terminal, "how", "remark"]
     line = str(swept).splitlines()[0]
     assert [title for title in in_terminal if title in line] == in_terminal
@@ -113,9 +114,12 @@ def test_the_page_has_all_without_scripts_and_loads_nothing(swept: Swept) -> Non
     text = Path("page.html").read_text()
     page = Page(text)
     rows = [one for one in page.all("tr") if one.get("id")]
-    assert [json.loads(one["data-chosen"] or "")["gpu"] for one in rows] == ["h100", "a100-80g", "h100", "a100-80g"]
-    assert [one["class"] for one in rows] == ["", "", "", "front"]
-    assert len(page.all("circle")) == 4
+    assert [one["id"] for one in rows] == ["trial3", "trial2", "trial1", "trial0"], "the best one first"
+    assert [one["class"] for one in rows] == ["front", "", "", ""]
+    assert len(page.all("circle")) == 2 * 4, "a picture for wide screens, and one for phones"
+    titles = [one["data-title"] for one in page.all("td")][: len(page.all("th"))]
+    assert titles == ["--fast", "gpu", "--note", *(one.title for one in columns(swept.outcome)), "how", "remark"]
+    assert all(one in " ".join(page.texts) for one in swept.document()["remarks"])
     assert "b" not in {tag for tag, _ in page.elements}, "texts of the study are texts"
     assert [one["data-key"] for one in page.all("select")] == ["--fast", "gpu", "--note"]
     assert [one.get("src") or one.get("href") for one in page.all("link") + page.all("script")] == ["data:,", None]
@@ -127,7 +131,7 @@ def test_a_page_without_anything_to_compare(runs: Runs) -> None:
     study = STUDY | {"run": STUDY["run"] | {"max_memory": "1GiB"}}
     swept = sweep(study)
     swept.write_page("page.html")
-    assert "No trial can be compared." in Path("page.html").read_text()
+    assert "no trial can be compared" in Path("page.html").read_text()
     with pytest.raises(UsageError, match="a picture needs two objectives"):
         swept.plot()
 
@@ -186,12 +190,14 @@ def test_axes_have_round_steps() -> None:
 def test_points_have_numbers_figures_and_intervals() -> None:
     trial = {"chosen": {}, "how": "run", "state": "done", "compared": True, "reason": "", "front": True}
     figures = {"step": 1.0, "step_low": 0.9, "step_high": 1.5}
+    trial |= {"shown": [{"title": "memory reserved", "text": "", "value": None}]}
     lacking = trial | {"trial": "z", "state": "out of memory", "compared": False, "front": False, "values": {}}
     document = {
         "objectives": ["time", "memory"],
         "by": "million_tokens",
         "currency": "$",
         "includes": "",
+        "remarks": [],
         "best": {},
         "trials": [
             trial | {"trial": "a", "values": {"time": 20.0, "memory": 2.0**30}, "figures": figures},
@@ -204,21 +210,30 @@ def test_points_have_numbers_figures_and_intervals() -> None:
     # The interval of the time is 0.9 to 1.5 times its value, as that of a step is; memory has none.
     assert "a : time 20.000 s (18.000 s to 30.000 s), memory 1.00 GiB" in text
     assert "b : time 10.000 s, memory 2.00 GiB" in text
-    assert [one["class"] for one in page.all("g")] == ["point front", "point front"]
+    assert [one["class"] for one in page.all("g")] == ["point front", "point front"] * 2
     assert {"15 s", "1 GiB"} <= set(page.texts), "round ticks"
+    assert [one["id"] for one in page.all("tr") if one.get("id")] == ["trial1", "trial0", "trial2"]
     assert [one["class"] for one in page.all("tr") if one.get("id")] == ["front", "front", "unfit lacks"]
     # On a narrow screen the title stands in front of each figure; memory says which memory it is.
-    titles = [one.get("data-title") for one in page.all("td")][:4]
-    assert titles == ["time of a million tokens", "memory reserved", "how", "remark"]
+    titles = [one.get("data-title") for one in page.all("td")][:3]
+    assert titles == ["memory reserved", "how", "remark"]
 
 
 def test_trials_at_one_point_share_a_label() -> None:
     trial = {"chosen": {}, "how": "run", "state": "done", "compared": True, "reason": "", "front": True, "figures": {}}
+    trial["shown"] = []
     values = [(10.0, 2.0**31), (20.0, 2.0**30), (20.0, 2.0**30)]
     trials = [
         trial | {"trial": name, "values": {"time": time, "memory": memory}}
         for name, (time, memory) in zip("abc", values, strict=True)
     ]
-    document = {"objectives": ["time", "memory"], "by": "job", "currency": "$", "includes": "", "best": {}}
+    document = {
+        "objectives": ["time", "memory"],
+        "by": "job",
+        "currency": "$",
+        "includes": "",
+        "best": {},
+        "remarks": [],
+    }
     page = Page(sweep_page(document | {"trials": trials}, "study"))
-    assert [text for text in page.texts if text in ("1", "2", "3", "2, 3")] == ["1", "2, 3"]
+    assert [text for text in page.texts if text in ("1", "2", "3", "2, 3")] == ["1", "2, 3"] * 2
