@@ -13,7 +13,10 @@ from phantora_async.errors import EnvironmentUnusable, UsageError
 from phantora_async.figures import ALLOCATED, MFU, RESERVED, STEP_TIME, TIME_ACCOUNTS
 from phantora_async.figures.time_accounts import shown_accounts
 from phantora_async.report.gpu_work import work_window
-from phantora_async.wording import gib, launches_text, markdown, markdown_code, seconds
+from phantora_async.report.loading import loading_binds
+from phantora_async.report.memory import ORDER, memory_notes
+from phantora_async.report.text import what_binds
+from phantora_async.wording import launches_text, markdown, markdown_code, seconds, size
 
 if TYPE_CHECKING:
     import pandas
@@ -133,14 +136,16 @@ def as_markdown(run: Run) -> str:
             (
                 rank.rank,
                 *(f"{getattr(rank, account.name):.1%}" for account in accounts),
-                gib(rank.allocated_peak),
+                size(rank.allocated_peak),
+                size(rank.reserved_peak),
             )
             for rank in run.ranks
         ]
-        parts.append(_markdown(["rank", *(account.title for account in accounts), "allocated"], ranks))
+        parts.append(_markdown(["rank", *(account.title for account in accounts), "allocated", "reserved"], ranks))
         if held := run.memory_parts:
+            in_order = {name: held[name] for name in ORDER if name in held} | held
             parts.append(
-                _markdown(["fullest GPU holds", "size"], [(name, gib(nbytes)) for name, nbytes in held.items()])
+                _markdown(["fullest GPU holds", "size"], [(name, size(nbytes)) for name, nbytes in in_order.items()])
             )
         where = f"GPU work of {work_window(run.report['simulated'])}"
         families = [(*_work_cells(one), one.family) for one in run.families[:MOST_FAMILIES]]
@@ -168,11 +173,14 @@ def summary(run: Run) -> list[tuple[str, str]]:
     if not run.used_gpu:
         return [*rows, ("GPU", "no emulated GPU was used")]
     rows.append(("fits", {True: "yes", False: "no", None: "not known"}[run.fits]))
+    simulated = run.report["simulated"]
+    rows += [("memory", note.removeprefix("memory: ")) for note in memory_notes(simulated.get("memory", {}))[:1]]
     if run.step_time is not None:
         rows.append((STEP_TIME.title, STEP_TIME.text(run.step_time)))
     if run.interval is not None:
         rows.append(("90% interval", " to ".join(map(STEP_TIME.text, run.interval))))
     if run.step_time is not None:
+        rows.append(("bound by", what_binds(simulated, loading_binds(run.report.get("loading")))))
         rows.append((MFU.title, MFU.text(run.mfu)))
     rows.append((ALLOCATED.title, ALLOCATED.text(run.peak_memory)))
     return [*rows, (RESERVED.title, RESERVED.text(run.peak_reserved))]

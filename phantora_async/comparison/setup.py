@@ -34,6 +34,8 @@ GPU_FACTS = {
     "GPU clock, MHz": (".sm_clock_khz", 1000),
     "GPU's peak in bf16, TFLOP/s": (".peaks.bf16", 1e12),
 }
+OF_GPUS = "among"
+"""The field of descriptions that follows from the number of GPUs, which is a setting of its own."""
 DIGITS = 12
 """The digits of a script's SHA-256 that are shown."""
 
@@ -148,7 +150,8 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yields nested fields by a dotted name such as ``gpu.memory.total_nbytes``."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _flat(f"{name}.{key}", inner)
+            if key != OF_GPUS:
+                yield from _flat(f"{name}.{key}", inner)
     elif isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value):
         yield from _flat(name, {str(key): inner for key, inner in value})
     else:

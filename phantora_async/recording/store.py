@@ -110,7 +110,9 @@ class Reader:
         try:
             self._content = memoryview(read_bytes(path, min(self._room, path.stat().st_size), MAGIC))
         except OSError as error:
-            raise Damaged(f"{path}: {error.strerror or error}", "run --record DIR makes a recording") from None
+            raise Damaged(
+                f"{path}: {error.strerror or error}", "run --record DIR makes a recording; a run that fails leaves none"
+            ) from None
         self._room -= len(self._content)
         if self._content[: len(MAGIC)] != MAGIC:
             raise Damaged(f"{path} is no recording", "run --record DIR makes one")

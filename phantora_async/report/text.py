@@ -391,7 +391,7 @@ def _gpu_work(simulated: Mapping[str, Any], rank: int | None, width: int, verbos
     where = work_window(simulated, rank)
     families, kernels = family_rows(simulated, rank), kernel_rows(simulated, rank)
     by_family = _work_table(f"GPU work of {where}, by family", width)
-    _fill(by_family, families, FAMILIES if verbose else FEW_FAMILIES, "families")
+    _fill(by_family, families, FAMILIES if verbose else FEW_FAMILIES, "other families")
     for name, ns in beside_kernels(simulated, rank):
         by_family.add_row("", seconds(round(ns)), "", "", f"and {name}")
     alone = _work_table("the kernels that take most of it", width, alone=True)

@@ -35,7 +35,7 @@ from phantora_async.study.arguments import Worth, worth_trying
 from phantora_async.study.patches import Facts, Patch, patched, patches, took_hold
 from phantora_async.study.unsimulated import reasons
 from phantora_async.virtual_time.facts import DTYPE_NAMES
-from phantora_async.wording import gib, printable, seconds
+from phantora_async.wording import printable, seconds
 
 FIRST_WITH_NCCL2 = (2, 15)
 LEAST = 0.005
@@ -441,7 +441,7 @@ def _beside(one: Document) -> str:
     if interval := one.get("interval_s"):
         texts.append(f"90% {_seconds(interval[0])} to {_seconds(interval[1])}")
     if memory := one.get("memory_nbytes"):
-        texts.append(f"{gib(memory)} reserved")
+        texts.append(f"{RESERVED.text(memory)} reserved")
     return ", ".join(texts)
 
 

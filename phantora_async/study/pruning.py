@@ -50,7 +50,7 @@ class Pruning:
                 continue
             if result.state == NO_MEMORY and _no_larger(trial, other):
                 fails = "fails by fragmentation" if result.fragmented else "does not fit"
-                reason = f"{result.name} {fails}, on a GPU with as much memory"
+                reason = f"{result.name} {fails}, on a GPU with at least as much memory"
                 return Result(trial.key, trial.name, NOT_RUN, NO_MEMORY, reason)
             if not result.fragmented and (more := self._more(trial, other)):
                 reason = f"{result.name} does not fit, and this has more of {', '.join(more)}"

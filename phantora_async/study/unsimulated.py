@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from phantora_async.figures import TIME_ACCOUNTS
+from phantora_async.figures import HOST_WORK, STEP_TIME, TIME_ACCOUNTS
 from phantora_async.report.gpu_work import WorkRow, kernel_rows
 from phantora_async.report.loading import loading_binds
 from phantora_async.report.text import share
 
 LEAST = 0.03
 """The share of GPU work, or of a step, from which something is said."""
+HOST_BINDS = 0.9
+"""The share of a step from which on the host's own work is what makes it so long."""
 MOST_LINES = 3
 """The most lines of a script that one reason names."""
 Document = Mapping[str, Any]
@@ -24,7 +26,7 @@ def reasons(report: Document) -> Iterator[str]:
         yield from _of_work(kernel_rows(simulated))
     if loading_binds(report.get("loading")):
         yield "the step waits for data: more workers, pinned memory, or batches that are prepared before"
-    yield from _of_waits(simulated)
+    yield from _of_host(simulated)
     peers = _share(simulated, "peers")
     if peers >= LEAST:
         yield (
@@ -54,13 +56,29 @@ def _of_work(rows: Sequence[WorkRow]) -> Iterator[str]:
         yield f"{pageable:.1%} of GPU work are copies of pageable memory: pin_memory() and non_blocking=True"
 
 
-def _of_waits(simulated: Document) -> Iterator[str]:
-    """Yields the lines at which the host waits for the GPU, if the GPU then waits for the host."""
+def _of_host(simulated: Document) -> Iterator[str]:
+    """Yields why GPUs wait for their hosts. Without its waits for the GPU, a host still has its own work to do in a
+    step, so that work limits what the waits can cost.
+    """
+    idle = _share(simulated, "host_bound")
+    if idle < LEAST:
+        return
+    works = min((HOST_WORK.value(simulated) or 0.0) / (STEP_TIME.value(simulated) or 1.0), 1.0)
+    if works >= HOST_BINDS:
+        launches = sum(row.launches for row in kernel_rows(simulated))
+        yield (
+            f"the host's own work takes {works:.0%} of the step, with {launches:,.0f} launches: fewer of them "
+            "(torch.compile, CUDA graphs, a fused optimizer) or more work in each (a larger batch)"
+        )
     waits = [one for one in simulated.get("calls", {}).get("waits", ()) if "(via torch/" not in one["site"]]
-    if waits and (host := _share(simulated, "host_bound")) >= LEAST:
+    lost = min(idle, 1 - works)
+    if waits and lost >= LEAST:
         most = sorted(waits, key=lambda one: -one["calls"])[:MOST_LINES]
         lines = ", ".join(f"{one['site']} `{one['code']}`" for one in most)
-        yield f"the host waits for the GPU, which waits for the host afterwards ({host:.1%} of its time): at {lines}"
+        yield (
+            "the host waits for the GPU, which waits for the host afterwards "
+            f"({lost:.1%} of the step at most): at {lines}"
+        )
 
 
 def _share(simulated: Document, name: str) -> float:

@@ -84,7 +84,8 @@ def _best(objective: str, one: Document) -> str:
 
 def _remarks(document: Document) -> str:
     """What the terminal says of all trials; what costs include stands below the page."""
-    remarks = [one for one in document["remarks"] if one != document["includes"]]
+    # The terminal marks rows with a star; the table says in words which are best.
+    remarks = [one.removeprefix("* ") for one in document["remarks"] if one != document["includes"]]
     return f'<ul class="notes">{"".join(f"<li>{_text(one)}</li>" for one in remarks)}</ul>'
 
 
@@ -131,14 +132,15 @@ def _title(name: str, document: Document) -> str:
 def _row(one: Document, number: int, keys: Sequence[str], titles: Sequence[str]) -> str:
     chosen = {key: _shown(value) for key, value in one["chosen"].items()}
     cells = [(chosen.get(key, ""), chosen.get(key, ""), "text") for key in keys]
-    cells += [(shown["text"], shown["value"], "") for shown in one["shown"]]
+    cells += [
+        (shown["text"], shown["value"], "costs" if shown["title"].startswith("costs") else "") for shown in one["shown"]
+    ]
     cells.append((one["how"], one["how"], "text"))
-    remark = "; ".join(filter(None, ["best" if one["front"] else "", one["reason"]]))
-    cells.append((remark, remark, "text"))
     lacks = " lacks" if one["state"] == NO_MEMORY else ""
     kind = "front" if one["front"] else "" if one["compared"] else f"unfit{lacks}"
     chosen_text = _text(json.dumps(chosen))
-    shown = "".join(_cell(title, *cell) for title, cell in zip(titles, cells, strict=True))
+    shown = "".join(_cell(title, *cell) for title, cell in zip(titles[:-1], cells, strict=True))
+    shown += _remark_cell(titles[-1], one)
     return f'<tr id="trial{number}" class="{kind}" data-chosen="{chosen_text}">{shown}</tr>'
 
 
@@ -146,6 +148,17 @@ def _cell(title: str, text: object, value: object, kind: str) -> str:
     """A cell of the table; on a narrow screen its title is in front of it."""
     shown = "" if value is None else _text(value)
     return f'<td{f" class={kind}" if kind else ""} data-title="{_text(title)}" data-value="{shown}">{_text(text)}</td>'
+
+
+def _remark_cell(title: str, one: Document) -> str:
+    """The last cell. Why a trial has no figures stands there in full, a note on figures behind a click."""
+    best, reason = "best" if one["front"] else "", one["reason"]
+    if one["compared"] and reason:
+        shown = f"{best} <details><summary>note</summary>{_text(reason)}</details>"
+    else:
+        shown = _text("; ".join(filter(None, [best, reason])))
+    value = _text(" ".join(filter(None, [best, reason])))
+    return f'<td class=text data-title="{_text(title)}" data-value="{value}">{shown}</td>'
 
 
 # ---- the picture -----------------------------------------------------------------------------------------------------

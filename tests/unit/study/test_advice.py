@@ -305,8 +305,10 @@ def test_changes_of_one_kind_exclude_each_other(rec: Path, runs: Runs) -> None:
     assert "bucket_cap_mb=25)" not in programs[-1]
 
 
-def simulated_of(*rows: tuple[str, str, float], waits: int = 0) -> dict[str, Any]:
-    """The report of two ranks whose GPUs compute for 60 % of a step, and are empty for 40 % as the host works."""
+def simulated_of(*rows: tuple[str, str, float], waits: int = 0, host: int = 50) -> dict[str, Any]:
+    """The report of a rank whose GPU computes for 60 % of a step, and is empty for 40 % as the host works. `host`: the
+    share of the step in % in which the host has work of its own.
+    """
     signatures = [
         {
             "signature": "x",
@@ -328,8 +330,8 @@ def simulated_of(*rows: tuple[str, str, float], waits: int = 0) -> dict[str, Any
             "signatures": signatures,
             "ranks": [{"ranks": [0], "launches": [1] * len(rows)}],
         },
-        "ranks": [{"rank": 0, **times}],
-        "step": {"counted": 1},
+        "ranks": [{"rank": 0, **times, "host_work_ns": host, "window_ns": 100}],
+        "step": {"counted": 1, "median_ns": 100, "source": "markers"},
         "calls": {"waits": [{"site": "train.py:9", "code": "loss.item()", "calls": 4, "on": "copy"}] * waits},
     }
 
@@ -353,7 +355,15 @@ def simulated_of(*rows: tuple[str, str, float], waits: int = 0) -> dict[str, Any
         ),
         (
             simulated_of(("m", "x", 3.0), waits=1),
-            "the host waits for the GPU, which waits for the host afterwards (40.0%",
+            "the host waits for the GPU, which waits for the host afterwards (40.0% of the step at most)",
+        ),
+        (
+            simulated_of(("m", "x", 3.0), waits=1, host=75),
+            "the host waits for the GPU, which waits for the host afterwards (25.0% of the step at most)",
+        ),
+        (
+            simulated_of(("m", "x", 3.0), waits=1, host=99),
+            "the host's own work takes 99% of the step, with 1 launches: fewer of them",
         ),
     ],
 )

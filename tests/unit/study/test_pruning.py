@@ -98,7 +98,7 @@ def test_a_program_that_does_not_fit_is_not_tried_on_a_gpu_that_is_no_larger(run
     swept = sweep(grid(gpu=["h100", "h200"], cluster=["dgx-h100", "p5en"]))
     assert [options.gpu for options in runs.asked] == ["h200"]
     assert states(swept).count(("out of memory", "not run")) == 3
-    assert swept.trials[0].unfit.endswith("does not fit, on a GPU with as much memory")
+    assert swept.trials[0].unfit.endswith("does not fit, on a GPU with at least as much memory")
 
 
 def test_a_run_that_is_slower_than_the_best_one_ends(runs: Runs) -> None:
