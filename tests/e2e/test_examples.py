@@ -22,6 +22,7 @@ NEEDS = {
     "megatron_tp_pp.py": "megatron",
     "deepspeed_zero3.py": "deepspeed",
     "hf_trainer.py": "transformers",
+    "rollout.py": "transformers",
     "detection.py": "torchvision",
     "ray_tune.py": "ray",
 }

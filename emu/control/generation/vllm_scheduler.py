@@ -36,7 +36,7 @@ class _Stated:
 
 def follow(responses: Responses) -> None:
     """Makes responses of vLLM have their lengths from now on. Called once, in the forker."""
-    scheduler = _Scheduler(responses)
+    scheduler = Scheduling(responses)
 
     def change(names: Names) -> None:
         names.change("Scheduler._update_request_with_output", scheduler.appending)
@@ -46,7 +46,9 @@ def follow(responses: Responses) -> None:
     changes.when_imported(PURPOSE, change)
 
 
-class _Scheduler:
+class Scheduling:
+    """The functions in the place of the scheduler's."""
+
     def __init__(self, responses: Responses) -> None:
         self._responses = responses
         self._stated: WeakKeyDictionary[Any, _Stated | None] = WeakKeyDictionary()
