@@ -51,7 +51,11 @@ class Checked:
     def closing(self) -> str:
         """The lines that are shown after those of the jobs."""
         lines = [*verdict_formats.report_lines(self.jobs), verdict_formats.summary(self.jobs)]
-        return "\n".join([*lines, f"baseline: {short(self._stored)}"] if self._stored else lines)
+        if self._stored is None:
+            return "\n".join(lines)
+        left_out = [one.job.name for one in self.jobs if not one.figures]
+        without = f", without {', '.join(left_out)}: no figures" if left_out else ""
+        return "\n".join([*lines, f"baseline: {short(self._stored)}{without}"])
 
     def __str__(self) -> str:
         width = max(len(one.job.name) for one in self.jobs)
@@ -134,7 +138,7 @@ def _check_baseline(jobs: Sequence[Job], before: Baseline, path: Path) -> None:
     if missing:
         raise UsageError(
             f"{short(path)} has no figures of job {missing[0]}, whose fail_if compares with them",
-            "--update stores those of this version",
+            "--update stores those of this version, for jobs that run to their end; --job NAME runs others alone",
         )
 
 

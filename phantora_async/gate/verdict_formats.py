@@ -20,7 +20,7 @@ def line(one: Judged, width: int) -> str:
     median``.
     """
     parts = [one.memory_text]
-    if one.ended_in_step is None:
+    if one.ended_in_step is None and one.fits is not False:  # else the verdict on memory names them
         parts += [row.text for row in one.rows if one.good or row.broken]
     if one.failure and one.fits is not False:
         parts.append(one.failure.splitlines()[0])

@@ -27,8 +27,8 @@ def text(document: Mapping[str, Any]) -> str:
         document["horizon_s"],
     )
     lines = [
-        f"{document['gpus']:,} GPUs on {document['nodes']:,} nodes, {time_text(horizon_s)}: a failure every "
-        f"{time_text(rates['mean_s'])} ({rates['source']})",
+        f"{_many(document['gpus'], 'GPU')} on {_many(document['nodes'], 'node')}, {time_text(horizon_s)}: "
+        f"a failure every {time_text(rates['mean_s'])} ({rates['source']})",
         f"a checkpoint after every {time_text(document['interval_s'])} of work",
         "",
         f"goodput  {document['goodput']:7.2%}   of the time is work that lasts",
@@ -64,3 +64,7 @@ def _simulated(simulated: Mapping[str, Any], horizon: str) -> str:
         f"simulated: {simulated['useful']:.2%} with a standard error of {simulated['error']:.2%} "
         f"({times}, seed {simulated['seed']}); nine in ten keep {simulated['low']:.1%} to {simulated['high']:.1%}"
     )
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count:,} {name}{'s' * (count != 1)}"
