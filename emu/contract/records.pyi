@@ -1015,9 +1015,22 @@ class Comm(NamedTuple):
     comm: int
     rank: int
     nranks: int
+    made_nbytes: int
+    ring_nbytes: int
+    tree_nbytes: int
+    multicast_nbytes: int
+    send_nbytes: int
+    receive_nbytes: int
+    net_send_nbytes: int
+    net_receive_nbytes: int
+    tree_sizes: int
+    multicast_sizes: int
+    gather_sizes: int
+    first_near: int
+    near: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, comm: int, rank: int, nranks: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, comm: int, rank: int, nranks: int, made_nbytes: int, ring_nbytes: int, tree_nbytes: int, multicast_nbytes: int, send_nbytes: int, receive_nbytes: int, net_send_nbytes: int, net_receive_nbytes: int, tree_sizes: int, multicast_sizes: int, gather_sizes: int, first_near: int, near: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class ClockRead(NamedTuple):
     kind: int

@@ -101,15 +101,21 @@ class TransferDivision:
         return self.most_nbytes <= self.room_nbytes
 
 
+def channels_per_peer(ranks: int, total: int, way: str, several_nodes: bool, settings: NcclSettings) -> int:
+    """The channels of ``total`` that a peer of a send or receive gets. ``way``: see ``divide_transfer``."""
+    # In a communicator over several nodes a peer gets as many channels as suit a NIC.
+    per_peer = min(total, settings.channels_per_net_peer) if several_nodes else total if way == "nvlink" else 2
+    while several_nodes and per_peer > 1 and per_peer * ranks > 4 * total:
+        per_peer //= 2
+    return per_peer
+
+
 def divide_transfer(
     nbytes: int, ranks: int, coll_channels: int, way: str, several_nodes: bool, settings: NcclSettings
 ) -> TransferDivision:
     """The division of one send or receive in a communicator of ``ranks``. ``way``: nvlink, pcie or net."""
     total = settings.p2p_channels(coll_channels)
-    # In a communicator over several nodes a peer gets as many channels as suit a NIC.
-    per_peer = min(total, settings.channels_per_net_peer) if several_nodes else total if way == "nvlink" else 2
-    while several_nodes and per_peer > 1 and per_peer * ranks > 4 * total:
-        per_peer //= 2
+    per_peer = channels_per_peer(ranks, total, way, several_nodes, settings)
     least = per_peer
     while least * ranks > total and least > 1:
         least //= 2

@@ -30,7 +30,7 @@ MOST_CHANNELS = 64
 
 WITHOUT_EFFECT_ON_TIME = (
     *("ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", "CHECKS_DISABLE", "CHECK_MODE", "CHECK_POINTERS", "COMM_BLOCKING"),
-    *("COMM_ID", "CONF_FILE", "CUMEM_ENABLE", "CUMEM_HOST_ENABLE", "DEBUG", "DEBUG_FILE", "DEBUG_SUBSYS"),
+    *("COMM_ID", "CONF_FILE", "CUMEM_HOST_ENABLE", "DEBUG", "DEBUG_FILE", "DEBUG_SUBSYS"),
     *("DEBUG_TIMESTAMP_FORMAT", "DEBUG_TIMESTAMP_LEVELS", "DESYNC_DEBUG", "DUMP_ON_TIMEOUT", "ENABLE_VERSION_CHECK"),
     *("GRAPH_DUMP_FILE", "GRAPH_DUMP_FILE_RANK", "HOSTID", "IB_ADDR_FAMILY", "IB_ADDR_RANGE", "IB_GID_INDEX"),
     *("IB_PKEY", "IB_RETRY_CNT", "IB_ROCE_VERSION_NUM", "IB_SL", "IB_TC", "IB_TIMEOUT", "IGNORE_CPU_AFFINITY"),
@@ -82,6 +82,10 @@ class NcclSettings:
     """True: a message leaves by the sender's own NIC instead of by the receiver's rail."""
     nic_filter: str = ""
     """The value of NCCL_IB_HCA as given."""
+    cumem: bool = True
+    """False: NCCL allocates by cudaMalloc. Only memory depends on it."""
+    runtime_connect: bool = True
+    """False: connections are made with the communicator. Only memory depends on it."""
     version: tuple[int, int] = (2, 30)
     """The version of NCCL whose cost model chooses algorithms between servers."""
 
@@ -242,4 +246,6 @@ _READERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "PXN_DISABLE": ("pxn", _not),
     "CROSS_NIC": ("cross_nic", lambda name, value: _integer(0)(name, value) == 1),
     "IB_HCA": ("nic_filter", lambda name, value: value),
+    "CUMEM_ENABLE": ("cumem", lambda name, value: _integer(-2)(name, value) != 0),
+    "RUNTIME_CONNECT": ("runtime_connect", _flag),
 }

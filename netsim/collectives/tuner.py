@@ -114,10 +114,10 @@ def choose(
 
 def channel_count(where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings) -> int:
     """The number of channels of a communicator's rings and trees."""
-    return settings.channels(_found_channels(where, server, params))
+    return settings.channels(found_channels(where, server, params))
 
 
-def _found_channels(where: MembersByServer, server: ServerFacts, params: Params) -> int:
+def found_channels(where: MembersByServer, server: ServerFacts, params: Params) -> int:
     """The number of channels before the user's limits. NCCL makes two of each ring that its search finds."""
     if not server.nvlink:
         return PCIE_CHANNELS
@@ -196,7 +196,7 @@ def _ring(
         gbs = min(_ll_gbs(where, server, params), raw * params.factor.ring_ll)
     elif protocol == "ll128":
         gbs = min(
-            raw * params.factor.ring_ll128, params.limit.ring_ll128[size] * _found_channels(where, server, params) // 2
+            raw * params.factor.ring_ll128, params.limit.ring_ll128[size] * found_channels(where, server, params) // 2
         )
     if op in ("broadcast", "reduce"):
         hop_us = params.net_us["ring"] if where.nodes > 1 else intra_us(server, params)["ring"]
@@ -216,7 +216,7 @@ def _ring(
 
 def _tree(protocol: str, where: MembersByServer, server: ServerFacts, params: Params, channels: int) -> Choice:
     p, size = PROTOCOLS.index(protocol), _node_class(where.nodes)
-    rings = _found_channels(where, server, params) // 2
+    rings = found_channels(where, server, params) // 2
     raw = _tree_gbs(where, server, params)
     gbs = min(raw * params.factor.tree, params.limit.tree_simple[size] * rings)
     if protocol == "ll":

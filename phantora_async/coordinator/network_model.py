@@ -8,7 +8,7 @@ from itertools import islice
 
 import netsim
 from emu.contract.records import NcclKind
-from netsim.collectives import NcclSettings, Params, Plan, slower
+from netsim.collectives import CommunicatorMemory, NcclSettings, Params, Plan, slower
 from netsim.units import MAX_NS
 from phantora_async.coordinator.replicated_collectives import ReplicatedCollectives
 from phantora_async.errors import ClockEnded
@@ -16,7 +16,7 @@ from phantora_async.faults.links import Change, LinkChanges
 from phantora_async.faults.pace import NEVER
 from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.facts import Collective, Comm
 from phantora_async.virtual_time.network import Revised
 from profiles import Cluster
 
@@ -149,10 +149,18 @@ class NetsimNetworkModel:
         )
 
     def _ends(self, collective: Collective, offset: int) -> tuple[int, ...]:
-        return tuple(self._endpoint(collective, rank, offset) for rank in collective.ranks)
+        return tuple(self._endpoint(collective.comm, rank, offset) for rank in collective.ranks)
 
-    def _endpoint(self, collective: Collective, rank: int, offset: int) -> int:
-        device = collective.comm.devices[collective.comm.rank_of[rank]]
+    def communicator_memory(self, comm: Comm, rank: int) -> CommunicatorMemory:
+        """What NCCL takes of the GPU of one of the communicator's members, by its world rank."""
+        known = self._members.get((comm.id, 0))
+        if known is None:
+            known = self._members[comm.id, 0] = tuple(self._endpoint(comm, member, 0) for member in comm.members)
+        place = comm.rank_of[rank]
+        return netsim.collectives.communicator_memory(known, place, self._topology, self._params, self._settings)
+
+    def _endpoint(self, comm: Comm, rank: int, offset: int) -> int:
+        device = comm.devices[comm.rank_of[rank]]
         if device == self._gpu_of[rank]:
             device = self._gpu_of[rank + offset]
         server, first = self._place_of[rank + offset]

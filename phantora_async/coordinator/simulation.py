@@ -51,6 +51,7 @@ def simulation_of(spec: RunSpec) -> Simulation:
         timeline.results.steps_done,
         frozenset(range(spec.world_size)).difference(folding.live) if folding is not None else (),
         timelines,
+        network.communicator_memory,
     )
     mirrored_ranks, witnesses = None, None
     if folding is not None:

@@ -7,13 +7,14 @@ questions say who the members are (`stated_members`): ranks without a process ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.folding import CannotFold
+from netsim.collectives import CommunicatorMemory
 from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
 from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import Comm, CommCreation
@@ -27,6 +28,8 @@ UNIQUE_ID_NBYTES = 128
 """The size of ncclUniqueId in bytes."""
 Answers = list[tuple[int, bytes]]
 """Answers as (rank, encoded record)."""
+MemoryOf = Callable[[Comm, int], CommunicatorMemory]
+"""Says what NCCL takes of the GPU of a member of a communicator, by its world rank."""
 
 
 class Created(NamedTuple):
@@ -99,11 +102,12 @@ class _SplitKey(NamedTuple):
 class Communicators:
     """All communicators by id, and those that are being created."""
 
-    def __init__(self, timelines: Timelines) -> None:
+    def __init__(self, timelines: Timelines, memory: MemoryOf | None = None) -> None:
         """Only members with timelines of their own ask for a communicator. Their questions say who the other members
-        are.
+        are. `memory`: what NCCL takes of a member's GPU; None: nothing.
         """
         self._timelines = timelines
+        self._memory = memory
         self.by_id: dict[int, Comm] = {}
         self._inits: dict[_InitKey, _PendingInit] = {}
         self._generations: Counter[bytes] = Counter()
@@ -150,8 +154,7 @@ class Communicators:
             stated,
         )
         answers = [
-            (member.rank, records.Comm.encode(member.ask.qid, comm.id, member.ask.rank, member.ask.nranks))
-            for member in members
+            (member.rank, self._answer(member.ask.qid, comm, member.rank, member.ask.rank)) for member in members
         ]
         return Created(pending.creation, answers)
 
@@ -183,7 +186,7 @@ class Communicators:
             if stated is not None:
                 color = colors[stated.members] if member.rank in stated.members else NO_COLOR
             if color == NO_COLOR:
-                answers.append((member.rank, records.Comm.encode(member.ask.qid, 0, 0, 0)))
+                answers.append((member.rank, _encoded(member.ask.qid, 0, 0, 0, CommunicatorMemory())))
             else:
                 parts.setdefault(color, []).append(member)
         for color, part in sorted(parts.items()):
@@ -195,8 +198,12 @@ class Communicators:
             )
             for member in part:
                 place = comm.rank_of[member.rank]
-                answers.append((member.rank, records.Comm.encode(member.ask.qid, comm.id, place, len(comm.members))))
+                answers.append((member.rank, self._answer(member.ask.qid, comm, member.rank, place)))
         return answers
+
+    def _answer(self, qid: int, comm: Comm, rank: int, place: int) -> bytes:
+        memory = self._memory(comm, rank) if self._memory is not None else CommunicatorMemory()
+        return _encoded(qid, comm.id, place, len(comm.members), memory)
 
     def _register(self, number: int, devices: dict[int, int], stated: StatedMembers | None) -> Comm:
         """Makes the communicator known. `devices`: those of the members that have asked, in the rank order of the
@@ -284,6 +291,28 @@ def stated_members(ask: records.CommInit | records.CommSplit) -> StatedMembers |
 def _ranks(stated: bytes) -> tuple[int, ...]:
     """The ranks that the bytes list; cached, so that all members of a communicator share one object."""
     return tuple(memoryview(stated[: len(stated) // 4 * 4]).cast("I"))
+
+
+def _encoded(qid: int, comm: int, place: int, nranks: int, memory: CommunicatorMemory) -> bytes:
+    return records.Comm.encode(
+        qid,
+        comm,
+        place,
+        nranks,
+        memory.made,
+        memory.ring,
+        memory.tree,
+        memory.multicast,
+        memory.send,
+        memory.receive,
+        memory.net_send,
+        memory.net_receive,
+        memory.tree_sizes,
+        memory.multicast_sizes,
+        memory.gather_sizes,
+        memory.first_near,
+        memory.near,
+    )
 
 
 def _colors_of_parts(asked: Sequence[_Split]) -> dict[tuple[int, ...], int]:

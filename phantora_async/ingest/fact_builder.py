@@ -20,7 +20,7 @@ from phantora_async.ingest import memory_holders
 from phantora_async.ingest.call_counts import CallCounts
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.collective_matching import CollectiveMatching
-from phantora_async.ingest.communicators import Answers, Communicators, Created
+from phantora_async.ingest.communicators import Answers, Communicators, Created, MemoryOf
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.generated_responses import GeneratedResponses
@@ -137,9 +137,11 @@ class FactBuilder:
         steps_reached: Callable[[int], int] = lambda rank: MOST_STEPS,
         mirrored: Container[int] = (),
         timelines: Timelines | None = None,
+        communicator_memory: MemoryOf | None = None,
     ) -> None:
         """`steps_reached`: the number of a rank's step ends that virtual time has come to. `mirrored`: the ranks
         without processes, for whose answers nobody waits. `timelines`: None: each rank has its own.
+        `communicator_memory`: what NCCL takes of a member's GPU; None: nothing.
         """
         self._mirrored = mirrored
         self._timelines = timelines = timelines or Timelines(world_size)
@@ -149,7 +151,7 @@ class FactBuilder:
         self._exchange = DataExchange(timelines, self._mirrored)
         self._lines: dict[tuple[str, int], int] = {}
         """A number for each line of the program in which a rank has called something."""
-        self.communicators = Communicators(timelines)
+        self.communicators = Communicators(timelines, communicator_memory)
         self.sources = SourceTables(self.communicators, timelines)
         self._matching = CollectiveMatching(self.communicators, timelines, self._line_of)
         own = {rank: RankInfo() for rank in timelines.own}

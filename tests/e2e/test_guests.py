@@ -16,13 +16,16 @@ MEMORY = load_gpu("h200").memory
 
 
 def test_all_processes_of_a_server_see_what_is_on_a_gpu(shared_run: Run) -> None:
-    """Less by the tensor and a context; before, used by rank 0: 512 MiB and small segments of the allocator."""
+    """Less by the tensor and a context; before, used by rank 0: 512 MiB, small segments of the allocator, and 874 MiB
+    for NCCL's kernels and communicator.
+    """
     done = shared_run("guests.py")
     assert done.exit_code == 0, done.output
     text = done.log(0) + done.log(1)
     used = set(re.findall(r"^FREE (\d+)$", text, re.MULTILINE))
     assert len(used) == 1
-    assert MEMORY.reserved_nbytes + 512 * MIB < int(used.pop()) < MEMORY.reserved_nbytes + 600 * MIB
+    before = MEMORY.reserved_nbytes + (874 + 512) * MIB
+    assert before < int(used.pop()) < before + 88 * MIB
     assert re.findall(r"^LESS (\d+)$", text, re.MULTILINE) == [str(256 * MIB + MEMORY.context_nbytes)] * 2
 
 
@@ -37,7 +40,7 @@ def test_the_report_names_ranks_size_and_line(shared_run: Run) -> None:
     assert worker["children"]
     parts = done.simulated["ranks"][0]["memory"]["parts"]
     assert parts["other ranks"] == 256 * MIB + 128 * MIB + 2 * MEMORY.context_nbytes
-    assert done.simulated["ranks"][0]["memory"]["device_peak_nbytes"] < 600 * MIB
+    assert done.simulated["ranks"][0]["memory"]["device_peak_nbytes"] < (874 + 600) * MIB
     verdict = done.simulated["memory"]["verdict"]
     assert (verdict["rank"], verdict["needed_nbytes"]) == (0, sum(parts.values()))
     assert not done.simulated["independent"]

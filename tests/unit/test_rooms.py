@@ -242,6 +242,7 @@ MAY_IMPORT = {
     ],
     "phantora_async.ingest": [
         "emu.contract",
+        "netsim.collectives",
         "profiles",
         "phantora_async.errors",
         "phantora_async.wording",

@@ -29,6 +29,7 @@
 typedef struct creation {
     bool split;
     uint16_t site;
+    int status;
     nccl_comm *comm, **out;
     nccl_members members;
     union {
@@ -45,7 +46,7 @@ static _Thread_local struct {
     size_t count, capacity;
 } waiting;
 
-static void ask(creation *it) {
+static int ask(creation *it) {
     struct ph_COMM reply = {0};
     size_t id_nbytes = it->split ? 0 : sizeof it->init.id.internal;
     size_t members_nbytes = it->members.n * sizeof *it->members.ranks;
@@ -65,26 +66,29 @@ static void ask(creation *it) {
         ph_watch_free(it->comm->watch);
         free(it->comm);
         *it->out = NULL;
-        return;
+        return NCCL_OK;
     }
     it->comm->rank = (int)reply.rank;
     it->comm->nranks = (int)reply.nranks;
     it->comm->sent = ph_allocate(reply.nranks * sizeof(uint64_t));
     it->comm->received = ph_allocate(reply.nranks * sizeof(uint64_t));
+    it->comm->peers = ph_allocate(reply.nranks);
+    it->comm->memory = reply;
     it->comm->id = reply.comm;
+    return nccl_memory_made(it->comm);
 }
 
 static void *ask_on_thread(void *arg) {
-    ph_site_inherit(((const creation *)arg)->site);
-    ask(arg);
+    creation *it = arg;
+    ph_site_inherit(it->site);
+    it->status = ask(it);
     return NULL;
 }
 
 int nccl_create_communicators(void) {
     size_t count = waiting.count;
     waiting.count = 0;
-    if (count == 1) ask(&waiting.creations[0]);
-    if (count <= 1) return NCCL_OK;
+    if (count <= 1) return count ? ask(&waiting.creations[0]) : NCCL_OK;
     pthread_t *threads = ph_allocate(count * sizeof *threads);
     uint16_t site = ph_site();
     void *interpreter = ph_python_release();
@@ -95,7 +99,9 @@ int nccl_create_communicators(void) {
     for (size_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
     ph_python_restore(interpreter);
     free(threads);
-    return NCCL_OK;
+    int status = NCCL_OK;
+    for (size_t i = 0; i < count && status == NCCL_OK; i++) status = waiting.creations[i].status;
+    return status;
 }
 
 /* Adds a communicator to the group. *out is set at once, as in NCCL, and can be used when the group has ended. */
@@ -190,6 +196,7 @@ static int end(nccl_comm *comm, bool aborted) {
     if (!comm || comm->dead) return comm ? NCCL_ERROR_ARGUMENT : NCCL_OK;
     comm->dead = true;
     nccl_forget_end(comm);
+    nccl_memory_ended(comm);
     ph_watch_end(comm->watch);
     struct ph_COMM_DESTROY fields = {.comm = comm->id, .aborted = aborted};
     ph_emit(PH_KIND_COMM_DESTROY, &fields, sizeof fields, NULL, 0);

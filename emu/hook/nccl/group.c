@@ -298,6 +298,10 @@ static size_t capture(nccl_call *calls, size_t ncalls, ph_stream *stream) {
 static int launch(nccl_call *calls, size_t ncalls) {
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].comm->dead || !calls[i].comm->id) return NCCL_ERROR_ARGUMENT;
+    for (size_t i = 0; i < ncalls; i++) {
+        int status = nccl_memory_connect(&calls[i]);
+        if (status != NCCL_OK) return status;
+    }
     for (size_t i = 0; i < ncalls;)
         if (ph_stream_capturing(calls[i].stream)) {
             ncalls = capture(calls, ncalls, calls[i].stream);

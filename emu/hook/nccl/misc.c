@@ -187,5 +187,5 @@ PH_EXPORT const char *ncclGetErrorString(int status) {
 
 PH_EXPORT const char *ncclGetLastError(nccl_comm *comm) {
     (void)comm;
-    return "";
+    return nccl_last_error();
 }

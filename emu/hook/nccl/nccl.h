@@ -5,6 +5,7 @@
  *   comm.c         communicators: ids, creation, splits, end
  *   group.c        groups: which calls become one launch, and its record
  *   members.c      who is in a communicator, as Python has told it
+ *   memory.c       what communicators take of a GPU's memory
  *   references.c   what large calls move instead of bytes
  *   symmetric.c    kernels of symmetric memory, which do what collectives do
  *   misc.c         memory, registration, reduction operators, versions, texts of errors
@@ -39,6 +40,10 @@ typedef struct nccl_comm {
     uint64_t end;                 /* recording behind that kernel; 0 as long as all of its kernels were on one stream */
     _Atomic(ph_thread *) caller;  /* the thread of the program that has called last */
     _Atomic uint32_t turns;       /* how often another thread of the program has called next */
+    struct ph_COMM memory;        /* what NCCL takes for it */
+    _Atomic uint64_t taken;       /* what it has taken */
+    _Atomic uint32_t connected;   /* see memory.c */
+    unsigned char *peers;         /* likewise, by peer */
 } nccl_comm;
 
 /* One call on buffers. `op` is what the record says about it. */
@@ -78,6 +83,13 @@ bool nccl_in_group(void);
 void nccl_forget_end(nccl_comm *comm); /* no kernel of the communicator follows */
 void nccl_launches(void);              /* charges the host with a kernel of NCCL */
 int nccl_submit(const nccl_call *call);
+
+/* memory.c */
+/* Take what NCCL allocates, and return its status. */
+int nccl_memory_made(nccl_comm *comm);
+int nccl_memory_connect(const nccl_call *call);
+void nccl_memory_ended(nccl_comm *comm);
+const char *nccl_last_error(void);
 
 /* references.c */
 void nccl_tell_references(nccl_call *call); /* before the call's record */

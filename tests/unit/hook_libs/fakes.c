@@ -40,6 +40,8 @@ enum ph_thread_kind fake_kind;
 bool fake_capturing;
 uint32_t fake_nranks = 2, fake_rank;
 int fake_unmodelled_reads;
+struct ph_COMM fake_memory;
+uint64_t fake_taken, fake_capacity = UINT64_MAX;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_comm = 1, known_keys[64];
@@ -114,6 +116,18 @@ bool ph_host_pinned(const void *p) { return !ph_is_device_pointer(p); }
 void ph_on_record(uint16_t kind, void (*take)(const unsigned char *body, size_t nbytes)) { (void)kind, (void)take; }
 void (*ph_pages_dropped)(const void *start, size_t nbytes);
 
+int ph_memory_take(int number, size_t nbytes) {
+    (void)number;
+    if (nbytes > fake_capacity - fake_taken) return CUDA_OUT_OF_MEMORY;
+    fake_taken += nbytes;
+    return CUDA_OK;
+}
+
+void ph_memory_give(int number, size_t nbytes) {
+    (void)number;
+    fake_taken -= nbytes;
+}
+
 int ph_device_alloc(int number, size_t nbytes, void **out) {
     (void)number;
     *out = fake_device(nbytes);
@@ -181,11 +195,15 @@ void ph_ask_out_of_band(uint16_t kind, void *fields, size_t nfields, const void 
 void ph_ask(uint16_t kind, void *fields, size_t nfields, const void *payload, size_t npayload, void *reply,
             size_t nreply) {
     record(kind, fields, nfields, payload, npayload, false);
-    struct ph_COMM answer = {.rank = fake_rank, .nranks = fake_nranks};
+    struct ph_COMM answer = fake_memory;
+    answer.rank = fake_rank;
+    answer.nranks = fake_nranks;
     pthread_mutex_lock(&lock);
     if (kind == PH_KIND_COMM_INIT) {
         const struct ph_COMM_INIT *init = fields;
-        answer = (struct ph_COMM){.comm = next_comm++, .rank = init->rank, .nranks = init->nranks};
+        answer.comm = next_comm++;
+        answer.rank = init->rank;
+        answer.nranks = init->nranks;
     } else if (((const struct ph_COMM_SPLIT *)fields)->color >= 0) {
         answer.comm = next_comm++;
     }

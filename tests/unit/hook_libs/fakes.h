@@ -27,6 +27,8 @@ extern char fake_refused[64], fake_warned[64]; /* names of the last call that wa
 extern enum ph_thread_kind fake_kind;          /* of all threads */
 extern bool fake_capturing;
 extern int fake_unmodelled_reads;
+extern struct ph_COMM fake_memory; /* what communicators are said to take */
+extern uint64_t fake_taken, fake_capacity;
 
 /* Device memory: an anonymous mapping; everything else is host memory. */
 void *fake_device(size_t nbytes);

@@ -37,6 +37,8 @@ int ncclRedOpCreatePreMulSum(int *, void *, int, int, comm *);
 int ncclRedOpDestroy(int, comm *);
 int ncclGetVersion(int *);
 const char *ncclGetErrorString(int);
+const char *ncclGetLastError(comm *);
+int ncclAlltoAll(const void *, void *, size_t, int, comm *, void *);
 
 enum { INT32 = 2, INT64 = 4, HALF = 6, FLOAT = 7, BFLOAT16 = 9, SUM = 0, MAX = 2 };
 
@@ -390,6 +392,45 @@ static void threads_in_turns_are_told(void) {
     CHECK(!*fake_warned);
 }
 
+/* Sizes in bytes that differ in their digits; kernels come with the first communicator and the first message. */
+static void memory_is_taken_when_it_is_needed(void) {
+    enum { KERNELS = 356 << 20, MESSAGES = 58 << 20 };
+    fake_memory = (struct ph_COMM){.made_nbytes = 1,
+                                   .ring_nbytes = 20,
+                                   .tree_nbytes = 300,
+                                   .multicast_nbytes = 4000,
+                                   .send_nbytes = 50000,
+                                   .receive_nbytes = 600000,
+                                   .net_send_nbytes = 7000000,
+                                   .net_receive_nbytes = 80000000,
+                                   .tree_sizes = 1 << 2,       /* 4 to 7 bytes */
+                                   .multicast_sizes = 1 << 10, /* 1 to 2 KiB */
+                                   .gather_sizes = 1 << 11,
+                                   .first_near = 0,
+                                   .near = 2};
+    int *a = fake_device(1 << 14), *b = fake_device(1 << 14);
+    comm *it = make(4, 0);
+    CHECK(fake_taken == KERNELS + 1);
+    CHECK(ncclAllReduce(a, b, 2, INT32, SUM, it, NULL) == 0 && fake_taken == KERNELS + 21);
+    CHECK(ncclAllReduce(a, b, 1, INT32, SUM, it, NULL) == 0 && fake_taken == KERNELS + 321);
+    CHECK(ncclAllReduce(a, b, 256, INT32, SUM, it, NULL) == 0 && fake_taken == KERNELS + 4321);
+    CHECK(ncclSend(a, 1, INT32, 1, it, NULL) == 0 && fake_taken == KERNELS + MESSAGES + 54321);
+    CHECK(ncclSend(a, 1, INT32, 1, it, NULL) == 0 && fake_taken == KERNELS + MESSAGES + 54321);
+    CHECK(ncclRecv(a, 1, INT32, 1, it, NULL) == 0 && fake_taken == KERNELS + MESSAGES + 654321);
+    CHECK(ncclSend(a, 1, INT32, 2, it, NULL) == 0 && fake_taken == KERNELS + MESSAGES + 7654321);
+    CHECK(ncclAlltoAll(a, b, 1, INT32, it, NULL) == 0 && fake_taken == KERNELS + MESSAGES + 87654321);
+    comm *gathers = make(4, 1);
+    CHECK(ncclAllGather(a, b, 128, INT32, gathers, NULL) == 0); /* of 4 ranks: 2 KiB, by multicast */
+    CHECK(fake_taken == KERNELS + MESSAGES + 87654321 + 4001);
+    CHECK(ncclCommDestroy(it) == 0 && fake_taken == KERNELS + MESSAGES + 4001);
+    fake_capacity = fake_taken + 1;
+    CHECK(*ncclGetLastError(NULL) == 0);
+    comm *last = make(2, 0);
+    CHECK(ncclAllReduce(a, b, 2, INT32, SUM, last, NULL) == 1 && strstr(ncclGetLastError(last), "out of memory"));
+    fake_memory = (struct ph_COMM){0};
+    fake_capacity = UINT64_MAX;
+}
+
 static void ends_and_errors(void) {
     comm *it = make(2, 0), *other = make(2, 0);
     int *a = fake_device(64), version = 0;
@@ -424,6 +465,7 @@ int main(void) {
     made_operators_carry_their_factor();
     graphs_replay();
     threads_in_turns_are_told();
+    memory_is_taken_when_it_is_needed();
     ends_and_errors();
     return 0;
 }

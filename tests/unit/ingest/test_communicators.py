@@ -7,6 +7,7 @@ from struct import pack
 import pytest
 
 from emu.contract import records
+from netsim.collectives import CommunicatorMemory
 from phantora_async.errors import Deadlock, Mismatch
 from phantora_async.ingest.communicators import Answers, Communicators, stated_members
 from phantora_async.virtual_time import Timelines
@@ -45,6 +46,22 @@ def test_members_are_answered_when_the_last_has_asked() -> None:
     got = decoded(answers)
     assert {rank: (a.qid, a.rank, a.nranks) for rank, a in got.items()} == {2: (1002, 0, 2), 4: (1004, 1, 2)}
     assert communicators.by_id[got[2].comm].members == (2, 4)
+
+
+def test_answers_say_what_nccl_takes_of_each_members_gpu() -> None:
+    communicators = Communicators(
+        Timelines(8),
+        lambda comm, rank: CommunicatorMemory(made=rank << 20, ring=len(comm.members), first_near=1, near=2),
+    )
+    communicators.init(4, init(4, 1, 2))
+    got = decoded(communicators.init(2, init(2, 0, 2)).answers)
+    assert {rank: (a.made_nbytes, a.ring_nbytes, a.first_near, a.near) for rank, a in got.items()} == {
+        2: (2 << 20, 2, 1, 2),
+        4: (4 << 20, 2, 1, 2),
+    }
+    communicators.split(2, split(2, got[2].comm, 0, 0))
+    parts = decoded(communicators.split(4, split(4, got[4].comm, -1, 0)).answers)
+    assert (parts[2].made_nbytes, parts[2].ring_nbytes, parts[4].made_nbytes) == (2 << 20, 1, 0)
 
 
 def test_ids_depend_on_nothing_but_the_members_calls() -> None:
