@@ -352,6 +352,21 @@ class RunOptions:
         help="keep the interpreter that has imported PyTorch for later runs, and use one that was kept (it ends after "
         "ten minutes without a run; `phantora-async warm --stop` ends it)",
     )
+    known: bool = _option(
+        False,
+        MACHINE,
+        "--known",
+        kind=Kind.SWITCH,
+        help="answer from an earlier run if nothing changed on which it depended, else keep the result of this one; no "
+        "file of the script is written again",
+    )
+    again: bool = _option(
+        False,
+        MACHINE,
+        "--again",
+        kind=Kind.SWITCH,
+        help="with --known: run although nothing changed",
+    )
     shared_weights: bool = _option(
         True,
         MACHINE,

@@ -28,6 +28,8 @@ from phantora_async.errors import (
 from phantora_async.gpu_profile.bench import gpu_bench
 from phantora_async.gpu_profile.on_demand import OnDemand
 from phantora_async.kernel_times import KernelTimes
+from phantora_async.known import notes
+from phantora_async.known.notes import Notes
 from phantora_async.launch import limits
 from phantora_async.launch.gathering import Gathering
 from phantora_async.launch.launcher import GRACE_S, Launcher, not_ended, plan_of
@@ -68,6 +70,11 @@ class Session:
         self._interrupted_at_s: float | None = None
         self._on_demand: OnDemand | None = None
         self._gathering: Gathering | None = None
+        self.notes: Notes | None = None
+        """What the run's processes have noted of its inputs; None: nothing was to be noted, or the run failed."""
+        self._visible: tuple[str, ...] | None = None
+        self._own: tuple[str, ...] = ()
+        self._unnoted = "the forker did not begin to note inputs"
         self.versions: dict[str, str] = {}
         """Versions of torch and Python that the ranks run with; empty until the forker has told them."""
 
@@ -131,6 +138,8 @@ class Session:
                 self._stopping = True
                 launcher.terminate()
                 await asyncio.wait({events}, timeout=LAST_EVENTS_S)
+                if self._config.known:  # before the folder with the notes is removed
+                    self.notes = notes.read(runtime.inputs, self._own, self._visible, self._unnoted)
                 ended, report = "the run has ended", outcome.report
             except PhantoraError as error:
                 ended = f"the run has ended: {error.text}"
@@ -267,6 +276,10 @@ class Session:
                     coordinator.rank_took(event["rank"], event["memory"])
                 case "exited":
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
+                case "visible":
+                    self._visible = tuple(event["paths"])
+                case "noted":
+                    self._own, self._unnoted = tuple(event["folders"]), event["fault"]
                 case "isolation":
                     self._show_isolation(event["level"], event["reason"])
                 case "dismissed":

@@ -163,6 +163,8 @@ class Job(RankView, ServerView, RunPlace):
     """The value of `time.time()` at virtual time 0."""
     float_limit_count: int
     """The most elements of a floating-point tensor that is computed."""
+    inputs: str
+    """The file in which the run's processes note on which files it depends; "": nothing is noted."""
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
 

@@ -10,6 +10,8 @@ NO_PROCESS = "Linux permits this user or control group no further process or thr
 NO_PROCESS_HINT = "look at `ulimit -u` and at pids.max of the control group; fewer ranks need fewer"
 PR_SET_PDEATHSIG = 1
 """Option of prctl(2): send this process a signal when the thread that forked it ends."""
+CHANGING = frozenset(("_", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "SHLVL"))
+"""Environment variables that change from command to command, and that no import looks at by their name."""
 _PR_SET_CHILD_SUBREAPER = 36
 _ADDR_NO_RANDOMIZE = 0x0040000
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -33,7 +33,7 @@ STUB = "python-stub"
 STUB_SOURCE = SOURCES.parent / "stub" / "python.c"
 RECEIVE = "libphantora_receive.so.1"
 """Name of the library that is loaded before all other libraries of the forker."""
-RECEIVE_SOURCES = tuple(SOURCES.parent / "stub" / name for name in ("receive.c", "open.c"))
+RECEIVE_SOURCES = tuple(SOURCES.parent / "stub" / name for name in ("receive.c", "open.c", "inputs.c"))
 COMPILE = [
     "-fexceptions",  # those of PyTorch pass through callbacks (nvtx/record_function.c)
     *("-std=gnu11", "-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-fno-semantic-interposition"),

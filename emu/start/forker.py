@@ -27,7 +27,7 @@ from ..servers import file_system
 from ..servers.admission import Admission, CannotIsolate
 from ..servers.run_namespaces import Preparation as NamespacePreparation
 from ..servers.run_namespaces import RunNamespaces
-from . import launching, processes, server
+from . import inputs, launching, processes, server
 from .prepare import CannotPrepare, Preparation, Prepared, prepare
 
 
@@ -41,6 +41,10 @@ def main(control: ControlSocket, network: socket.socket, made: Preparation, libr
     if message is None:
         return
     job = Job.read(message["file"])
+    unnoted = inputs.share(job.inputs)
+    if job.inputs:
+        # A warm interpreter's folder of libraries is not the run's.
+        control.send("noted", folders=[job.runtime_dir, os.path.dirname(libraries)], fault=unnoted)
     adopt_orphans()
     for index in job.hosted:
         os.mkdir(isolation.server_folder(job.runtime_dir, index))
@@ -89,7 +93,8 @@ def preload_no_more() -> None:
 def _begin_isolation(job: Job, builder: socket.socket, libraries: str) -> NamespacePreparation | None:
     """Starts to make namespaces, while the interpreter is prepared for the job."""
     if job.isolation != "none":
-        return NamespacePreparation(job, builder, libraries)
+        with inputs.not_noted():  # what it does to find out what is possible
+            return NamespacePreparation(job, builder, libraries)
     builder.close()
     return None
 
@@ -163,13 +168,16 @@ def _fork_isolated_servers(
     libraries: str,
 ) -> dict[int, int]:
     seen = file_system.view(job, libraries)
+    if job.inputs:
+        control.send("visible", paths=inputs.visible_of_private(seen))
     admissions: list[Admission] = []
     for index in job.hosted:
         admission = Admission()
         if admission.fork(namespaces.user):
             for other in admissions:
                 other.forget()
-            admission.enter(index, seen, namespaces.network(job.hosted.index(index)))
+            with inputs.not_noted():  # a server's folders are not this machine's
+                admission.enter(index, seen, namespaces.network(job.hosted.index(index)))
             namespaces.close()
             server.main(job, index, prepared, control, orders.of(index), 0)  # the forker is in another pid namespace
         admissions.append(admission)

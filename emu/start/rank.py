@@ -26,7 +26,7 @@ from ..contract.policies.loading_policy import SlowLoader
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump, tensor_work
 from ..private.changes import changes
-from . import processes, program, script, unused_gpu
+from . import inputs, processes, program, script, unused_gpu
 from .early_end import StepLimit, flush_files
 from .prepare import Prepared
 
@@ -52,6 +52,7 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
         place_folder_of_multiprocessing(job)
         connection = Connection(prepared)
         connection.open(job, seat)
+        inputs.program_begins()
         explains = (lambda error: None) if prepared.folded is None else prepared.folded.explains
         end = script.run(program.of(job), explains)
         code = end.code

@@ -23,7 +23,7 @@ from typing import NoReturn
 from ..contract.job import Job, RunPlace, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
-from . import processes, program, rank, script, streams
+from . import inputs, processes, program, rank, script, streams
 from .prepare import Prepared
 
 PYTHON = "PHANTORA_PYTHON"
@@ -229,6 +229,7 @@ def run(
             join(seat)
         else:
             prepared.hook.join_later(server, join.by_device)
+        inputs.program_begins()
         end = script.run(what)
         rank.end_interpreter()
         if not streams.flush_at_end():

@@ -29,7 +29,7 @@ def describe(config: Config, versions: Mapping[str, str]) -> dict[str, Any]:
         "script": config.script,
         "script_sha256": "" if config.launcher or config.module else _digest(Path(config.script)),
         "arguments": list(config.arguments),
-        "options": config.options.given(),
+        "options": {name: value for name, value in config.options.given().items() if name not in ("known", "again")},
         "versions": {"phantora-async": _own_version(), **versions},
         "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(ENVIRONMENT)},
         "machine": platform.node(),

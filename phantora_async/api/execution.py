@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,14 +86,15 @@ def execute(options: RunOptions) -> Executed:
     A folded run that finds that its mesh needs parts is done again with these; one whose replicas differ, with each of
     them simulated, if they are few. It takes the place of the first one, in its directory.
     """
-    executed = _once(options)
+    began_ns = time.time_ns()
+    executed = _once(options, began_ns)
     while (changes := _otherwise(executed)) is not None:
         assert executed.run_failure is not None
         told = " ".join(f"--{name} '{text}'" for name, text in changes.items())
         print(f"phantora-async: {executed.run_failure.message}: again with {told}", file=sys.stderr)
         options = dataclasses.replace(options, run_dir=str(executed.config.run_dir), **changes)
         executed.config.claimed.lock.close()
-        executed = _once(options)
+        executed = _once(options, began_ns)
     return executed
 
 
@@ -106,10 +108,29 @@ def _otherwise(executed: Executed) -> dict[str, Any] | None:
     return {"replicas": "each"} if failure.needs_each and executed.config.each_if_they_differ else None
 
 
-def _once(options: RunOptions) -> Executed:
-    config = resolve(options)
+def kept(config: Config) -> Executed | None:
+    """The earlier run of which nothing changed, as if it were this one; None: there is none, or the user wants none."""
+    if not config.known:
+        return None
+    from phantora_async.api import known_runs
+    from phantora_async.report import to_json
+
+    answer = known_runs.answer(config)
+    if answer is None:
+        return None
+    return Executed(config, answer, None, "", "", _write(config.report, to_json(answer)))
+
+
+def show_remarks(config: Config) -> None:
     for remark in config.remarks:
         print(f"phantora-async: {remark}", file=sys.stderr)
+
+
+def _once(options: RunOptions, began_ns: int) -> Executed:
+    config = resolve(options)
+    show_remarks(config)
+    if (answered := kept(config)) is not None:
+        return answered
     # Imported only when the options are known to be good: they take longer to import than everything else.
     import uvloop
 
@@ -141,6 +162,10 @@ def _once(options: RunOptions) -> Executed:
             except PhantoraError as error:
                 unplayed = error
         unwritten = _write(config.report, to_json(report))
+        if config.known and outcome.failure is None and not unwritten:
+            from phantora_async.api import known_runs
+
+            known_runs.keep(config, to_json(report).decode(), session.notes, began_ns)
     if outcome.failure is not None:
         outcome.failure.details = _with_verdict(outcome.failure, report)
     return Executed(config, report, outcome.failure, outcome.unwritten, unrecorded, unwritten, unplayed)

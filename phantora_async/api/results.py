@@ -165,6 +165,11 @@ class Run:
         return str(self.report.get("run", {}).get("script", ""))
 
     @property
+    def kept(self) -> str:
+        """The time of the earlier run whose result this is, as nothing had changed; empty if the script was run."""
+        return str(self.report.get("run", {}).get("kept", {}).get("began", ""))
+
+    @property
     def warnings(self) -> list[str]:
         return [str(one["text"]) for one in self._simulated["warnings"]]
 

@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--update", action="store_true", help="store the figures of these runs as the new baseline; no change is judged"
     )
     parser.add_argument("--parallel", type=int, default=1, metavar="N", help="jobs at a time (default: %(default)s)")
+    parser.add_argument(
+        "--again", action="store_true", help="run also jobs of which nothing changed since they were run last"
+    )
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="directory for the jobs' run directories")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a table in Markdown")
@@ -40,6 +43,7 @@ def run(given: argparse.Namespace) -> int:
         update=given.update,
         parallel=given.parallel,
         run_dir=given.run_dir,
+        again=given.again,
         told=partial(print, file=sys.stderr if given.json else sys.stdout, flush=True),
     )
     if given.junit is not None:

@@ -40,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prices", metavar="NAME|FILE", help="what an hour of a GPU costs (default: listed, of public pages)"
     )
     parser.add_argument("--keep-going", action="store_true", help="go on also if the first trial fails")
+    parser.add_argument(
+        "--again", action="store_true", help="run also trials of which nothing changed since they were run elsewhere"
+    )
     parser.add_argument("--table", type=Path, metavar="FILE", help="write the figures, too: .csv, .json, .parquet, .md")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="write the best ones as .png, .svg, .pdf")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with filters for a browser, one file")
@@ -64,6 +67,7 @@ def run(given: argparse.Namespace) -> int:
         on=given.on,
         prices=given.prices,
         keep_going=given.keep_going,
+        again=given.again,
         told=_told,
     )
     print(json.dumps(swept.document(), indent=1) if given.json else swept)

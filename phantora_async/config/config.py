@@ -68,6 +68,8 @@ class Config(CoordinatorView, RankView, ServerView):
     python: Path
     warm: bool
     """True if the interpreter of the ranks is kept for later runs."""
+    known: bool
+    """True if the run notes on what it depends, so that its result can be kept."""
     compile_cache: Path | None
     """The folder in which ranks keep what they compile; None: a folder that is removed when the run ends."""
     claimed: RunDir

@@ -12,6 +12,7 @@ from phantora_async.config import launchers
 from phantora_async.config.config import Config
 from phantora_async.config.display import shown_ranks_of, ui_of
 from phantora_async.config.folding import each_if_they_differ, folding_of, share_timelines
+from phantora_async.config.known import why_not_known
 from phantora_async.config.limits import check_waits, steps_of, until_ns_of
 from phantora_async.config.outputs import (
     RECORDED,
@@ -76,6 +77,8 @@ def resolve(options: RunOptions) -> Config:
     (steps, all_steps), until_ns = steps_of(given.steps, given.real_steps), until_ns_of(given.until)
     cache, cache_remarks = compile_cache_of(_text(given.compile_cache))
     ui = ui_of(given.ui)
+    if given.known and (unknowable := why_not_known(given)):
+        cache_remarks += (f"the result is not kept: {unknowable}",)
     # Steps that are played come from a recording: without --record, one is kept in the run directory.
     if all_steps:
         check_recordable(given, "--real-steps")
@@ -128,6 +131,7 @@ def resolve(options: RunOptions) -> Config:
         preload=tuple(given.preload),
         auto_preload=given.auto_preload,
         warm=given.warm,
+        known=given.known and not why_not_known(given),
         compile_cache=cache,
         claimed=claimed,
         report=report_of(_text(given.report), claimed.path),

@@ -70,12 +70,14 @@ def check(
     update: bool = False,
     parallel: int = 1,
     run_dir: PathText | None = None,
+    again: bool = False,
     told: Callable[[str], None] | None = None,
 ) -> Checked:
     """Runs the jobs of a file and judges them, as `phantora-async check` does. `jobs`: run only these. `baseline`:
     figures to compare with (default: FILE.baseline.json), which `update` stores anew. `parallel`: jobs at a time.
-    `told` is called with a line for each job. A job that fails or breaks a limit is no error; those of
-    ``phantora_async.errors`` are raised for what is wrong with the file, before anything starts.
+    `again`: run also those of which nothing changed since they were run last. `told` is called with a line for each
+    job. A job that fails or breaks a limit is no error; those of ``phantora_async.errors`` are raised for what is wrong
+    with the file, before anything starts.
     """
     path = Path(file)
     if isinstance(jobs, str):
@@ -96,7 +98,7 @@ def check(
     _make(folder)
     width = max(len(job.name) for job in chosen)
     judged = []
-    for one in verdicts(chosen, before, folder.absolute(), running.run, parallel):
+    for one in verdicts(chosen, before, folder.absolute(), running.run, parallel, again=again):
         judged.append(one)
         if told is not None:
             told(verdict_formats.line(one, width))

@@ -53,6 +53,8 @@ class Judged:
     """The differences from the baseline's setup that keep nothing from being compared."""
     causes: Sequence[str] = ()
     """The reasons why figures that break a rule have changed."""
+    kept: str = ""
+    """The time of the earlier run whose result this is; empty if the job was run now."""
     digest: Mapping[str, Any] | None = None
     """What a baseline keeps beside the figures; None: the run does not tell it."""
 
@@ -108,13 +110,16 @@ class Judged:
             "notes": list(self.notes),
             "causes": list(self.causes),
             "wall_s": round(self.wall_s, 3),
+            "kept": self.kept or None,
             "report": self.report or None,
         }
 
 
-def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, parallel: int = 1) -> Iterator[Judged]:
+def verdicts(
+    jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, parallel: int = 1, *, again: bool = False
+) -> Iterator[Judged]:
     """Yields the verdicts in the jobs' order, each as soon as it and those before it are known. `folder`: each job's
-    run directory will be in it. KeyboardInterrupt ends the runs.
+    run directory will be in it. A job that is known is run only with `again`. KeyboardInterrupt ends the runs.
     """
 
     def one(job: Job) -> Judged:
@@ -131,7 +136,7 @@ def verdicts(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner,
             for option, name in OPTIONS.items()
             if name in OF_MEMORY and job.limits.by_figure.get(name, 0) >= 1
         }
-        named = {**options.given(), **limits}
+        named = {**options.given(), **limits, "again": again}
         failure = ""
         try:
             done: Run | None = run(options.script, options.arguments, **named)
@@ -203,6 +208,7 @@ def _judged(job: Job, done: Run | None, failure: str, stored: Stored, wall_s: fl
         changed_setup=refused,
         notes=notes,
         causes=causes,
+        kept=done.kept,
         digest=kept,
     )
 

@@ -137,6 +137,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         writable=(*config.writable, *([str(cache)] if cache else [])),
         float_limit_count=FLOAT_LIMIT_COUNT,
         grace_s=GRACE_S,
+        inputs=str(runtime.inputs) if config.known else "",
     )
     variables = compile_cache.environment(cache or runtime.ranks / "compiled", config.gpu)
     return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables, warm=config.warm)

@@ -53,6 +53,11 @@ class Runtime:
         return self.folder / "job"
 
     @property
+    def inputs(self) -> Path:
+        """The file in which the run's processes note on which files it depends."""
+        return self.folder / "inputs"
+
+    @property
     def libraries(self) -> Path:
         return self.folder / LIBRARIES
 

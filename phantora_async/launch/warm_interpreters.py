@@ -36,8 +36,6 @@ MOST = 2
 ASKING_S = 5.0
 """The seconds that a keeper may take to answer a question."""
 _PROTOCOL = 1
-_IGNORED = frozenset(("_", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "SHLVL"))
-"""Environment variables that change from command to command, and that no import looks at by their name."""
 _OF_NOW = re.compile(
     r"Name|State|N?S?[tT]gid|N?S?p?[pP]id|PPid|TracerPid|NSsid|NSpgid|FDSize|Kthread|Vm.*|Rss.*|HugetlbPages|CoreDumping|"
     r"Threads|SigQ|SigPnd|ShdPnd|SigCgt|.*ctxt_switches|untag_mask|Ngid"
@@ -253,7 +251,7 @@ def _name(python: Path, environment: Mapping[str, str]) -> str:
             str(python),
             str(python.resolve()),
             str(installed.EMU),
-            sorted((name, value) for name, value in environment.items() if name not in _IGNORED),
+            sorted((name, value) for name, value in environment.items() if name not in process_setup.CHANGING),
             _working_directory(environment),
             attributes(),
         ]

@@ -242,7 +242,7 @@ _RUN = Fields(
     {},
     _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
     | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
-    | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
+    | {"arguments": Each(TEXT), "trace": Maybe(TEXT), "kept": Fields(_fields(TEXT, "began", "run_dir"))},
 )
 _LOADING = Fields(
     _fields(TEXT, "policy", "dataset")

@@ -43,6 +43,8 @@ class Sweep:
     machines: Machines
     keep_going: bool = False
     """True: go on even if the first trial fails."""
+    again: bool = False
+    """True: run also trials of which nothing changed since they were run in another sweep."""
     pruning: Pruning = field(default_factory=Pruning)
     _unplayable: dict[str, str] = field(default_factory=dict)
     """The reasons why trials cannot be replayed, by their keys."""
@@ -140,6 +142,8 @@ class Sweep:
         if record:
             shutil.rmtree(self._recording(trial.program), ignore_errors=True)  # an ended run may have left one
             options = replace(options, record=str(self._recording(trial.program)))
+        # A recording is more than a result.
+        options = replace(options, known=not record and not as_recorded, again=self.again)
         limits = Limits({}) if record or as_recorded else self.pruning.limits(trial, dict(self.store.results))
         options = limited(trial.started(options) if folded else options, limits)
         try:

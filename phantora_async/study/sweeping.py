@@ -104,12 +104,14 @@ def sweep(
     on: str = "here",
     prices: str | None = None,
     keep_going: bool = False,
+    again: bool = False,
     told: Told | None = None,
 ) -> Swept:
     """Tries configurations of a study, as `phantora-async sweep` does: a TOML file, or a mapping of the same form.
 
     Results are kept in `folder` (default: STUDY.sweep beside the file, phantora-sweep for a mapping): what is there
-    already is not tried again. `jobs`: trials at a time, "auto": as many as cores and memory allow. `on`: "here", or
+    already is not tried again. `again`: a trial that is not there is run also if nothing changed since it was run for
+    another folder. `jobs`: trials at a time, "auto": as many as cores and memory allow. `on`: "here", or
     "ray" for tasks of a Ray cluster. `told` is called with each result. Raises the errors of ``phantora_async.errors``.
     """
     machines = _machines(on, jobs)
@@ -126,7 +128,7 @@ def sweep(
         check_known(wanted.searching, wanted.goal, listed)
         total += wanted.searching.wanted
     with Store(place) as store:
-        running_sweep = Sweep(place, store, machines, keep_going, Pruning(wanted.goal, listed))
+        running_sweep = Sweep(place, store, machines, keep_going, again, Pruning(wanted.goal, listed))
         # Results come as they are made: `told` must not wait for the last trial, and a search chooses by those before.
         chosen: Iterable[Result] = ()
         if wanted.searching is not None:
