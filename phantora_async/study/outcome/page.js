@@ -25,11 +25,13 @@ function show() {
   document.getElementById('count').textContent = `${shown} of ${rows.length} trials`;
 }
 
-function sort(heading, column) {
+function sort(heading) {
   const falling = heading.getAttribute('aria-sort') === 'ascending';
   for (const other of document.querySelectorAll('#table thead th')) other.removeAttribute('aria-sort');
   heading.setAttribute('aria-sort', falling ? 'descending' : 'ascending');
-  const key = (row) => row.cells[column].dataset.value ?? '';
+  const title = heading.textContent;
+  // A trial without figures has one cell in the place of theirs.
+  const key = (row) => [...row.cells].find((cell) => cell.dataset.title === title)?.dataset.value ?? '';
   const numeric = rows.every((row) => key(row) === '' || !Number.isNaN(Number(key(row))));
   rows.sort((one, other) => {
     const [a, b] = [key(one), key(other)];
@@ -40,12 +42,12 @@ function sort(heading, column) {
   body.append(...rows);
 }
 
-document.querySelectorAll('#table thead th').forEach((heading, column) => {
+document.querySelectorAll('#table thead th').forEach((heading) => {
   const button = document.createElement('button');
   button.type = 'button';
   button.append(...heading.childNodes);
   heading.append(button);
-  button.addEventListener('click', () => sort(heading, column));
+  button.addEventListener('click', () => sort(heading));
 });
 filters.addEventListener('input', show);
 filters.addEventListener('submit', (event) => event.preventDefault());

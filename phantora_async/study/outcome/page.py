@@ -132,16 +132,21 @@ def _title(name: str, document: Document) -> str:
 def _row(one: Document, number: int, keys: Sequence[str], titles: Sequence[str]) -> str:
     chosen = {key: _shown(value) for key, value in one["chosen"].items()}
     cells = [(chosen.get(key, ""), chosen.get(key, ""), "text") for key in keys]
+    if not one["compared"]:
+        shown = "".join(_cell(title, *cell) for title, cell in zip(keys, cells, strict=True))
+        return _row_of(one, number, chosen, shown + _lacking_cell(titles[-1], one, len(titles) - len(keys)))
     cells += [
         (shown["text"], shown["value"], "costs" if shown["title"].startswith("costs") else "") for shown in one["shown"]
     ]
     cells.append((one["how"], one["how"], "text"))
+    shown = "".join(_cell(title, *cell) for title, cell in zip(titles[:-1], cells, strict=True))
+    return _row_of(one, number, chosen, shown + _remark_cell(titles[-1], one))
+
+
+def _row_of(one: Document, number: int, chosen: Mapping[str, str], cells: str) -> str:
     lacks = " lacks" if one["state"] == NO_MEMORY else ""
     kind = "front" if one["front"] else "" if one["compared"] else f"unfit{lacks}"
-    chosen_text = _text(json.dumps(chosen))
-    shown = "".join(_cell(title, *cell) for title, cell in zip(titles[:-1], cells, strict=True))
-    shown += _remark_cell(titles[-1], one)
-    return f'<tr id="trial{number}" class="{kind}" data-chosen="{chosen_text}">{shown}</tr>'
+    return f'<tr id="trial{number}" class="{kind}" data-chosen="{_text(json.dumps(chosen))}">{cells}</tr>'
 
 
 def _cell(title: str, text: object, value: object, kind: str) -> str:
@@ -151,14 +156,18 @@ def _cell(title: str, text: object, value: object, kind: str) -> str:
 
 
 def _remark_cell(title: str, one: Document) -> str:
-    """The last cell. Why a trial has no figures stands there in full, a note on figures behind a click."""
+    """The last cell of a trial with figures. A note on them is long, and stands behind a click."""
     best, reason = "best" if one["front"] else "", one["reason"]
-    if one["compared"] and reason:
-        shown = f"{best} <details><summary>note</summary>{_text(reason)}</details>"
-    else:
-        shown = _text("; ".join(filter(None, [best, reason])))
-    value = _text(" ".join(filter(None, [best, reason])))
-    return f'<td class=text data-title="{_text(title)}" data-value="{value}">{shown}</td>'
+    note = f" <details><summary>note</summary>{_text(reason)}</details>" if reason else ""
+    return (
+        f'<td class=text data-title="{_text(title)}" data-value="{_text(f"{best} {reason}".strip())}">{best}{note}</td>'
+    )
+
+
+def _lacking_cell(title: str, one: Document, columns: int) -> str:
+    """Why a trial has no figures, in the place of all of them. `columns`: as many cells wide."""
+    reason = _text(f"{one['how']}; {one['reason']}")
+    return f'<td class=text colspan={columns} data-title="{_text(title)}" data-value="{reason}">{reason}</td>'
 
 
 # ---- the picture -----------------------------------------------------------------------------------------------------

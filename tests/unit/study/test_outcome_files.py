@@ -192,6 +192,7 @@ def test_points_have_numbers_figures_and_intervals() -> None:
     figures = {"step": 1.0, "step_low": 0.9, "step_high": 1.5}
     trial |= {"shown": [{"title": "memory reserved", "text": "", "value": None}]}
     lacking = trial | {"trial": "z", "state": "out of memory", "compared": False, "front": False, "values": {}}
+    lacking |= {"reason": "what it lacks"}
     document = {
         "objectives": ["time", "memory"],
         "by": "million_tokens",
@@ -214,6 +215,9 @@ def test_points_have_numbers_figures_and_intervals() -> None:
     assert {"15 s", "1 GiB"} <= set(page.texts), "round ticks"
     assert [one["id"] for one in page.all("tr") if one.get("id")] == ["trial1", "trial0", "trial2"]
     assert [one["class"] for one in page.all("tr") if one.get("id")] == ["front", "front", "unfit lacks"]
+    # A trial without figures says why in their place.
+    (last,) = [one for one in page.all("td") if one.get("colspan")]
+    assert (last["colspan"], last["data-value"]) == ("3", "run; what it lacks")
     # On a narrow screen the title stands in front of each figure; memory says which memory it is.
     titles = [one.get("data-title") for one in page.all("td")][:3]
     assert titles == ["memory reserved", "how", "remark"]
