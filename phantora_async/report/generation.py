@@ -39,9 +39,9 @@ def generation_notes(generation: Mapping[str, Any], virtual_ns: int) -> list[str
     policy, programs = generation["policy"], generation["programs"]
     if not programs:
         return [
-            f"warning: --lengths {policy} states lengths of responses, and nothing has used them: transformers' "
-            "generate (greedy, sampling) and vLLM do; a loop of the program's own decides by tokens that nobody has "
-            "computed"
+            f"warning: --lengths {policy}: no rank has told of a response with a stated length. transformers' generate "
+            "(greedy, sampling) and vLLM have them; a loop of the program's own decides by tokens that nobody has "
+            "computed, and a vLLM whose scheduler has no GPU of its own is not counted"
         ]
     notes = [f"responses: sampled tokens are not computed; lengths follow the policy {policy} (--lengths)"]
     notes += [_program(one) for one in programs]

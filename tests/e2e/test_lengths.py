@@ -21,8 +21,8 @@ def test_responses_of_transformers(run: Run) -> None:
     assert done.exit_code == 0, done.output
     told = json.loads(next(line for line in done.log(0).splitlines() if line.startswith("{")))
     policy = parse(POLICY)
-    first = [policy.length(FIRST, response, 0) for response in range(8)]
-    second = [policy.length(SECOND, response, 0) for response in range(8)]
+    first = [policy.length(FIRST, response, 0) for response in range(9)]
+    second = [policy.length(SECOND, response, 0) for response in range(9)]
     expected = {
         "greedy": [first[0], second[0]],
         "sampled": [second[1], first[1]],
@@ -35,6 +35,7 @@ def test_responses_of_transformers(run: Run) -> None:
     assert max(map(max, expected.values())) < 64
     # A step for each token of the longest response of each batch.
     steps = sum(max(max(lengths), -min(lengths)) for lengths in expected.values())
+    expected["small"] = [first[8], second[8]]
     assert told == expected | {"steps": [steps]}
 
     generation = done.simulated["generation"]
@@ -44,9 +45,9 @@ def test_responses_of_transformers(run: Run) -> None:
     assert program == {
         "program": "transformers' generate",
         "ranks": 1,
-        "batches": 6,
-        "responses": 16,
-        "ended": 14,
+        "batches": 7,
+        "responses": 18,
+        "ended": 16,
         "tokens": sum(lengths),
         "longest": max(lengths),
         "places": places,
@@ -55,6 +56,7 @@ def test_responses_of_transformers(run: Run) -> None:
     assert 0 < generation["partial_ns"] < generation["generating_ns"] < done.simulated["virtual_ns"]
     # Steps take alike times, so the share of time in which a batch waits is nearly that of steps.
     waiting = sum(max(batch) - min(batch) for batch in expected.values())
+    steps += max(expected["small"])
     assert generation["partial_ns"] / generation["generating_ns"] == pytest.approx(waiting / steps, abs=0.1)
     assert f"lengths follow the policy {POLICY} (--lengths)" in done.output
     assert "the program cut 2 before the end token" in done.output

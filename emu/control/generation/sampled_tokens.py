@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..computed_op import Kernel, as_tuple
-from ..control_tensors import KEPT, KNOWN, ControlTensors
+from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import Place
 from .responses import Responses
 
@@ -100,18 +100,21 @@ class SampledTokens:
                 or not _called_by(stack[-1].loop)
             ):
                 return call(keyset, *args, **kwargs)
+            # Tokens that are drawn from unknown probabilities may count as known, so the scores decide.
+            known = self._control.small([scores]) and self._control.known([scores])
             result = computed(keyset, *args, **kwargs)
-            self._fill(stack[-1], as_tuple(result)[0])
+            if not known:
+                self._fill(stack[-1], as_tuple(result)[0])
             return result
 
         return sample
 
     def _fill(self, batch: Batch, tokens: Tensor) -> None:
-        """Writes the next token of each sequence, unless they are known."""
+        """Writes the next token of each sequence."""
         import torch
 
         control = self._control
-        if tokens.numel() != len(batch.lengths) or control.peek(Place(tokens)) in (KNOWN, KEPT):
+        if tokens.numel() != len(batch.lengths):
             return
         view = control.unrecorded(lambda: control.find_view(tokens))
         if view is None:

@@ -25,7 +25,9 @@ PH_EXPORT void phantora_data_size(uint64_t calls, uint64_t most, uint64_t chosen
     ph_emit_out_of_band(PH_KIND_DATA_SIZE, &record, sizeof record, text, strlen(text));
 }
 
+/* A scheduler of responses may be a process that is no rank: nobody reads what it says. */
 PH_EXPORT void phantora_batch(uint32_t responses) {
+    if (!ph_channel_is_open()) return;
     struct ph_BATCH record = {.responses = responses};
     ph_emit(PH_KIND_BATCH, &record, sizeof record, NULL, 0);
 }
@@ -33,6 +35,7 @@ PH_EXPORT void phantora_batch(uint32_t responses) {
 /* program: the payload of GENERATION in records.def. */
 PH_EXPORT void phantora_generation(uint64_t batches, uint64_t responses, uint64_t ended, uint64_t tokens,
                                    uint64_t longest, uint64_t places, const char *program) {
+    if (!ph_channel_is_open()) return;
     struct ph_GENERATION record = {.batches = batches,
                                    .responses = responses,
                                    .ended = ended,

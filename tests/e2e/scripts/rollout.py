@@ -21,9 +21,9 @@ def lengths(sequences: torch.Tensor, prompt: int, ends: tuple[int, ...] = (END,)
     return found
 
 
-def main() -> None:
+def model_of(vocabulary: int) -> LlamaForCausalLM:
     config = LlamaConfig(
-        vocab_size=4000,
+        vocab_size=vocabulary,
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
@@ -33,7 +33,11 @@ def main() -> None:
         pad_token_id=PAD,
     )
     with torch.device("cuda"):
-        model = LlamaForCausalLM(config)
+        return LlamaForCausalLM(config)
+
+
+def main() -> None:
+    model = model_of(4000)
     told: dict[str, list[int]] = {}
     steps = 0
 
@@ -62,6 +66,9 @@ def main() -> None:
         model.generate(first, attention_mask=mask, eos_token_id=None, stopping_criteria=criteria, **greedy), 4, (13,)
     )
     told["steps"] = [steps]
+    # The probabilities of so few tokens are small tensors, whose draws are computed.
+    small = model_of(300).generate(first, attention_mask=mask, do_sample=True, max_new_tokens=64)
+    told["small"] = lengths(small, 4)
     model.generate(first, attention_mask=mask, num_beams=2, max_new_tokens=2)
     print(json.dumps(told))
 

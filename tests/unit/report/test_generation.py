@@ -76,4 +76,4 @@ def test_the_text_names_lengths_the_wait_and_another_policy() -> None:
 
 def test_lengths_that_nothing_has_used_are_a_warning() -> None:
     (note,) = generation_notes(generation_document("fixed:9", GeneratedResponses(), []), 1000)
-    assert note.startswith("warning: --lengths fixed:9 states lengths of responses, and nothing has used them")
+    assert note.startswith("warning: --lengths fixed:9: no rank has told of a response with a stated length.")
