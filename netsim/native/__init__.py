@@ -16,7 +16,7 @@ from typing import Any
 
 from netsim.errors import NetsimError
 
-ABI = 1
+ABI = 2
 _HERE = Path(__file__).parent
 LIBRARY = _HERE / "libnetsim.so"
 FLAGS = ("-std=c11", "-O3", "-fno-semantic-interposition", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
@@ -24,7 +24,7 @@ FLAGS = ("-std=c11", "-O3", "-fno-semantic-interposition", "-fPIC", "-shared", "
 _Int64s = ctypes.POINTER(ctypes.c_int64)
 
 
-COUNTERS = ("events", "solves", "filled", "rollbacks", "redone", "stuck", "flows", "segments", "bytes")
+COUNTERS = ("events", "solves", "filled", "rollbacks", "redone", "flows", "segments", "bytes")
 
 
 class MovedEnd(ctypes.Structure):

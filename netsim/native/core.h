@@ -33,7 +33,8 @@ typedef struct {
 } segment;
 
 typedef struct {
-    int32_t link, weight, path, pos; /* pos: this hop's place among the link's members */
+    int32_t link, weight, path;
+    int32_t pos[2]; /* this hop's place in the link's rosters */
 } hop;
 
 /* Is the hop part of a path? One with path -1 (a flow's own cap) is part of all. */
@@ -51,22 +52,38 @@ typedef struct {
 } epoch;
 
 typedef struct {
-    int64_t start, nbytes, done, due, before;
-    hop *hops;
-    segment *segments;
-    epoch *epochs; /* the path from when on; the first from ever */
-    int32_t nhops, nsegments, room, nepochs, npaths;
+    /* What a sweep reads of every flow, together in memory: */
     flow_view view[2];
+    hop *hops;
+    int32_t nhops;
+    bool in_set, fixed, live, fresh;
+    uint32_t sought; /* the last sweep that gave it a rate */
+    int32_t old_limit;
     int64_t old_rate;
-    int32_t old_limit, cursor, heap_pos;
+
+    segment *segments;
+    int32_t nsegments, room;
+    int64_t start, nbytes, done, due, before;
+    epoch *epochs; /* the path from when on; the first from ever */
+    int32_t nepochs, npaths, cursor, heap_pos;
     uint32_t generation, seen, version;
     uint8_t state;
-    bool in_set, fixed, live, retracted, fresh;
 } flow;
 
 typedef struct {
-    int32_t flow, hop;
+    int32_t flow, hop, weight;
 } member;
+
+/* Who may be on a link in a view, and at which rates: one after the other in memory, as every look at a link reads
+ * them.
+ */
+typedef struct {
+    member *members;
+    int64_t *rates; /* NOT_ON: it is not on the link, or its rate is sought */
+    int32_t n, room;
+} roster;
+
+enum { NOT_ON = -1 };
 
 typedef struct {
     int64_t at, capacity;
@@ -74,19 +91,28 @@ typedef struct {
 
 typedef struct {
     int64_t capacity, load, weight; /* load: sum of weight * rate; weight: sum of weights, of the flows on it */
-    bool limits;                    /* some flow may name this link as its limit */
+    int64_t limited, level;         /* sum of weights, and the rate, of the flows that name it as their limit */
 } link_view;
 
 typedef struct {
-    member *members; /* those on it NOW first */
-    member *past;    /* while redoing: those on it at some time from then to the last event */
-    step *steps;
-    int32_t n, on, room, npast, past_room, nsteps;
+    /* In a sweep (solve.c): */
+    uint32_t mark, doubt;    /* the last sweep it took part in; the last one before which its rates were wrong */
+    int64_t left;            /* capacity less what all flows take that have a rate */
+    int64_t unfixed, others; /* weight of the set's flows without a rate, and of those that are not in the set */
+    int64_t highest;         /* nobody outside of the set has a higher rate */
+    int64_t key, share;      /* the level at which it is looked at next; the one at which it is full */
+    int32_t place, first;    /* in the heap of looks, or -1; its first entry */
+    bool full;
+
+    bool touched;
+    uint32_t seen, altered; /* altered: the replay in which its history came to differ from the recorded */
     link_view view[2];
-    uint32_t seen, altered, mark; /* altered: the replay in which its history came to differ from the recorded */
-    bool touched, full;
-    int64_t left, weight, share; /* while filling */
-    int32_t first, count;
+    /* NOW: all whose path of any time crosses it, the `on` that are on it first. PAST, while redoing: those that are on
+     * it at some time from then to the last event.
+     */
+    roster rosters[2];
+    step *steps;
+    int32_t on, nsteps;
 } link_;
 
 typedef struct {
@@ -99,6 +125,15 @@ typedef struct {
     event *items;
     int32_t n, room;
 } event_heap;
+
+typedef struct {
+    int32_t flow, next; /* next: the link's next entry, or -1 */
+} entry;
+
+typedef struct {
+    int64_t level;
+    int32_t link;
+} look;
 
 typedef struct {
     int32_t *items;
@@ -115,14 +150,17 @@ struct netsim {
     int64_t last, present, horizon;
     enum view view;
     int64_t at; /* the instant being solved */
-    list touched, set, ulinks, entries, heap, full, fresh;
+    list touched, set, full, fresh;
+    int64_t level; /* that the sweep has reached */
+    look *looks;   /* heap of links by the level at which the sweep looks at them */
+    entry *entries;
+    int32_t nlooks, looks_room, nentries, entries_room;
     int64_t *rates;
     int32_t *weights;
     int32_t gather_room;
     uint32_t mark, replay;
     event_heap queue;
     list live, stamped, starters;
-    bool stuck;
     ns_moved *moved;
     int32_t nmoved, moved_room;
     int64_t *out_flows, *out_ticks;
@@ -144,8 +182,11 @@ int64_t heap_key(const flow *f, uint8_t state);
 /* solve.c: bring the view's rates back to the solution after flows and links were touched */
 void touch(netsim *s, int32_t link);
 void join_set(netsim *s, int32_t f);
-void make_room_for(netsim *s, int32_t f);
 void solve(netsim *s);
+
+/* looks.c: the links that a sweep has to look at */
+void look_put(netsim *s, int32_t link, int64_t level); /* adds it, or moves it if it is there */
+int32_t look_pop(netsim *s);                           /* the one of the least level */
 
 /* segments.c */
 void write_segment(netsim *s, flow *f, int64_t at);
@@ -156,7 +197,8 @@ int32_t path_at(const flow *f, int64_t at);
 /* members.c */
 void attach(netsim *s, int32_t f, int32_t first); /* hops from number `first` on */
 void detach(netsim *s, int32_t f);
-void place(netsim *s, int32_t f); /* put the flow's hops among those on or not on their links NOW */
+void place(netsim *s, int32_t f); /* put the flow's hops, with its rate, among those on or not on their links NOW */
+void roster_push(roster *r, member m, int64_t rate);
 
 /* timeline.c */
 int64_t next_event(const netsim *s);

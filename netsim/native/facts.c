@@ -18,7 +18,7 @@ static int32_t new_link(netsim *s, int64_t capacity) {
     l->steps = grow(l->steps, &room, 1, sizeof *l->steps);
     l->steps[0] = (step){INT64_MIN, capacity};
     l->nsteps = 1;
-    l->view[NOW] = (link_view){capacity, 0, 0, false};
+    l->view[NOW] = (link_view){capacity, 0, 0, 0, 0};
     return id;
 }
 
@@ -37,16 +37,17 @@ void ns_free(netsim *s) {
         free(s->flows[i].epochs);
     }
     for (int32_t i = 0; i < s->nlinks; i++) {
-        free(s->links[i].members);
-        free(s->links[i].past);
+        for (enum view v = NOW; v <= PAST; v++) {
+            free(s->links[i].rosters[v].members);
+            free(s->links[i].rosters[v].rates);
+        }
         free(s->links[i].steps);
     }
-    list *lists[] = {&s->free_flows, &s->free_links, &s->heaps[1], &s->heaps[2], &s->heaps[3],
-                     &s->touched,    &s->set,        &s->ulinks,   &s->entries,  &s->heap,
-                     &s->full,       &s->fresh,      &s->live,     &s->stamped,  &s->starters};
+    list *lists[] = {&s->free_flows, &s->free_links, &s->heaps[1], &s->heaps[2], &s->heaps[3], &s->touched,
+                     &s->set,        &s->full,       &s->fresh,    &s->live,     &s->stamped,  &s->starters};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
-    void *arrays[] = {s->flows,   s->links, s->changes.items, s->queue.items, s->rates,
-                      s->weights, s->moved, s->out_flows,     s->out_ticks,   s->out_segments};
+    void *arrays[] = {s->flows, s->links,   s->changes.items, s->queue.items, s->looks,     s->entries,
+                      s->rates, s->weights, s->moved,         s->out_flows,   s->out_ticks, s->out_segments};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(s);
 }
@@ -182,8 +183,9 @@ int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n
     int32_t id = new_flow(s, start, nbytes, nhops + capped);
     flow *f = &s->flows[id];
     f->nhops = nhops + capped;
-    for (int32_t i = 0; i < nhops; i++) f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, 0};
-    if (capped) f->hops[nhops] = (hop){cap, 1, -1, 0};
+    for (int32_t i = 0; i < nhops; i++)
+        f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, {0, 0}};
+    if (capped) f->hops[nhops] = (hop){cap, 1, -1, {0, 0}};
     if (npaths > 1)
         add_epochs(f, npaths, path_from);
     else
@@ -199,7 +201,7 @@ int64_t add_plain(netsim *s, int64_t start, int64_t nbytes, int32_t n, const int
     int32_t id = new_flow(s, start, nbytes, n);
     s->flows[id].nhops = n;
     s->flows[id].npaths = 1;
-    for (int32_t i = 0; i < n; i++) s->flows[id].hops[i] = (hop){links[i], 1, 0, 0};
+    for (int32_t i = 0; i < n; i++) s->flows[id].hops[i] = (hop){links[i], 1, 0, {0, 0}};
     submit(s, id);
     end(s);
     return name_of(s, id);
@@ -212,7 +214,7 @@ void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int
     flow *f = &s->flows[id];
     if (!instant(f)) {
         f->hops = grow(f->hops, &room, first + n, sizeof *f->hops);
-        for (int32_t i = 0; i < n; i++) f->hops[f->nhops++] = (hop){links[i], weights[i], f->npaths + paths[i], 0};
+        for (int32_t i = 0; i < n; i++) f->hops[f->nhops++] = (hop){links[i], weights[i], f->npaths + paths[i], {0, 0}};
         if (!f->nepochs) {
             int64_t ever = INT64_MIN;
             f->npaths = 0;

@@ -1,22 +1,34 @@
 /* Which flows use which links. */
 #include "core.h"
 
-static void move(netsim *s, link_ *l, int32_t to, member m) {
-    l->members[to] = m;
-    s->flows[m.flow].hops[m.hop].pos = to;
+static void move(netsim *s, link_ *l, int32_t to, member m, int64_t rate) {
+    l->rosters[NOW].members[to] = m;
+    l->rosters[NOW].rates[to] = rate;
+    s->flows[m.flow].hops[m.hop].pos[NOW] = to;
 }
 
 static void swap(netsim *s, link_ *l, int32_t a, int32_t b) {
-    member x = l->members[a], y = l->members[b];
-    move(s, l, a, y);
-    move(s, l, b, x);
+    const roster *r = &l->rosters[NOW];
+    member x = r->members[a];
+    int64_t rate = r->rates[a];
+    move(s, l, a, r->members[b], r->rates[b]);
+    move(s, l, b, x, rate);
+}
+
+void roster_push(roster *r, member m, int64_t rate) {
+    int32_t room = r->room;
+    r->members = grow(r->members, &room, r->n + 1, sizeof *r->members);
+    r->rates = grow(r->rates, &r->room, r->n + 1, sizeof *r->rates);
+    r->members[r->n] = m;
+    r->rates[r->n++] = rate;
 }
 
 void attach(netsim *s, int32_t f, int32_t first) {
     for (int32_t i = first; i < s->flows[f].nhops; i++) {
-        link_ *l = &s->links[s->flows[f].hops[i].link];
-        l->members = grow(l->members, &l->room, l->n + 1, sizeof *l->members);
-        move(s, l, l->n++, (member){f, i});
+        hop *h = &s->flows[f].hops[i];
+        roster *r = &s->links[h->link].rosters[NOW];
+        h->pos[NOW] = r->n;
+        roster_push(r, (member){f, i, h->weight}, NOT_ON);
     }
 }
 
@@ -26,7 +38,9 @@ void detach(netsim *s, int32_t f) {
     for (int32_t i = 0; i < s->flows[f].nhops; i++) {
         hop *h = &s->flows[f].hops[i];
         link_ *l = &s->links[h->link];
-        if (h->pos != --l->n) move(s, l, h->pos, l->members[l->n]);
+        roster *r = &l->rosters[NOW];
+        r->n--;
+        if (h->pos[NOW] != r->n) move(s, l, h->pos[NOW], r->members[r->n], r->rates[r->n]);
     }
 }
 
@@ -36,9 +50,10 @@ void place(netsim *s, int32_t f) {
         hop *h = &x->hops[i];
         link_ *l = &s->links[h->link];
         bool on = x->view[NOW].on && part_of(h, x->view[NOW].path);
-        if (on && h->pos >= l->on)
-            swap(s, l, h->pos, l->on++);
-        else if (!on && h->pos < l->on)
-            swap(s, l, h->pos, --l->on);
+        if (on && h->pos[NOW] >= l->on)
+            swap(s, l, h->pos[NOW], l->on++);
+        else if (!on && h->pos[NOW] < l->on)
+            swap(s, l, h->pos[NOW], --l->on);
+        if (on) l->rosters[NOW].rates[h->pos[NOW]] = x->view[NOW].rate;
     }
 }

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define NS_ABI 1
+#define NS_ABI 2
 #define NS_NEVER INT64_MAX
 
 typedef struct netsim netsim;
@@ -24,7 +24,7 @@ typedef struct {
 } ns_segment;
 
 typedef struct {
-    int64_t events, solves, filled, rollbacks, redone, stuck, flows, segments, bytes;
+    int64_t events, solves, filled, rollbacks, redone, flows, segments, bytes;
 } ns_counters;
 
 int ns_abi(void);

@@ -101,5 +101,6 @@ void ns_count(const netsim *s, ns_counters *out) {
         out->segments += f->state != FREE ? f->nsegments : 0;
         out->bytes += f->room * (int64_t)sizeof(segment) + f->nhops * (int64_t)sizeof(hop);
     }
-    for (int32_t i = 0; i < s->nlinks; i++) out->bytes += s->links[i].room * (int64_t)sizeof(member);
+    for (int32_t i = 0; i < s->nlinks; i++)
+        out->bytes += s->links[i].rosters[NOW].room * (int64_t)(sizeof(member) + sizeof(int64_t));
 }

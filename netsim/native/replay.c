@@ -31,21 +31,25 @@ void stamp(netsim *s, int32_t link) {
     if (l->seen == s->replay) return;
     l->seen = s->replay;
     list_push(&s->stamped, link);
-    link_view v = {capacity_at(l, s->at), 0, 0, false};
-    l->npast = 0;
-    for (int32_t i = 0; i < l->n; i++) {
-        const member *m = &l->members[i];
+    link_view v = {capacity_at(l, s->at), 0, 0, 0, 0};
+    roster *past = &l->rosters[PAST];
+    past->n = 0;
+    for (int32_t i = 0; i < l->rosters[NOW].n; i++) {
+        const member *m = &l->rosters[NOW].members[i];
         follow(s, m->flow);
-        const flow *f = &s->flows[m->flow];
-        const hop *h = &f->hops[m->hop];
+        flow *f = &s->flows[m->flow];
+        hop *h = &f->hops[m->hop];
+        bool on = f->view[PAST].on && part_of(h, f->view[PAST].path);
         if (f->live || f->view[PAST].on || (f->nsegments && f->state != PENDING && f->segments[0].at > s->at)) {
-            l->past = grow(l->past, &l->past_room, l->npast + 1, sizeof *l->past);
-            l->past[l->npast++] = *m;
+            h->pos[PAST] = past->n;
+            roster_push(past, *m, on ? f->view[PAST].rate : NOT_ON);
         }
-        if (!f->view[PAST].on || !part_of(h, f->view[PAST].path)) continue;
+        if (!on) continue;
         v.load += h->weight * f->view[PAST].rate;
         v.weight += h->weight;
-        v.limits |= f->view[PAST].limit == link;
+        if (f->view[PAST].limit != link) continue;
+        v.limited += h->weight;
+        v.level = f->view[PAST].rate;
     }
     l->view[PAST] = v;
     for (int32_t i = 0; i < l->nsteps; i++)
@@ -62,9 +66,14 @@ static void shift(netsim *s, flow *f, flow_view to) {
         link_ *l = &s->links[h->link];
         bool was = from.on && part_of(h, from.path), is = to.on && part_of(h, to.path);
         if (l->seen != s->replay || (!was && !is)) continue;
+        l->rosters[PAST].rates[h->pos[PAST]] = is ? to.rate : NOT_ON;
         l->view[PAST].load += h->weight * ((is ? to.rate : 0) - (was ? from.rate : 0));
         l->view[PAST].weight += is == was ? 0 : is ? h->weight : -h->weight;
-        l->view[PAST].limits |= is && to.limit == h->link;
+        if (was && from.limit == h->link) l->view[PAST].limited -= h->weight;
+        if (is && to.limit == h->link) {
+            l->view[PAST].limited += h->weight;
+            l->view[PAST].level = to.rate;
+        }
         /* Where all is as recorded, the recorded rates are the solution. */
         if (l->altered == s->replay) touch(s, h->link);
     }
@@ -177,7 +186,6 @@ static void redo(netsim *s) {
             join_set(s, s->starters.items[i]);
             s->flows[s->starters.items[i]].old_rate = -1;
         }
-        for (int32_t i = 0, n = s->set.n; i < n; i++) make_room_for(s, s->set.items[i]);
         settle(s);
     }
 }

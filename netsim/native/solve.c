@@ -1,20 +1,27 @@
 /* From touched flows and links back to the max-min solution, changing as few rates as possible.
  *
- * A set of flows is filled progressively while all others keep their rates; then each link of the set is checked
- * against the solution's definition (core.h). Flows that a check finds wrong, or that could become so, join the set,
- * until every check holds. What holds on every link is the solution, and there is only one.
+ * One sweep over the levels, from low to high. The *set* holds the flows whose rates are sought; all others keep
+ * theirs. A flow joins the set no later than the sweep reaches the lower one of its old and its new rate:
+ *
+ *   - at the start, if it is new or a check of a touched link found it wrong;
+ *   - when a link becomes full below its rate, and it must give way;
+ *   - when the sweep reaches its rate, and the link that limited it is not full.
+ *
+ * A link is looked at again at a lower bound of its level, at the latest where it limited flows until now. When it is
+ * full at the sweep's level, the set's flows on it have their rate. So the definition (core.h) holds on every link up
+ * to the sweep's level, and no rate is found twice.
  */
 #include "core.h"
 
-static inline bool present(const netsim *s, const member *m) {
-    const flow *f = &s->flows[m->flow];
-    const flow_view *v = &f->view[s->view];
-    return v->on && part_of(&f->hops[m->hop], v->path);
+/* Who may be on a link at the moment. */
+static inline const roster *roster_of(const netsim *s, const link_ *l) { return &l->rosters[s->view]; }
+static inline int32_t candidates(const netsim *s, const link_ *l) {
+    return s->view == NOW ? l->on : l->rosters[PAST].n;
 }
 
-/* Who may be on a link at the moment. */
-static inline int32_t candidates(const netsim *s, const link_ *l) { return s->view == NOW ? l->on : l->npast; }
-static inline const member *roster(const netsim *s, const link_ *l) { return s->view == NOW ? l->members : l->past; }
+static inline void set_rate_on(netsim *s, const hop *h, int64_t rate) {
+    s->links[h->link].rosters[s->view].rates[h->pos[s->view]] = rate;
+}
 
 void touch(netsim *s, int32_t link) {
     if (!s->links[link].touched) {
@@ -36,28 +43,31 @@ void join_set(netsim *s, int32_t f) {
             if (part_of(&x->hops[i], v->path)) stamp(s, x->hops[i].link);
 }
 
-/* The link's level; flow `greedy` counts as if nothing else limited it. */
-static int64_t level_of(netsim *s, const link_ *l, int32_t greedy) {
-    const link_view *v = &l->view[s->view];
-    if (candidates(s, l) > s->gather_room) {
-        int32_t room = s->gather_room;
-        s->rates = grow(s->rates, &room, candidates(s, l), sizeof *s->rates);
-        s->weights = grow(s->weights, &s->gather_room, candidates(s, l), sizeof *s->weights);
+/* Gathers the rates that are not less than `bound` of those on a link: their number. */
+static int32_t gather(netsim *s, const link_ *l, int64_t bound) {
+    const roster *r = roster_of(s, l);
+    int32_t n = 0, count = candidates(s, l), room = s->gather_room;
+    s->rates = grow(s->rates, &room, count, sizeof *s->rates);
+    s->weights = grow(s->weights, &s->gather_room, count, sizeof *s->weights);
+    for (int32_t i = 0; i < count; i++) {
+        s->rates[n] = r->rates[i];
+        s->weights[n] = r->members[i].weight;
+        n += r->rates[i] >= bound;
     }
-    int32_t n = 0;
-    for (int32_t i = 0; i < candidates(s, l); i++) {
-        const member *m = &roster(s, l)[i];
-        if (m->flow == greedy || !present(s, m)) continue;
-        s->rates[n] = s->flows[m->flow].view[s->view].rate;
-        s->weights[n++] = s->flows[m->flow].hops[m->hop].weight;
-    }
-    int64_t weight = v->weight, below = 0;
-    if (!weight) return INT64_MAX;
-    for (int64_t level = v->capacity / weight;;) {
+    return n;
+}
+
+/* A level by its definition: `left` is shared by `weight`, of which the n gathered flows take less if their rate is
+ * less.
+ */
+static int64_t gathered_level(netsim *s, int32_t n, int64_t left, int64_t weight) {
+    for (;;) {
+        if (!weight) return INT64_MAX;
+        int64_t level = left > 0 ? left / weight : 0;
         int32_t kept = 0;
         for (int32_t i = 0; i < n; i++) {
             if (s->rates[i] < level) {
-                below += s->rates[i] * s->weights[i];
+                left -= s->rates[i] * s->weights[i];
                 weight -= s->weights[i];
             } else {
                 s->rates[kept] = s->rates[i];
@@ -65,226 +75,233 @@ static int64_t level_of(netsim *s, const link_ *l, int32_t greedy) {
             }
         }
         if (kept == n) return level;
-        if (!weight) return INT64_MAX;
         n = kept;
-        level = (v->capacity - below) / weight;
     }
 }
 
-/* Before a new flow is filled: flows that must give way to it join the set with it. A guess; the checks decide. */
-void make_room_for(netsim *s, int32_t f) {
-    int64_t least = INT64_MAX, level;
-    int32_t where = -1;
-    for (int32_t i = 0; i < s->flows[f].nhops; i++) {
-        const hop *h = &s->flows[f].hops[i];
-        if (!part_of(h, s->flows[f].view[s->view].path)) continue;
-        const link_view *v = &s->links[h->link].view[s->view];
-        level = v->limits               ? level_of(s, &s->links[h->link], f)
-                : v->load > v->capacity ? 0
-                                        : (v->capacity - v->load) / h->weight;
-        if (level < least) {
-            least = level;
-            where = h->link;
-        }
-    }
-    if (where < 0 || !s->links[where].view[s->view].limits) return;
-    for (int32_t i = 0; i < candidates(s, &s->links[where]); i++) {
-        const member *m = &roster(s, &s->links[where])[i];
-        if (present(s, m) && s->flows[m->flow].view[s->view].rate > least) join_set(s, m->flow);
-    }
-}
-
-/* Does the definition hold on this link? If not, the flows that may have to change join the set. */
+/* Does the definition hold on a touched link? If not, the flows that may have to change join the set. */
 static void check(netsim *s, int32_t id) {
     link_ *l = &s->links[id];
     link_view *v = &l->view[s->view];
     /* With room for one more unit of every flow no level can be at or below any rate; and no flow relies on this link.
      */
-    if (!v->limits && v->load + v->weight <= v->capacity) return;
-    int64_t level = level_of(s, l, -1), least = level;
-    bool named = false, wrong = false;
+    if (!v->limited && v->load + v->weight <= v->capacity) return;
+    const roster *r = roster_of(s, l);
+    int64_t level = gathered_level(s, gather(s, l, 0), v->capacity, v->weight), least = level;
+    bool wrong = false;
     for (int32_t i = 0; i < candidates(s, l); i++) {
-        const member *m = &roster(s, l)[i];
-        if (!present(s, m)) continue;
-        const flow_view *f = &s->flows[m->flow].view[s->view];
-        wrong |= f->rate > level;
-        if (f->limit == id) {
-            named = true;
-            wrong |= f->rate != level;
-            if (f->rate < least) least = f->rate;
+        if (r->rates[i] == NOT_ON) continue;
+        wrong |= r->rates[i] > level;
+        if (v->limited && s->flows[r->members[i].flow].view[s->view].limit == id) {
+            wrong |= r->rates[i] != level;
+            if (r->rates[i] < least) least = r->rates[i];
         }
     }
-    v->limits = named;
+    v->level = level;
     if (!wrong) return;
-    s->stuck = true; /* unless a flow joins the set in this round of checks */
-    for (int32_t i = 0; i < candidates(s, l); i++) {
-        const member *m = &roster(s, l)[i];
-        if (!present(s, m)) continue;
-        const flow_view *f = &s->flows[m->flow].view[s->view];
-        if (f->rate >= least || f->limit == id) join_set(s, m->flow);
+    l->doubt = s->mark;
+    for (int32_t i = 0; i < candidates(s, &s->links[id]); i++) {
+        r = roster_of(s, &s->links[id]);
+        int32_t f = r->members[i].flow;
+        if (r->rates[i] >= least || (r->rates[i] != NOT_ON && s->flows[f].view[s->view].limit == id)) join_set(s, f);
     }
 }
 
-static inline bool sooner(const netsim *s, int32_t a, int32_t b) { return s->links[a].share < s->links[b].share; }
-
-static void sink(netsim *s, int32_t i) {
-    int32_t *h = s->heap.items, n = s->heap.n, x = h[i];
-    for (int32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && sooner(s, h[child + 1], h[child])) child++;
-        if (!sooner(s, h[child], x)) break;
-        h[i] = h[child];
-    }
-    h[i] = x;
+/* The link takes part in the sweep: what the flows outside of the set leave of it. */
+static void open_link(netsim *s, int32_t id) {
+    link_ *l = &s->links[id];
+    const link_view *v = &l->view[s->view];
+    l->mark = s->mark;
+    l->left = v->capacity - v->load;
+    l->unfixed = 0;
+    l->others = v->weight;
+    /* Where flows are limited, nobody has more than they. */
+    l->highest = v->limited && l->doubt != s->mark ? v->level : INT64_MAX;
+    l->key = INT64_MAX;
+    l->full = false;
+    l->place = l->first = -1;
 }
 
-/* Collect what the set wants of each link: capacity left by the others, weight, and who. */
-static void lay_out(netsim *s) {
-    s->mark++;
-    s->ulinks.n = 0;
-    int32_t total = 0;
-    for (int32_t i = 0; i < s->set.n; i++) {
-        flow *f = &s->flows[s->set.items[i]];
-        f->fixed = false;
-        for (int32_t j = 0; j < f->nhops; j++) {
-            const hop *h = &f->hops[j];
-            if (!part_of(h, f->view[s->view].path)) continue;
-            link_ *l = &s->links[h->link];
-            if (l->mark != s->mark) {
-                l->mark = s->mark;
-                l->left = l->view[s->view].capacity - l->view[s->view].load;
-                l->weight = 0;
-                l->count = 0;
-                l->full = false;
-                list_push(&s->ulinks, h->link);
-            }
-            l->left += h->weight * f->view[s->view].rate;
-            l->weight += h->weight;
-            l->count++;
-            total++;
-        }
-    }
-    s->entries.items = grow(s->entries.items, &s->entries.room, total, sizeof *s->entries.items);
-    s->heap.items = grow(s->heap.items, &s->heap.room, s->ulinks.n, sizeof *s->heap.items);
-    s->heap.n = s->ulinks.n;
-    int32_t first = 0;
-    for (int32_t i = 0; i < s->ulinks.n; i++) {
-        link_ *l = &s->links[s->ulinks.items[i]];
-        l->first = first;
-        first += l->count;
-        l->count = 0;
-        l->share = l->left > 0 ? l->left / l->weight : 0;
-        s->heap.items[i] = s->ulinks.items[i];
-    }
-    for (int32_t i = 0; i < s->set.n; i++) {
-        const flow *f = &s->flows[s->set.items[i]];
-        for (int32_t j = 0; j < f->nhops; j++)
-            if (part_of(&f->hops[j], f->view[s->view].path)) {
-                link_ *l = &s->links[f->hops[j].link];
-                s->entries.items[l->first + l->count++] = s->set.items[i];
-            }
-    }
-    for (int32_t i = s->heap.n / 2 - 1; i >= 0; i--) sink(s, i);
-}
-
-/* Take from the heap every link whose share is the least; shares in the heap are lower bounds, as a share never falls.
+/* Put the link among those to look at, at a lower bound of its level: flows outside of the set that have just its level
+ * share in what rounding leaves, so they may lower it by as much as they weigh.
  */
-static int64_t take_full(netsim *s) {
-    int64_t share = -1;
-    s->full.n = 0;
-    while (s->heap.n) {
-        link_ *l = &s->links[s->heap.items[0]];
-        if (share >= 0 && l->share > share) break;
-        if (l->weight) {
-            int64_t actual = l->left > 0 ? l->left / l->weight : 0;
-            if (actual > l->share) {
-                l->share = actual;
-                sink(s, 0);
-                continue;
-            }
-            share = actual;
-            l->full = true;
-            list_push(&s->full, s->heap.items[0]);
-        }
-        s->heap.items[0] = s->heap.items[--s->heap.n];
-        if (s->heap.n) sink(s, 0);
+static void look_later(netsim *s, int32_t id) {
+    link_ *l = &s->links[id];
+    const link_view *v = &l->view[s->view];
+    int64_t key = INT64_MAX;
+    if (l->unfixed) {
+        key = l->left > l->others ? (l->left - l->others) / l->unfixed : 0;
+        if (key < s->level) key = s->level;
     }
-    return share;
+    if (v->limited && v->level < key) key = v->level;
+    if (key != INT64_MAX && (l->place < 0 || key != l->key)) look_put(s, id, key);
 }
 
-static void fix(netsim *s, flow *f, int64_t rate, int32_t limit) {
+static void name_limit(netsim *s, flow *f, int32_t limit) {
     flow_view *v = &f->view[s->view];
-    int64_t more = rate - v->rate;
-    for (int32_t j = 0; j < f->nhops; j++) {
-        const hop *h = &f->hops[j];
+    if (v->limit == limit) return;
+    for (int32_t i = 0; i < f->nhops; i++) {
+        const hop *h = &f->hops[i];
+        if (!part_of(h, v->path)) continue;
+        if (h->link == v->limit) s->links[h->link].view[s->view].limited -= h->weight;
+        if (h->link == limit) s->links[h->link].view[s->view].limited += h->weight;
+    }
+    v->limit = limit;
+}
+
+/* The flow's links expect its new rate. */
+static void seek(netsim *s, int32_t id) {
+    flow *f = &s->flows[id];
+    const flow_view *v = &f->view[s->view];
+    name_limit(s, f, -1);
+    f->sought = s->mark;
+    f->fixed = false;
+    for (int32_t i = 0; i < f->nhops; i++) {
+        const hop *h = &f->hops[i];
         if (!part_of(h, v->path)) continue;
         link_ *l = &s->links[h->link];
-        l->left -= h->weight * rate;
-        l->weight -= h->weight;
+        if (l->mark != s->mark) open_link(s, h->link);
+        l->left += h->weight * v->rate;
+        l->unfixed += h->weight;
+        set_rate_on(s, h, NOT_ON);
+        l->others -= h->weight;
+        s->entries = grow(s->entries, &s->entries_room, s->nentries + 1, sizeof *s->entries);
+        s->entries[s->nentries] = (entry){id, l->first};
+        l->first = s->nentries++;
+    }
+}
+
+/* A flow joins while the sweep is under way. */
+static void join_sweep(netsim *s, int32_t id) {
+    flow *f = &s->flows[id];
+    if (f->in_set) return;
+    join_set(s, id);
+    const flow_view *v = &f->view[s->view];
+    for (int32_t i = 0; i < f->nhops; i++) {
+        const hop *h = &f->hops[i];
+        const link_ *l = &s->links[h->link];
+        if (!part_of(h, v->path) || l->mark != s->mark || !l->full || l->share != v->rate) continue;
+        /* Its rate remains: only what limits it is another link now. */
+        name_limit(s, f, h->link);
+        s->links[h->link].view[s->view].level = v->rate;
+        return;
+    }
+    seek(s, id);
+    for (int32_t i = 0; i < f->nhops; i++) {
+        const hop *h = &f->hops[i];
+        /* A flow that counted as greedy before, as its rate is no lower than the link's level, changes nothing. */
+        if (part_of(h, v->path) && v->rate < s->links[h->link].key) look_later(s, h->link);
+    }
+}
+
+/* The level of a link in the sweep: the set's flows without a rate count as if nothing else limited them. */
+static int64_t level_of(netsim *s, link_ *l, int64_t bound) {
+    if (bound > l->highest) return l->unfixed ? l->left > 0 ? l->left / l->unfixed : 0 : INT64_MAX;
+    int64_t left = l->left, weight = l->unfixed;
+    int32_t n = gather(s, l, bound);
+    /* No rate that was left out is of interest again: the sweep only goes up. */
+    l->highest = bound - 1;
+    for (int32_t i = 0; i < n; i++) {
+        left += s->rates[i] * s->weights[i];
+        weight += s->weights[i];
+        if (s->rates[i] > l->highest) l->highest = s->rates[i];
+    }
+    return gathered_level(s, n, left, weight);
+}
+
+/* Without a look at its flows: is the level still where the link limited flows before? */
+static bool still_full(const netsim *s, const link_ *l, int64_t at) {
+    const link_view *v = &l->view[s->view];
+    if (!v->limited || at != v->level || l->highest > v->level) return false;
+    if (v->level && l->left / v->level < l->unfixed) return false;
+    return l->left >= 0 && l->left - v->level * l->unfixed < l->unfixed + v->limited;
+}
+
+/* Of the link's flows outside of the set, those that it limited (or else those above its level) join. */
+static void join_from(netsim *s, int32_t id, bool limited) {
+    for (int32_t i = 0; i < candidates(s, &s->links[id]); i++) {
+        const link_ *l = &s->links[id];
+        int64_t rate = roster_of(s, l)->rates[i];
+        int32_t f = roster_of(s, l)->members[i].flow;
+        if (limited ? rate == s->level && s->flows[f].view[s->view].limit == id : rate > s->level) join_sweep(s, f);
+    }
+}
+
+/* Advance the sweep to the next level at which links are full, and collect these. False: there is none. */
+static bool next_level(netsim *s) {
+    s->full.n = 0;
+    while (s->nlooks && (!s->full.n || s->looks[0].level == s->level)) {
+        int32_t id = look_pop(s);
+        link_ *l = &s->links[id];
+        const link_view *v = &l->view[s->view];
+        int64_t at = l->key;
+        l->key = INT64_MAX;
+        /* Nobody wants more of it, and there is room for one more unit of everybody. */
+        if (!l->unfixed && !v->limited && l->left >= l->others) continue;
+        int64_t level = still_full(s, l, at) ? v->level : level_of(s, l, at);
+        if (v->limited && v->level == at && level > at) {
+            s->level = at;
+            join_from(s, id, true);
+            look_later(s, id);
+        } else if (level > at) {
+            if (v->limited && v->level < level) level = v->level;
+            if (level != INT64_MAX) look_put(s, id, level);
+        } else {
+            s->level = l->share = l->key = at;
+            l->full = true;
+            list_push(&s->full, id);
+            if (l->highest > at) join_from(s, id, false);
+        }
+    }
+    return s->full.n;
+}
+
+static void fix(netsim *s, flow *f, int32_t limit) {
+    flow_view *v = &f->view[s->view];
+    int64_t more = s->level - v->rate;
+    for (int32_t i = 0; i < f->nhops; i++) {
+        const hop *h = &f->hops[i];
+        if (!part_of(h, v->path)) continue;
+        link_ *l = &s->links[h->link];
+        l->left -= h->weight * s->level;
+        l->unfixed -= h->weight;
+        set_rate_on(s, h, s->level);
         l->view[s->view].load += h->weight * more;
         /* Of several limits keep the one the flow had: its history then need not change. */
-        if (h->link == f->old_limit && l->full && l->share == rate) limit = h->link;
+        if (h->link == f->old_limit && l->full && l->share == s->level) limit = h->link;
     }
-    v->rate = rate;
-    v->limit = limit;
-    s->links[limit].view[s->view].limits = true;
+    v->rate = s->level;
+    name_limit(s, f, limit);
+    s->links[limit].view[s->view].level = s->level;
     f->fixed = true;
 }
 
-/* Fill the set. True: no other flow is on its links, so this is the solution by definition. */
-static bool fill(netsim *s) {
-    s->count.filled += s->set.n;
-    lay_out(s);
-    bool alone = true;
-    for (int32_t i = 0; i < s->ulinks.n && alone; i++)
-        alone = s->links[s->ulinks.items[i]].weight == s->links[s->ulinks.items[i]].view[s->view].weight;
-    while (s->heap.n) {
-        int64_t share = take_full(s);
-        for (int32_t i = 0; i < s->full.n; i++) {
-            int32_t id = s->full.items[i];
-            const link_ *l = &s->links[id];
-            for (int32_t j = 0; j < l->count; j++) {
-                flow *f = &s->flows[s->entries.items[l->first + j]];
-                if (!f->fixed) fix(s, f, share, id);
-            }
-        }
-    }
-    return alone;
-}
-
-/* Never needed if the argument in docs/netsim.md is right: solve everything that is connected to the set. */
-static void take_component(netsim *s) {
-    s->count.stuck++;
+static void sweep(netsim *s) {
+    s->nentries = s->nlooks = 0;
+    s->level = 0;
+    for (int32_t i = 0; i < s->set.n; i++) seek(s, s->set.items[i]);
     for (int32_t i = 0; i < s->set.n; i++) {
         const flow *f = &s->flows[s->set.items[i]];
-        for (int32_t j = 0; j < f->nhops; j++) {
-            const link_ *l = &s->links[f->hops[j].link];
-            for (int32_t k = 0; part_of(&f->hops[j], f->view[s->view].path) && k < candidates(s, l); k++)
-                if (present(s, &roster(s, l)[k])) {
-                    join_set(s, roster(s, l)[k].flow);
-                    f = &s->flows[s->set.items[i]];
-                }
-        }
+        for (int32_t j = 0; j < f->nhops; j++)
+            if (part_of(&f->hops[j], f->view[s->view].path) && s->links[f->hops[j].link].key == INT64_MAX)
+                look_later(s, f->hops[j].link);
     }
+    while (next_level(s))
+        for (int32_t i = 0; i < s->full.n; i++)
+            for (int32_t j = s->links[s->full.items[i]].first; j >= 0; j = s->entries[j].next) {
+                flow *f = &s->flows[s->entries[j].flow];
+                if (!f->fixed) fix(s, f, s->full.items[i]);
+            }
+    s->count.filled += s->set.n;
 }
 
 void solve(netsim *s) {
     s->count.solves++;
-    for (int32_t filled = 0;;) {
-        s->stuck = false;
-        for (int32_t i = 0; i < s->touched.n; i++) {
-            s->links[s->touched.items[i]].touched = false;
-            check(s, s->touched.items[i]);
-        }
-        s->touched.n = 0;
-        if (s->set.n == filled) {
-            if (s->stuck) {
-                take_component(s);
-                fill(s);
-            }
-            return;
-        }
-        filled = s->set.n;
-        if (fill(s)) return;
-        for (int32_t i = 0; i < s->ulinks.n; i++) touch(s, s->ulinks.items[i]);
+    s->mark++;
+    for (int32_t i = 0; i < s->touched.n; i++) {
+        s->links[s->touched.items[i]].touched = false;
+        check(s, s->touched.items[i]);
     }
+    s->touched.n = 0;
+    if (s->set.n) sweep(s);
 }

@@ -21,6 +21,7 @@ static void finish(netsim *s, int32_t f, int64_t at) {
         link_view *v = &s->links[h->link].view[NOW];
         v->load -= h->weight * x->view[NOW].rate;
         v->weight -= h->weight;
+        if (x->view[NOW].limit == h->link) v->limited -= h->weight;
         touch(s, h->link);
     }
     x->view[NOW].on = false;
@@ -54,6 +55,7 @@ static void reroute(netsim *s, int32_t f) {
         if (part_of(&x->hops[i], from)) {
             v->load -= x->hops[i].weight * x->view[NOW].rate;
             v->weight -= x->hops[i].weight;
+            if (x->view[NOW].limit == x->hops[i].link) v->limited -= x->hops[i].weight;
             touch(s, x->hops[i].link);
         }
     }
@@ -93,7 +95,6 @@ void process(netsim *s, int64_t at) {
         heap_put(s, f, ACTIVE);
         enter(s, f, path_at(&s->flows[f], at));
     }
-    for (int32_t i = 0, starters = s->set.n; i < starters; i++) make_room_for(s, s->set.items[i]);
     settle(s);
 }
 
