@@ -100,9 +100,13 @@ typedef struct {
     int64_t left;            /* capacity less what all flows take that have a rate */
     int64_t unfixed, others; /* weight of the set's flows without a rate, and of those that are not in the set */
     int64_t highest;         /* nobody outside of the set has a higher rate */
-    int64_t key, share;      /* the level at which it is looked at next; the one at which it is full */
-    int32_t place, first;    /* in the heap of looks, or -1; its first entry */
-    bool full;
+    /* The flows that would take more: those without a rate, and those outside of the set whose rate is not less than
+     * `greedy_from`. Their weight, and the capacity that all others leave them.
+     */
+    int64_t greedy, greedy_left, greedy_from;
+    int64_t key, share;   /* the level at which it is looked at next; the one at which it is full */
+    int32_t place, first; /* in the heap of looks, or -1; its first entry */
+    bool full, exact;     /* exact: `key` is its level */
 
     bool touched;
     uint32_t seen, altered; /* altered: the replay in which its history came to differ from the recorded */

@@ -60,8 +60,11 @@ static int32_t gather(netsim *s, const link_ *l, int64_t bound) {
 /* A level by its definition: `left` is shared by `weight`, of which the n gathered flows take less if their rate is
  * less.
  */
-static int64_t gathered_level(netsim *s, int32_t n, int64_t left, int64_t weight) {
+static int64_t gathered_level(netsim *s, int32_t n, int64_t *left_, int64_t *weight_) {
+    int64_t left = *left_, weight = *weight_;
     for (;;) {
+        *left_ = left;
+        *weight_ = weight;
         if (!weight) return INT64_MAX;
         int64_t level = left > 0 ? left / weight : 0;
         int32_t kept = 0;
@@ -87,7 +90,8 @@ static void check(netsim *s, int32_t id) {
      */
     if (!v->limited && v->load + v->weight <= v->capacity) return;
     const roster *r = roster_of(s, l);
-    int64_t level = gathered_level(s, gather(s, l, 0), v->capacity, v->weight), least = level;
+    int64_t left = v->capacity, weight = v->weight;
+    int64_t level = gathered_level(s, gather(s, l, 0), &left, &weight), least = level;
     bool wrong = false;
     for (int32_t i = 0; i < candidates(s, l); i++) {
         if (r->rates[i] == NOT_ON) continue;
@@ -117,22 +121,28 @@ static void open_link(netsim *s, int32_t id) {
     l->others = v->weight;
     /* Where flows are limited, nobody has more than they. */
     l->highest = v->limited && l->doubt != s->mark ? v->level : INT64_MAX;
+    l->greedy = 0;
+    l->greedy_left = l->left;
+    l->greedy_from = INT64_MAX;
     l->key = INT64_MAX;
-    l->full = false;
+    l->full = l->exact = false;
     l->place = l->first = -1;
 }
 
-/* Put the link among those to look at, at a lower bound of its level: flows outside of the set that have just its level
- * share in what rounding leaves, so they may lower it by as much as they weigh.
+/* A lower bound of the link's level: flows outside of the set that have just its level share in what rounding leaves,
+ * so they may lower it by as much as they weigh.
  */
+static int64_t least_level(const netsim *s, const link_ *l) {
+    if (!l->greedy) return s->level;
+    int64_t level = l->greedy_left > l->others ? (l->greedy_left - l->others) / l->greedy : 0;
+    return level > s->level ? level : s->level;
+}
+
+/* Put the link among those to look at. */
 static void look_later(netsim *s, int32_t id) {
     link_ *l = &s->links[id];
     const link_view *v = &l->view[s->view];
-    int64_t key = INT64_MAX;
-    if (l->unfixed) {
-        key = l->left > l->others ? (l->left - l->others) / l->unfixed : 0;
-        if (key < s->level) key = s->level;
-    }
+    int64_t key = l->unfixed ? least_level(s, l) : INT64_MAX;
     if (v->limited && v->level < key) key = v->level;
     if (key != INT64_MAX && (l->place < 0 || key != l->key)) look_put(s, id, key);
 }
@@ -165,6 +175,11 @@ static void seek(netsim *s, int32_t id) {
         l->unfixed += h->weight;
         set_rate_on(s, h, NOT_ON);
         l->others -= h->weight;
+        if (v->rate < l->greedy_from) {
+            l->greedy_left += h->weight * v->rate;
+            l->greedy += h->weight;
+            l->exact = false;
+        }
         s->entries = grow(s->entries, &s->entries_room, s->nentries + 1, sizeof *s->entries);
         s->entries[s->nentries] = (entry){id, l->first};
         l->first = s->nentries++;
@@ -196,17 +211,20 @@ static void join_sweep(netsim *s, int32_t id) {
 
 /* The level of a link in the sweep: the set's flows without a rate count as if nothing else limited them. */
 static int64_t level_of(netsim *s, link_ *l, int64_t bound) {
+    l->greedy = l->unfixed;
+    l->greedy_left = l->left;
+    l->greedy_from = INT64_MAX;
     if (bound > l->highest) return l->unfixed ? l->left > 0 ? l->left / l->unfixed : 0 : INT64_MAX;
-    int64_t left = l->left, weight = l->unfixed;
     int32_t n = gather(s, l, bound);
     /* No rate that was left out is of interest again: the sweep only goes up. */
     l->highest = bound - 1;
     for (int32_t i = 0; i < n; i++) {
-        left += s->rates[i] * s->weights[i];
-        weight += s->weights[i];
+        l->greedy_left += s->rates[i] * s->weights[i];
+        l->greedy += s->weights[i];
         if (s->rates[i] > l->highest) l->highest = s->rates[i];
     }
-    return gathered_level(s, n, left, weight);
+    l->greedy_from = gathered_level(s, n, &l->greedy_left, &l->greedy);
+    return l->greedy_from;
 }
 
 /* Without a look at its flows: is the level still where the link limited flows before? */
@@ -238,12 +256,19 @@ static bool next_level(netsim *s) {
         l->key = INT64_MAX;
         /* Nobody wants more of it, and there is room for one more unit of everybody. */
         if (!l->unfixed && !v->limited && l->left >= l->others) continue;
-        int64_t level = still_full(s, l, at) ? v->level : level_of(s, l, at);
+        bool exact = l->exact;
+        int64_t level = exact ? at : least_level(s, l);
+        if (level <= at && !exact) {
+            level = still_full(s, l, at) ? v->level : level_of(s, l, at);
+            exact = true;
+        }
         if (v->limited && v->level == at && level > at) {
             s->level = at;
+            l->exact = false;
             join_from(s, id, true);
             look_later(s, id);
         } else if (level > at) {
+            l->exact = exact && !(v->limited && v->level < level);
             if (v->limited && v->level < level) level = v->level;
             if (level != INT64_MAX) look_put(s, id, level);
         } else {
@@ -265,6 +290,9 @@ static void fix(netsim *s, flow *f, int32_t limit) {
         link_ *l = &s->links[h->link];
         l->left -= h->weight * s->level;
         l->unfixed -= h->weight;
+        l->greedy_left -= h->weight * s->level;
+        l->greedy -= h->weight;
+        l->exact = false;
         set_rate_on(s, h, s->level);
         l->view[s->view].load += h->weight * more;
         /* Of several limits keep the one the flow had: its history then need not change. */
