@@ -144,17 +144,27 @@ typedef struct {
     int32_t n, room;
 } list;
 
+typedef struct {
+    int64_t at;
+    int32_t flow;
+} timed;
+
+typedef struct {
+    timed *items;
+    int32_t n, room;
+} timed_heap;
+
 struct netsim {
     flow *flows;
     link_ *links;
     int32_t nflows, flows_room, nlinks, links_room;
     list free_flows, free_links;
-    list heaps[4];      /* by state: PENDING by start, ACTIVE by due, DONE by done */
-    event_heap changes; /* capacity and path changes after the last event */
+    timed_heap heaps[4]; /* by state: PENDING by start, ACTIVE by due, DONE by done */
+    event_heap changes;  /* capacity and path changes after the last event */
     int64_t last, present, horizon;
     enum view view;
     int64_t at; /* the instant being solved */
-    list touched, set, full, fresh;
+    list touched, set, full, joining, fresh;
     int64_t level; /* that the sweep has reached */
     look *looks;   /* heap of links by the level at which the sweep looks at them */
     entry *entries;
@@ -181,7 +191,6 @@ void event_push(event_heap *h, event e);
 event event_pop(event_heap *h);
 void heap_put(netsim *s, int32_t f, uint8_t state); /* into the heap of that state, out of the one it is in */
 int32_t heap_top(const netsim *s, uint8_t state);   /* -1: empty */
-int64_t heap_key(const flow *f, uint8_t state);
 
 /* solve.c: bring the view's rates back to the solution after flows and links were touched */
 void touch(netsim *s, int32_t link);
@@ -193,6 +202,10 @@ void look_put(netsim *s, int32_t link, int64_t level); /* adds it, or moves it i
 int32_t look_pop(netsim *s);                           /* the one of the least level */
 
 /* segments.c */
+/* The flow's history is about to be written to: it is far from other flows' in memory. */
+static inline void prefetch_tail(const flow *f) {
+    if (f->nsegments) __builtin_prefetch(&f->segments[f->nsegments - 1]);
+}
 void write_segment(netsim *s, flow *f, int64_t at);
 int64_t completion_of(const flow *f);
 int64_t capacity_at(const link_ *l, int64_t at);

@@ -43,11 +43,24 @@ void ns_free(netsim *s) {
         }
         free(s->links[i].steps);
     }
-    list *lists[] = {&s->free_flows, &s->free_links, &s->heaps[1], &s->heaps[2], &s->heaps[3], &s->touched,
-                     &s->set,        &s->full,       &s->fresh,    &s->live,     &s->stamped,  &s->starters};
+    list *lists[] = {&s->free_flows, &s->free_links, &s->touched, &s->set,     &s->full,
+                     &s->joining,    &s->fresh,      &s->live,    &s->stamped, &s->starters};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
-    void *arrays[] = {s->flows, s->links,   s->changes.items, s->queue.items, s->looks,     s->entries,
-                      s->rates, s->weights, s->moved,         s->out_flows,   s->out_ticks, s->out_segments};
+    void *arrays[] = {s->heaps[PENDING].items,
+                      s->heaps[ACTIVE].items,
+                      s->heaps[DONE].items,
+                      s->flows,
+                      s->links,
+                      s->changes.items,
+                      s->queue.items,
+                      s->looks,
+                      s->entries,
+                      s->rates,
+                      s->weights,
+                      s->moved,
+                      s->out_flows,
+                      s->out_ticks,
+                      s->out_segments};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(s);
 }

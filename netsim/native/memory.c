@@ -41,48 +41,40 @@ event event_pop(event_heap *h) {
     return top;
 }
 
-int64_t heap_key(const flow *f, uint8_t state) {
+static int64_t heap_key(const flow *f, uint8_t state) {
     return state == PENDING ? f->start : state == ACTIVE ? f->due : f->done;
 }
 
-static void set(netsim *s, list *h, int32_t i, int32_t f) {
-    h->items[i] = f;
-    s->flows[f].heap_pos = i;
+static void set(netsim *s, timed_heap *h, int32_t i, timed x) {
+    h->items[i] = x;
+    s->flows[x.flow].heap_pos = i;
 }
 
-static void sift(netsim *s, uint8_t state, int32_t i) {
-    list *h = &s->heaps[state];
-    int32_t f = h->items[i];
-    int64_t key = heap_key(&s->flows[f], state);
-    for (; i && heap_key(&s->flows[h->items[(i - 1) / 2]], state) > key; i = (i - 1) / 2)
-        set(s, h, i, h->items[(i - 1) / 2]);
+static void sift(netsim *s, timed_heap *h, int32_t i, timed x) {
+    for (; i && h->items[(i - 1) / 2].at > x.at; i = (i - 1) / 2) set(s, h, i, h->items[(i - 1) / 2]);
     for (int32_t child; (child = 2 * i + 1) < h->n; i = child) {
-        if (child + 1 < h->n &&
-            heap_key(&s->flows[h->items[child + 1]], state) < heap_key(&s->flows[h->items[child]], state))
-            child++;
-        if (heap_key(&s->flows[h->items[child]], state) >= key) break;
+        if (child + 1 < h->n && h->items[child + 1].at < h->items[child].at) child++;
+        if (h->items[child].at >= x.at) break;
         set(s, h, i, h->items[child]);
     }
-    set(s, h, i, f);
+    set(s, h, i, x);
 }
 
 void heap_put(netsim *s, int32_t f, uint8_t state) {
     flow *x = &s->flows[f];
     if (x->state != state) {
         if (x->state != FREE) {
-            list *h = &s->heaps[x->state];
-            int32_t i = x->heap_pos, tail = h->items[--h->n];
-            if (tail != f) {
-                set(s, h, i, tail);
-                sift(s, x->state, i);
-            }
+            timed_heap *h = &s->heaps[x->state];
+            timed tail = h->items[--h->n];
+            if (tail.flow != f) sift(s, h, x->heap_pos, tail);
         }
         x->state = state;
         if (state == FREE) return;
-        list_push(&s->heaps[state], f);
-        x->heap_pos = s->heaps[state].n - 1;
+        timed_heap *h = &s->heaps[state];
+        h->items = grow(h->items, &h->room, h->n + 1, sizeof *h->items);
+        x->heap_pos = h->n++;
     }
-    if (state != FREE) sift(s, state, x->heap_pos);
+    if (state != FREE) sift(s, &s->heaps[state], x->heap_pos, (timed){heap_key(x, state), f});
 }
 
-int32_t heap_top(const netsim *s, uint8_t state) { return s->heaps[state].n ? s->heaps[state].items[0] : -1; }
+int32_t heap_top(const netsim *s, uint8_t state) { return s->heaps[state].n ? s->heaps[state].items[0].flow : -1; }

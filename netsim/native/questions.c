@@ -31,9 +31,9 @@ int ns_advance(netsim *s, int64_t to) {
 }
 
 static void put_ties(netsim *s, int32_t i, int64_t at) {
-    const list *h = &s->heaps[ACTIVE];
-    if (i >= h->n || s->flows[h->items[i]].due != at) return;
-    put_out(s, h->items[i], at);
+    const timed_heap *h = &s->heaps[ACTIVE];
+    if (i >= h->n || h->items[i].at != at) return;
+    put_out(s, h->items[i].flow, at);
     put_ties(s, 2 * i + 1, at);
     put_ties(s, 2 * i + 2, at);
 }

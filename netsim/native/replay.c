@@ -117,6 +117,7 @@ static void settle(netsim *s) {
     for (int32_t i = 0; i < s->set.n; i++) {
         int32_t id = s->set.items[i];
         flow *f = &s->flows[id];
+        if (i + 4 < s->set.n) prefetch_tail(&s->flows[s->set.items[i + 4]]);
         f->in_set = false;
         if (f->view[PAST].rate == f->old_rate && f->view[PAST].limit == f->old_limit) continue;
         if (!f->live) come_alive(s, id, f->cursor + 1);

@@ -235,13 +235,19 @@ static bool still_full(const netsim *s, const link_ *l, int64_t at) {
     return l->left >= 0 && l->left - v->level * l->unfixed < l->unfixed + v->limited;
 }
 
-/* Of the link's flows outside of the set, those that it limited (or else those above its level) join. */
+/* Of the link's flows outside of the set, those that it limited at the sweep's level (or else those above it) join. */
 static void join_from(netsim *s, int32_t id, bool limited) {
-    for (int32_t i = 0; i < candidates(s, &s->links[id]); i++) {
-        const link_ *l = &s->links[id];
-        int64_t rate = roster_of(s, l)->rates[i];
-        int32_t f = roster_of(s, l)->members[i].flow;
-        if (limited ? rate == s->level && s->flows[f].view[s->view].limit == id : rate > s->level) join_sweep(s, f);
+    const roster *r = roster_of(s, &s->links[id]);
+    s->joining.n = 0;
+    for (int32_t i = 0; i < candidates(s, &s->links[id]); i++)
+        if (limited ? r->rates[i] == s->level : r->rates[i] > s->level) {
+            /* Flows are far from each other in memory: all are asked for before the first is used. */
+            __builtin_prefetch(&s->flows[r->members[i].flow]);
+            list_push(&s->joining, r->members[i].flow);
+        }
+    for (int32_t i = 0; i < s->joining.n; i++) {
+        int32_t f = s->joining.items[i];
+        if (!limited || s->flows[f].view[s->view].limit == id) join_sweep(s, f);
     }
 }
 

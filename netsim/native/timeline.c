@@ -2,8 +2,7 @@
 #include "core.h"
 
 static int64_t earliest(const netsim *s, uint8_t state) {
-    int32_t f = heap_top(s, state);
-    return f < 0 ? NS_NEVER : heap_key(&s->flows[f], state);
+    return s->heaps[state].n ? s->heaps[state].items[0].at : NS_NEVER;
 }
 
 int64_t next_event(const netsim *s) {
@@ -66,6 +65,7 @@ static void settle(netsim *s) {
     solve(s);
     for (int32_t i = 0; i < s->set.n; i++) {
         flow *f = &s->flows[s->set.items[i]];
+        if (i + 4 < s->set.n) prefetch_tail(&s->flows[s->set.items[i + 4]]);
         f->in_set = false;
         if (f->view[NOW].rate == f->old_rate && f->view[NOW].limit == f->old_limit) continue;
         write_segment(s, f, s->at);
