@@ -209,7 +209,9 @@ static void join_sweep(netsim *s, int32_t id) {
     }
 }
 
-/* The level of a link in the sweep: the set's flows without a rate count as if nothing else limited them. */
+/* The level, not less than `bound`, of a link in the sweep: the set's flows without a rate count as if nothing else
+ * limited them.
+ */
 static int64_t level_of(netsim *s, link_ *l, int64_t bound) {
     l->greedy = l->unfixed;
     l->greedy_left = l->left;
@@ -259,10 +261,11 @@ static bool next_level(netsim *s) {
         link_ *l = &s->links[id];
         const link_view *v = &l->view[s->view];
         int64_t at = l->key;
+        bool exact = l->exact;
         l->key = INT64_MAX;
+        l->exact = false;
         /* Nobody wants more of it, and there is room for one more unit of everybody. */
         if (!l->unfixed && !v->limited && l->left >= l->others) continue;
-        bool exact = l->exact;
         int64_t level = exact ? at : least_level(s, l);
         if (level <= at && !exact) {
             level = still_full(s, l, at) ? v->level : level_of(s, l, at);
@@ -270,7 +273,6 @@ static bool next_level(netsim *s) {
         }
         if (v->limited && v->level == at && level > at) {
             s->level = at;
-            l->exact = false;
             join_from(s, id, true);
             look_later(s, id);
         } else if (level > at) {
