@@ -433,10 +433,10 @@ class Site(NamedTuple):
     number: int
     line: int
     via_line: int
-    pad: int
+    caller_line: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, number: int, line: int, via_line: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, number: int, line: int, via_line: int, caller_line: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StepsDone(NamedTuple):
     kind: int

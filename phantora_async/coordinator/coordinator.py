@@ -129,6 +129,7 @@ class Coordinator:
         self._trace = simulation.trace
         self._recorder = simulation.recorder
         self._connections = connections
+        self._blocked_ranks = blocked_ranks
         self._stall_watch = stall_watch
         self._run_end = run_end
         self._restarts = restarts
@@ -219,7 +220,7 @@ class Coordinator:
         try:
             await self._run_end.over.wait()
             if self._run_end.failure is not None:
-                await self._run_end.settle()
+                await self._run_end.settle(self._failures.rank_states, self._blocked_ranks.computes)
                 if not isinstance(self._run_end.failure, InternalError | Interrupted):
                     await self._ask_memory()
             if self._run_end.stopped is not None or isinstance(self._run_end.failure, Interrupted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -25,6 +25,13 @@ from phantora_async.wording import short, size
 
 SETTLE_S = 0.5
 """The seconds that a rank may take after a failure to end with an exit code of its own, which then is the run's."""
+LATE_S = 2.0
+"""The seconds for which ranks that still run are awaited after a failure: which rank is the odd one is known when all
+have called, and where the others wait when they have come there.
+"""
+QUIET_S = 0.1
+"""The seconds without work of a rank's main thread after which it is taken to wait."""
+SETTLE_EVERY_S = 0.02
 STACKS_S = 5.0
 """The seconds that ranks may take to write their stacks: hundreds of them share this machine's processors."""
 STACKS_EVERY_S = 0.05
@@ -103,17 +110,33 @@ class RunEnd:
             self.failure = failure
         self.over.set()
 
-    async def settle(self) -> None:
-        """Waits until the failed rank's exit code and the stacks of ranks are known."""
-        if isinstance(self.failure, RankDied):
-            certain = self.failure.rank in self.exits
-        else:
-            certain = isinstance(self.failure, InternalError | Interrupted)
+    async def settle(self, rank_states: Callable[[], Sequence[RankState]], computes: Callable[[int], bool]) -> None:
+        """Waits until the failed rank's exit code and the stacks of ranks are known, and what the others have come to.
+        `rank_states`: looks what each rank does now; `computes`: whether a rank's main thread runs now.
+        """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + STACKS_S
-        await asyncio.sleep(0.0 if certain else SETTLE_S)
+        if isinstance(self.failure, RankDied):
+            await asyncio.sleep(0.0 if self.failure.rank in self.exits else SETTLE_S)
+            others = {rank for rank, info in enumerate(self._fact_builder.rank_info) if info.bye is None}
+            await self._until_quiet(lambda: others - self._fact_builder.incomplete_collectives().keys(), computes)
+            self._states = rank_states()
+        elif not isinstance(self.failure, InternalError | Interrupted):
+            await asyncio.sleep(SETTLE_S)
+            if isinstance(self.failure, Mismatch):
+                await self._until_quiet(self._fact_builder.not_yet_in_mismatch, computes)
         while not self._stacks.complete() and loop.time() < until_s:
             await asyncio.sleep(STACKS_EVERY_S)
+
+    async def _until_quiet(self, awaited: Callable[[], set[int]], computes: Callable[[int], bool]) -> None:
+        """Returns when none of these ranks has run for a while, or there are none, or some never rest."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + LATE_S
+        ran_s = loop.time()
+        while (ranks := awaited()) and loop.time() < min(until_s, ran_s + QUIET_S):
+            if any(rank not in self.exits and computes(rank) for rank in ranks):
+                ran_s = loop.time()
+            await asyncio.sleep(SETTLE_EVERY_S)
 
     def outcome(self, usage: Usage, restarts: Sequence[Restart]) -> Outcome:
         """The report, and the failure with its details."""

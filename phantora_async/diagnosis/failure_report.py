@@ -51,7 +51,8 @@ class FailureReport:
 
     def _shown(self) -> list[RankState]:
         if isinstance(self.failure, RankDied):
-            return [state for state in self.states if state.waiting and state.rank != self.failure.rank]
+            told = (state for state in self.states if state.waiting or state.alone or state.failed)
+            return [state for state in told if state.rank != self.failure.rank]
         return list(self.states) if self.failure.shows_ranks else []
 
     def document(self, fact_builder: FactBuilder, run_dir: Path) -> dict[str, Any]:

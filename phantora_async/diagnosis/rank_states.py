@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from emu.contract import records
 from phantora_async.errors import Side
 from phantora_async.ingest.call_sites import Site, texts
+from phantora_async.ingest.differing_lines import DifferingCalls
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import (
     Collective,
@@ -41,6 +42,10 @@ class RankState:
     steps: int
     site: Site | None
     """The call site of the call in which it waits, else its last known call site."""
+    alone: bool = False
+    """True if it runs, and has called a collective that others have not."""
+    failed: bool = False
+    """True if it has ended with an exception."""
 
 
 def states(
@@ -54,7 +59,8 @@ def states(
     # Ranks that share a timeline share what they have told, too, and so need only one look.
     known: dict[int, RankState] = {}
     for rank in snapshot.ranks:
-        shared = id(fact_builder.rank_info[rank.rank])
+        info = fact_builder.rank_info[rank.rank]
+        shared = id(info)
         state = known.get(shared)
         if state is not None:
             found.append(replace(state, rank=rank.rank))
@@ -63,9 +69,12 @@ def states(
         doing = activity.doing
         if rank.rank in stopped:
             doing = f"{STOPPED}; before that it {doing}" if activity.waiting else STOPPED
-        if not activity.waiting and rank.rank in incomplete:
+        alone = not activity.waiting and rank.rank in incomplete
+        if alone:
             doing += _incomplete(incomplete[rank.rank], rank.rank, fact_builder)
-        state = known[shared] = RankState(rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site)
+        state = known[shared] = RankState(
+            rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site, alone, bool(info.last_words)
+        )
         found.append(state)
     return found
 
@@ -103,17 +112,21 @@ def describe_sides(sides: Sequence[Side], fact_builder: FactBuilder, run_dir: Pa
     return "\n".join(lines)
 
 
-def describe_differing_lines(sides: Sequence[Side], fact_builder: FactBuilder) -> str:
+def describe_differing_lines(found: Sequence[DifferingCalls], fact_builder: FactBuilder) -> str:
     """Says since which call the members of communicators were at different lines, and at which."""
     text = []
-    for side in sides[:MOST_GROUPS]:
+    for calls in found[:MOST_GROUPS]:
+        side = calls.first
+        since = (
+            f"from {side.call} to {calls.last} these ranks had" if calls.last else f"since {side.call} these ranks have"
+        )
         text.append(
-            f"since {side.call} these ranks have paired calls of different lines; if the lines do not belong together, "
-            "a rank has skipped or added a call there:"
+            f"{since} paired calls of different lines; if the lines do not belong together, a rank has skipped or "
+            "added a call there:"
         )
         groups: dict[str, list[int]] = {}
         for rank, site in sorted(zip(side.ranks, side.sites, strict=True)):
-            groups.setdefault(str(fact_builder.site(rank, site)), []).append(rank)
+            groups.setdefault(texts([fact_builder.site(rank, site)]), []).append(rank)
         text += [f"  {named(ranks)}: called at {at}" for at, ranks in groups.items()]
     return "\n".join(text)
 
@@ -167,14 +180,16 @@ def _activity(rank: RankSnapshot, fact_builder: FactBuilder, asleep: bool) -> _A
         site = fact_builder.site(rank.rank, rank_info.last_question.site)
         words = records.WORDS.get(rank_info.last_question.kind, ())
         what = words[1] if len(words) > 1 else "for an answer"
-        return _Activity(f"waits{f' at {site}' if site else ''} {what}, which depends on slower ranks", True, site)
+        return _Activity(
+            f"waits{f' at {site.called}' if site else ''} {what}, which depends on slower ranks", True, site
+        )
     asleep = asleep or rank.state == HostState.PASSED_OVER
     what = "asleep in a lock, a socket or a child process" if asleep else "running"
     return _Activity(what, False, fact_builder.site(rank.rank, rank.last_site))
 
 
 def _waits(rank: RankSnapshot, wait: WaitSnapshot, site: Site | None, fact_builder: FactBuilder) -> str:
-    at = f" at {site}" if site else ""
+    at = f" at {site.called}" if site else ""
     if wait.creation is not None:
         arrived = wait.creation.arrived
         return f"waits{at} for {wait.creation.label}, which {named(arrived)} {_have(arrived)} joined"

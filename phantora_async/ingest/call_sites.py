@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from emu.contract import installed, records
@@ -45,9 +45,18 @@ class Site:
 
     line: Line
     via: Line | None = None
+    caller: Line | None = field(default=None, compare=False)
+    """The user's line that called the function of `line`; of a function that a backward pass runs, the line that
+    started it. Calls of one line count as one site, whoever called its function.
+    """
 
     def __str__(self) -> str:
         return f"{self.line} (via {self.via})" if self.via else str(self.line)
+
+    @property
+    def called(self) -> str:
+        """The site with the caller: ``train.py:12 in gather, from train.py:88``."""
+        return f"{self}, from {self.caller.place}" if self.caller else str(self)
 
     def document(self) -> dict[str, Any]:
         return {**self.line.document(), "via": self.via.document() if self.via else None}
@@ -56,12 +65,12 @@ class Site:
 def from_record(record: records.Site) -> Site | None:
     """The call site that a rank announced; None if it could tell neither line."""
     texts = record.payload.rstrip(b"\0").decode(errors="replace").split("\n")
-    file, function, via_file, via_function = (*texts, "", "", "", "")[:4]
+    file, function, via_file, via_function, caller_file, caller_function = (*texts, *[""] * 6)[:6]
     user = Line(file, record.line, function) if file else None
     via = Line(via_file, record.via_line, via_function) if via_file else None
     if user is None:
         return Site(via) if via else None
-    return Site(user, via)
+    return Site(user, via, Line(caller_file, record.caller_line, caller_function) if caller_file else None)
 
 
 def innermost(lines: Sequence[Line]) -> Site | None:
@@ -84,4 +93,4 @@ def innermost(lines: Sequence[Line]) -> Site | None:
 
 def texts(sites: Iterable[Site | None]) -> str:
     """The sites as text: ``a.py:3`` or ``a.py:3, b.py:4``, each site once; "" if none is known."""
-    return ", ".join(dict.fromkeys(str(site) for site in sites if site is not None))
+    return ", ".join(dict.fromkeys(site.called for site in sites if site is not None))

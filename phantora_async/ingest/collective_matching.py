@@ -14,7 +14,7 @@ from emu.contract.folding import CannotFold
 from emu.contract.records import NcclKind
 from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
 from phantora_async.ingest.communicators import Communicators
-from phantora_async.ingest.differing_lines import DifferingLines
+from phantora_async.ingest.differing_lines import DifferingCalls, DifferingLines
 from phantora_async.ingest.messages import kind_of, root_of
 from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import DTYPE_NAMES, DTYPE_NBYTES, PAIRWISE, Collective, Comm
@@ -227,12 +227,19 @@ class CollectiveMatching:
             return (_side(self._open[key]), *others)
         return ()
 
-    def differing_lines(self) -> list[Side]:
-        """For each communicator with a collective that members have not called yet: the calls since which its members
-        were at different lines, if they are.
+    def differing_lines(self) -> list[DifferingCalls]:
+        """For each communicator with a collective that members have not called yet: the calls that its members made
+        last in different lines, if they made any.
         """
         waiting = {collective.comm.id: None for collective in self._open.values() if collective.op not in _PAIRWISE}
-        return [side for side in map(self._differing_lines.since, waiting) if side is not None]
+        return [calls for calls in map(self._differing_lines.of, waiting) if calls is not None]
+
+    def disagreeing(self) -> set[int]:
+        """The members that have not called the first collective on which others disagree; empty if all agree."""
+        for key in self._dissent:
+            called = {rank for side in self.mismatch() for rank in side.ranks}
+            return {rank for rank in self._open[key].callers if rank not in called and rank not in self._ended}
+        return set()
 
 
 def _agrees(collective: Collective, op: records.NcclOp) -> bool:

@@ -23,6 +23,7 @@ from phantora_async.ingest.collective_matching import CollectiveMatching
 from phantora_async.ingest.communicators import Answers, Communicators, Created, MemoryOf
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
+from phantora_async.ingest.differing_lines import DifferingCalls
 from phantora_async.ingest.generated_responses import GeneratedResponses
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.memory_holders import HeldMemory
@@ -149,8 +150,10 @@ class FactBuilder:
         self._steps_reached = steps_reached
         self.costs = costs
         self._exchange = DataExchange(timelines, self._mirrored)
-        self._lines: dict[tuple[str, int], int] = {}
-        """A number for each line of the program in which a rank has called something."""
+        self._lines: dict[tuple[str | int, ...], int] = {}
+        """A number for each line of the program in which a rank has called something, with the line that called its
+        function.
+        """
         self.communicators = Communicators(timelines, communicator_memory)
         self.sources = SourceTables(self.communicators, timelines)
         self._matching = CollectiveMatching(self.communicators, timelines, self._line_of)
@@ -347,9 +350,13 @@ class FactBuilder:
         """The calls of the first collective on which its members disagree, of all that have called it by now."""
         return self._matching.mismatch()
 
-    def differing_lines(self) -> list[Side]:
-        """For each communicator on which ranks wait: the calls since which its members were at different lines, if they
-        are.
+    def not_yet_in_mismatch(self) -> set[int]:
+        """The ranks that have not called the collective on which others disagree, and have not ended."""
+        return self._matching.disagreeing()
+
+    def differing_lines(self) -> list[DifferingCalls]:
+        """For each communicator on which ranks wait: the calls that its members made last in different lines, if they
+        made any.
         """
         return self._matching.differing_lines()
 
@@ -359,7 +366,8 @@ class FactBuilder:
         site = from_record(record)
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
-            line = site.line.file, site.line.line
+            caller = (site.caller.file, site.caller.line) if site.caller else ()
+            line = site.line.file, site.line.line, *caller
             self.rank_info[rank].lines[record.number] = self._lines.setdefault(line, len(self._lines))
 
     def _line_of(self, rank: int, site: int) -> int | None:

@@ -90,7 +90,7 @@ int nccl_create_communicators(void) {
     waiting.count = 0;
     if (count <= 1) return count ? ask(&waiting.creations[0]) : NCCL_OK;
     pthread_t *threads = ph_allocate(count * sizeof *threads);
-    uint16_t site = ph_site();
+    uint16_t site = ph_site_with_caller();
     void *interpreter = ph_python_release();
     for (size_t i = 0; i < count; i++) waiting.creations[i].site = site;
     for (size_t i = 0; i < count; i++)

@@ -70,7 +70,7 @@ void ph_emit(uint16_t kind, const void *fields, size_t fields_nbytes, const void
 }
 
 void ph_emit_here(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes) {
-    emit(kind, ph_site(), fields, fields_nbytes, payload, payload_nbytes);
+    emit(kind, ph_site_with_caller(), fields, fields_nbytes, payload, payload_nbytes);
 }
 
 void ph_flush(void) {
@@ -125,7 +125,7 @@ void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *paylo
     ph_waiter waiter = {.reply = reply, .nbytes = reply_nbytes};
     uint64_t qid = ph_waiter_add(&waiter);
     memcpy(fields, &qid, sizeof qid);
-    uint16_t site = ph_site();
+    uint16_t site = ph_site_with_caller();
     if (UNLIKELY(ph_cfg.history)) ph_history_asks();
     /* PyTorch's allocator holds its lock while it asks whether work is complete. */
     bool keeps_python = keeping > 0 || (kind == PH_KIND_QUERY && ph_torch_asks());

@@ -2,8 +2,9 @@
  * Where in the program a call is made: the user's line, and the line of the library that made the call for it.
  *
  * A location (code, instruction) is looked up once. A pair of locations is a site; it gets the rank's next number, and
- * a SITE record announces it. On autograd's threads no frame is the user's: the line that called backward() stands for
- * them.
+ * a SITE record announces it, with the user's line that called the function in which the user's line is: a helper's line
+ * says little. On autograd's threads no frame is the user's: the line that called backward() stands for them, and it is
+ * also what called a function of the user's there.
  */
 #include "threads/sites.h"
 #include "core/lock.h"
@@ -27,7 +28,7 @@ typedef enum { UNIMPORTANT, LIBRARY, USER } whose;
 
 typedef struct location location;
 typedef struct site {
-    const location *library;
+    const location *library, *caller;
     uint16_t number;
     uint32_t child; /* the process that has numbered it: a forked one has its parent's */
     struct site *next;
@@ -40,7 +41,7 @@ struct location {
     bool torch;
     enum { READS_NOT, READS, READS_FAMILY, READS_FOR_ITSELF } reads; /* of what kind the GPU is */
     char *text;                                                      /* "file\nfunction" */
-    site *sites; /* those with this as the user's line, one for each line of a library */
+    site *sites; /* those with this as the user's line, one for each line of a library and each caller */
 };
 
 static struct {
@@ -142,37 +143,47 @@ static location *location_of(uintptr_t frame, uintptr_t code) {
 typedef struct found {
     location *user;
     const location *library;
+    const location *caller; /* the user's line from which that function was called; NULL: there is none */
 } found;
 
 /* The user's innermost line, and the innermost line of a library that it has called. On autograd's threads the user's
  * line may be that of backward(). A program that is a framework's own command has no line of the user's: then the
  * outermost line that is not PyTorch's counts as it. */
-static found look(void) {
-    found it = {NULL, NULL};
+static found look(bool with_caller) {
+    found it = {0};
     location *outermost = NULL;
+    bool backward = ph_thread_kind() == PH_THREAD_AUTOGRAD;
     uintptr_t frame = ph_frame_newest();
-    for (int depth = 0; frame && depth < MAX_DEPTH && !it.user; depth++, frame = ph_frame_previous(frame)) {
+    for (int depth = 0; frame && depth < MAX_DEPTH && (!it.user || (with_caller && !it.caller));
+         depth++, frame = ph_frame_previous(frame)) {
         uintptr_t code = ph_frame_code(frame); /* none in frames that C code has entered */
         location *at = ph_is_code(code) ? location_of(frame, code) : NULL;
         if (!at || at->whose == UNIMPORTANT) continue;
-        if (at->whose == USER)
+        if (at->whose == USER && !it.user) {
             it.user = at;
-        else if (!it.library)
+            it.caller = with_caller && backward ? sites.backward : NULL;
+        } else if (at->whose == USER) {
+            it.caller = at;
+        } else if (!it.user && !it.library) {
             it.library = at;
-        if (!at->torch) outermost = at;
+        }
+        if (!it.user && !at->torch) outermost = at;
     }
-    if (!it.user && ph_thread_kind() == PH_THREAD_AUTOGRAD) it.user = sites.backward;
+    if (!it.user && backward) it.user = sites.backward;
     if (!it.user && outermost != it.library) it.user = outermost;
     return it;
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
 
-static void announce(uint16_t number, const location *user, const location *library) {
-    char payload[4 * TEXT + 4];
-    struct ph_SITE record = {
-        .number = number, .line = (uint32_t)user->line, .via_line = library ? (uint32_t)library->line : 0};
-    int n = snprintf(payload, sizeof payload, "%s\n%s", user->text ? user->text : "\n", library ? library->text : "\n");
+static void announce(uint16_t number, const location *user, const location *library, const location *caller) {
+    char payload[6 * TEXT + 6];
+    struct ph_SITE record = {.number = number,
+                             .line = (uint32_t)user->line,
+                             .via_line = library ? (uint32_t)library->line : 0,
+                             .caller_line = caller ? (uint32_t)caller->line : 0};
+    int n = snprintf(payload, sizeof payload, "%s\n%s\n%s", user->text ? user->text : "\n",
+                     library ? library->text : "\n", caller ? caller->text : "\n");
     ph_emit_out_of_band(PH_KIND_SITE, &record, sizeof record, payload, n < 0 ? 0 : (size_t)n);
 }
 
@@ -190,15 +201,19 @@ static void begin_numbers(void) {
     }
 }
 
-static uint16_t number_of(location *user, const location *library) {
+static uint16_t number_of(location *user, const location *library, const location *caller) {
     if (!sites.most_sites || sites.child != ph_run.child) begin_numbers();
     for (site *it = user->sites; it; it = it->next)
-        if (it->library == library && it->child == sites.child) return it->number;
+        if (it->library == library && it->caller == caller && it->child == sites.child) return it->number;
     site *it = sites.last_site < sites.most_sites ? malloc(sizeof *it) : NULL;
     if (!it) return 0;
-    *it = (site){.library = library, .number = ++sites.last_site, .child = sites.child, .next = user->sites};
+    *it = (site){.library = library,
+                 .caller = caller,
+                 .number = ++sites.last_site,
+                 .child = sites.child,
+                 .next = user->sites};
     user->sites = it;
-    announce(it->number, user, library);
+    announce(it->number, user, library, caller);
     return it->number;
 }
 
@@ -213,7 +228,7 @@ uint16_t ph_site_of_reader(bool *family) {
         location *at = ph_is_code(code) ? location_of(frame, code) : NULL;
         if (!at) continue;
         if (at->whose == USER) {
-            number = number_of(at, NULL);
+            number = number_of(at, NULL, NULL);
             break;
         }
         if (at->reads == READS_FAMILY) *family = true;
@@ -224,16 +239,20 @@ uint16_t ph_site_of_reader(bool *family) {
     return number;
 }
 
-uint16_t ph_site(void) {
+static uint16_t site_here(bool with_caller) {
     if (!sites.on || !ph_run.started || ph_run.finished) return 0;
     ph_thread *thread = ph_self();
     if (thread->site) return thread->site;
     ph_lock(PH_LOCK_SITES);
-    found it = look();
-    uint16_t number = it.user || it.library ? number_of(it.user ? it.user : &sites.nowhere, it.library) : 0;
+    found it = look(with_caller);
+    uint16_t number = it.user || it.library ? number_of(it.user ? it.user : &sites.nowhere, it.library, it.caller) : 0;
     ph_unlock(PH_LOCK_SITES);
     return number;
 }
+
+uint16_t ph_site(void) { return site_here(false); }
+
+uint16_t ph_site_with_caller(void) { return site_here(true); }
 
 void ph_site_inherit(uint16_t site) { ph_self()->site = site; }
 
@@ -241,7 +260,7 @@ const char *ph_python_line(char *text, int capacity) {
     text[0] = 0;
     if (!sites.on || ph_run.orphan) return text;
     ph_lock(PH_LOCK_SITES);
-    found it = look();
+    found it = look(false);
     const location *at = it.user ? it.user : it.library;
     if (at) snprintf(text, (size_t)capacity, "%.*s:%d", (int)strcspn(at->text, "\n"), at->text, at->line);
     ph_unlock(PH_LOCK_SITES);
@@ -269,7 +288,7 @@ PH_EXPORT void phantora_backward(void) {
     ph_host_backward();
     if (!sites.on || !ph_run.started) return;
     ph_lock(PH_LOCK_SITES);
-    found it = look();
+    found it = look(false);
     if (it.user) sites.backward = it.user;
     ph_unlock(PH_LOCK_SITES);
 }

@@ -8,6 +8,9 @@
 /* The number of the calling thread's place in the program; announces a new one. 0: unknown. Must not be called under
  * the record lock. */
 uint16_t ph_site(void);
+/* Likewise, of a call for which others wait, or which waits for them: the place with the line that called its function
+ * is told apart from the same line that another one has called. */
+uint16_t ph_site_with_caller(void);
 /* Returns the site of a thread in which somebody reads what kind of GPU there is: the script's line if the script
  * itself reads it, by functions that do no more than that (torch.cuda.get_device_properties, pynvml); 0 where a
  * library reads it for its own choices. *family: only whether the GPU is of Ampere's generation or later is asked

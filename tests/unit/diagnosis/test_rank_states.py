@@ -10,6 +10,7 @@ from emu.contract import records
 from phantora_async.diagnosis import rank_states
 from phantora_async.errors import Side
 from phantora_async.folding import Folding, mesh_of
+from phantora_async.ingest.differing_lines import DifferingCalls
 from phantora_async.virtual_time import RankSnapshot, Timeline, Timelines
 
 from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
@@ -46,9 +47,24 @@ def test_calls_of_different_lines_are_told_with_who_was_where() -> None:
         told = records.Site.encode(0, 5, line, 0, 0, payload=b"train.py\nsave\n\n")
         fact_builder.take(rank, records.decode_up(b"".join([*Script(rank, 3).records, told]))[0])
     side = Side("all_reduce #1 of 1 f32 (sum) on communicator of ranks 0-2", (1, 0, 2), (5, 5, 5))
-    assert rank_states.describe_differing_lines([side], fact_builder).splitlines() == [
+    assert rank_states.describe_differing_lines([DifferingCalls(side, "")], fact_builder).splitlines() == [
         "since all_reduce #1 of 1 f32 (sum) on communicator of ranks 0-2 these ranks have paired calls of different "
         "lines; if the lines do not belong together, a rank has skipped or added a call there:",
         "  ranks 0,2: called at train.py:20 in save",
         "  rank 1: called at train.py:13 in save",
     ]
+
+
+def test_the_line_that_called_a_helper_is_told_and_calls_that_ended_alike_are_told_until_then() -> None:
+    fact_builder = new_fact_builder(2, Timelines(2))
+    for rank, line in enumerate((30, 31)):
+        told = records.Site.encode(0, 5, 13, 0, line, payload=b"train.py\ngather\n\n\ntrain.py\nstep")
+        fact_builder.take(rank, records.decode_up(b"".join([*Script(rank, 2).records, told]))[0])
+    calls = DifferingCalls(Side("all_reduce #1", (0, 1), (5, 5)), "all_reduce #7")
+    assert rank_states.describe_differing_lines([calls], fact_builder).splitlines() == [
+        "from all_reduce #1 to all_reduce #7 these ranks had paired calls of different lines; if the lines do not "
+        "belong together, a rank has skipped or added a call there:",
+        "  rank 0: called at train.py:13 in gather, from train.py:30",
+        "  rank 1: called at train.py:13 in gather, from train.py:31",
+    ]
+    assert fact_builder.site(0, 5) == fact_builder.site(1, 5)  # reports count them as one line

@@ -38,10 +38,15 @@ def tell(hook: Any) -> None:
 
 def waits_of(told: Any) -> list[tuple[Any, ...]]:
     """Returns for every wait: line, the library's line, file, function, the library's file and function."""
-    sites = {
-        site.number: (site.line, site.via_line, *site.payload.rstrip(b"\0").decode().split("\n"))
-        for site in told.of(records.SITE)
-    }
+    return [wait[:6] for wait in with_callers(told)]
+
+
+def with_callers(told: Any) -> list[tuple[Any, ...]]:
+    """Returns for every wait what ``waits_of`` returns, then the line, file and function of the user's caller."""
+    sites = {}
+    for site in told.of(records.SITE):
+        user, function, library, its, *caller = site.payload.rstrip(b"\0").decode().split("\n")
+        sites[site.number] = (site.line, site.via_line, user, function, library, its, site.caller_line, *caller)
     assert sorted(sites) == list(range(1, len(sites) + 1))
     return [sites[wait.site] for wait in told.of(records.HOST_WAIT)]
 
@@ -50,6 +55,12 @@ def waits_of(told: Any) -> list[tuple[Any, ...]]:
 space: dict[str, Any] = {"prctl": ctypes.CDLL(None).prctl}
 exec(compile("def name_thread(rest):\n    prctl(15, b'pt_autograd_0', 0, 0, 0)\n    rest[0]()", LIBRARY, "exec"), space)
 name_thread = space["name_thread"]
+
+
+def on_autograd_s_thread(rest: Any) -> None:
+    """Calls the first of `rest` with the others, on a thread with the name of autograd's."""
+    name_thread([lambda: rest[0](rest[1:])])
+
 
 STEP = function("step", USER, 42)
 GATHER = function("gather", LIBRARY, 7)
@@ -74,7 +85,36 @@ def test_a_call_tells_the_user_s_line_and_the_library_s(running) -> None:
         (42, 0, USER, "step", "", ""),
     ]
     first, *_, last = told.of(records.HOST_WAIT)
-    assert first.site == last.site
+    assert first.site != last.site  # the test has called step in two lines
+
+
+def test_the_user_s_line_that_called_a_helper_is_told(running) -> None:
+    helper, main = function("helper", USER, 13), function("main", "/home/user/main.py", 5)
+
+    def program(hook: Any) -> None:
+        tell(hook)
+        sync = hook.c.cudaDeviceSynchronize
+        for step in (STEP, main):
+            step([GATHER, helper, GATHER, sync])
+
+    told = running(program)
+    assert with_callers(told) == [
+        (13, 7, USER, "helper", LIBRARY, "gather", 42, USER, "step"),
+        (13, 7, USER, "helper", LIBRARY, "gather", 5, "/home/user/main.py", "main"),
+    ]
+
+
+def test_what_a_backward_pass_runs_of_the_user_s_was_called_where_it_was_started(running) -> None:
+    block, forward = function("block", USER, 25), function("forward", USER, 16)
+
+    def program(hook: Any) -> None:
+        tell(hook)
+        STEP([hook.c.phantora_backward])
+        thread = threading.Thread(target=on_autograd_s_thread, args=([block, forward, hook.c.cudaDeviceSynchronize],))
+        thread.start()
+        thread.join()
+
+    assert with_callers(running(program)) == [(16, 0, USER, "forward", "", "", 42, USER, "step")]
 
 
 def test_names_beyond_ascii_arrive(running) -> None:

@@ -40,18 +40,37 @@ def test_a_call_that_only_one_rank_makes_is_found_where_it_was_made() -> None:
         matching.join(rank, call(comm, 1), LAST)
     with pytest.raises(Deadlock, match=r"rank 1 ended without calling all_reduce #2"):
         matching.rank_ended(1)
-    (side,) = matching.differing_lines()
+    ((side, last),) = matching.differing_lines()
     assert side.call.startswith("all_reduce #1 of 1 f32 (sum)")
     assert dict(zip(side.ranks, side.sites, strict=True)) == {0: SAVE, 1: LAST, 2: LAST}
+    assert not last
 
 
-def test_ranks_that_meet_in_one_line_again_have_lost_nothing() -> None:
+def test_calls_of_different_lines_are_remembered_when_ranks_meet_in_one_line_again() -> None:
+    """An additional forward pairs with the others' forward, and then the forward with their backward of one line."""
     matching, comm = matching_of([0, 1])
-    for seq, lines in enumerate([(SAVE, LAST), (TRAIN, TRAIN)]):
+    for seq, lines in enumerate([(SAVE, LAST), (TRAIN, TRAIN), (SAVE, TRAIN), (LAST, TRAIN), (TRAIN, TRAIN)]):
         for rank, line in enumerate(lines):
             matching.join(rank, call(comm, seq), line)
-    matching.join(0, call(comm, 2), TRAIN)
-    assert matching.differing_lines() == []
+    matching.join(0, call(comm, 5), TRAIN)
+    ((side, last),) = matching.differing_lines()
+    assert side.call.startswith("all_reduce #2 of")
+    assert dict(zip(side.ranks, side.sites, strict=True)) == {0: SAVE, 1: TRAIN}
+    assert last.startswith("all_reduce #3 of")
+
+
+def test_ranks_that_have_not_called_what_others_disagree_on_are_awaited() -> None:
+    matching, comm = matching_of([0, 1, 2, 3])
+    assert matching.disagreeing() == set()
+    matching.join(0, call(comm, 0), TRAIN)
+    with pytest.raises(Mismatch):
+        matching.join(1, call(comm, 0, NcclKind.BROADCAST), TRAIN)
+    assert matching.disagreeing() == {2, 3}
+    with pytest.raises(Deadlock):
+        matching.rank_ended(3)
+    with pytest.raises(Mismatch):
+        matching.join(2, call(comm, 0, NcclKind.BROADCAST), TRAIN)
+    assert matching.disagreeing() == set()
 
 
 def test_the_first_of_several_is_told() -> None:
@@ -62,7 +81,7 @@ def test_the_first_of_several_is_told() -> None:
     matching.join(0, call(comm, 4), TRAIN)
     with pytest.raises(Mismatch):
         matching.join(1, call(comm, 4, NcclKind.BROADCAST), TRAIN)
-    assert [side.call.split()[1] for side in matching.differing_lines()] == ["#1"]
+    assert [side.call.split()[1] for side, _ in matching.differing_lines()] == ["#1"]
 
 
 @pytest.mark.parametrize("lines", [(0, TRAIN), (0, 0)])
