@@ -2,9 +2,9 @@
  * Where in the program a call is made: the user's line, and the line of the library that made the call for it.
  *
  * A location (code, instruction) is looked up once. A pair of locations is a site; it gets the rank's next number, and
- * a SITE record announces it, with the user's line that called the function in which the user's line is: a helper's line
- * says little. On autograd's threads no frame is the user's: the line that called backward() stands for them, and it is
- * also what called a function of the user's there.
+ * a SITE record announces it, with the user's line that called the function in which the user's line is: a helper's
+ * line says little. On autograd's threads no frame is the user's: the line that called backward() stands for them, and
+ * it is also what called a function of the user's there.
  */
 #include "threads/sites.h"
 #include "core/lock.h"
@@ -207,11 +207,8 @@ static uint16_t number_of(location *user, const location *library, const locatio
         if (it->library == library && it->caller == caller && it->child == sites.child) return it->number;
     site *it = sites.last_site < sites.most_sites ? malloc(sizeof *it) : NULL;
     if (!it) return 0;
-    *it = (site){.library = library,
-                 .caller = caller,
-                 .number = ++sites.last_site,
-                 .child = sites.child,
-                 .next = user->sites};
+    *it = (site){
+        .library = library, .caller = caller, .number = ++sites.last_site, .child = sites.child, .next = user->sites};
     user->sites = it;
     announce(it->number, user, library, caller);
     return it->number;
