@@ -28,14 +28,10 @@ NOTES = """
 - `nccl_gloo`, `monitored`: a rank does not stop at `torch.cuda.synchronize`, so what it tells others over gloo then
   comes too early ([limitations](../limitations.md#processes)). In `monitored` the message names the rank and its
   all-reduce, not the line where it would wait.
-- `skip_connection`: on GPUs NCCL connects two ranks at their first message, and a batch waits for all of its
-  connections. Connections take no part in the simulation.
+- `skip_connection`: by NCCL's source rank 1 waits in its first batch, for rank 0 to end connecting, and so the message
+  names that line; its second batch was expected.
 - `last_batch`: ranks 2 and 3 gather fewer rows, and rank 3 called too late to be named beside rank 2.
 - `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here.
-- `recomputed`: the message names the rank and the all-reduce that it calls once more, which is inside of the recomputed
-  function. The line of the backward pass was expected.
-- `profile_forward`: the message names the first calls that cannot pair. Rank 0's forward of its own has paired with
-  the others' before, and is not named.
 
 Three programs were corrected after their first run: `recomputed` and `profile_forward` would have ended well on GPUs,
 too, and DeepSpeed refused the settings of `zero3_experts`.
