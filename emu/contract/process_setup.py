@@ -29,14 +29,6 @@ def adopt_orphans() -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def io_priority() -> int | None:
-    """Returns the class and level of this process's input and output, as ioprio_get(2) does; None if that is unknown
-    here.
-    """
-    number = {"x86_64": 251, "aarch64": 31}.get(os.uname().machine)
-    return None if number is None else int(_libc.syscall(ctypes.c_long(number), 1, 0))
-
-
 def spare_file() -> int:
     """Opens a descriptor to close when a connection is to be refused and no other one can be opened."""
     return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

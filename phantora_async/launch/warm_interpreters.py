@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from emu.contract import installed, process_setup
 from emu.contract.messages import ControlSocket
 from phantora_async.launch import forker_process
@@ -281,7 +283,7 @@ def attributes() -> dict[str, Any]:
     root = os.stat("/")
     found["root"] = root.st_dev, root.st_ino
     found["schedule"] = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority, os.nice(0)
-    found["io"] = process_setup.io_priority()
+    found["io"] = [*psutil.Process().ionice()]
     found["machine"] = [*os.uname()]
     return found
 

@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+import psutil
 import pytest
 
 from emu.contract.messages import ControlSocket
@@ -78,6 +79,13 @@ def test_what_processes_inherit_matters() -> None:
             assert warm_interpreters.attributes() != before
         finally:
             os.sched_setaffinity(0, cpus)
+    process = psutil.Process()
+    of_io = process.ionice()
+    process.ionice(psutil.IOPRIO_CLASS_BE, 6)
+    try:
+        assert warm_interpreters.attributes() != before
+    finally:
+        process.ionice(of_io.ioclass, of_io.value)
     assert warm_interpreters.attributes() == before
 
 
