@@ -30,7 +30,10 @@ class MissingMemory:
     """The bytes that it asked for."""
     allocated: int
     reserved: int
-    """The bytes that PyTorch's allocator had given out, and those that it had of the device, at that moment."""
+    """The bytes that PyTorch's allocator had given out, and those that it had of the device, at that moment; both with
+    what the device held for others, such as NCCL. If NCCL asked, which cannot use the allocator's cache: all that the
+    device held.
+    """
     site: int
     failures: int
     """The number of failed allocations; this is the last one."""

@@ -22,3 +22,17 @@ def test_free_memory_falls_with_communicators_and_messages(run: Run, monkeypatch
     outside = load_gpu("h200").memory.reserved_nbytes + (840 + 484 + 442) * MIB
     assert memory["fullest"]["parts"]["outside PyTorch"] == outside
     assert memory["verdict"]["needed_nbytes"] == outside + memory["max_reserved_nbytes"]
+
+
+@pytest.mark.thorough
+def test_the_verdict_knows_what_nccl_found_no_room_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    done = run("nccl_without_room.py", options=("--gpu", "h200"))
+    assert done.exit_code == 1, done.output
+    assert "Cuda failure 2 'out of memory'" in done.log(0)
+    verdict = done.simulated["memory"]["verdict"]
+    assert not verdict["fits"]
+    assert not verdict["fragmented"]
+    free = verdict["asked_nbytes"] - verdict["missing_nbytes"]
+    assert 96 * MIB <= free <= 100 * MIB, "the script leaves 100 MiB, in blocks of 2 MiB"
+    assert verdict["site"].endswith("nccl_without_room.py:10")

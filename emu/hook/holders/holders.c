@@ -22,6 +22,7 @@
 #include "threads/host.h"
 #include "data/data.h"
 #include "device/device.h"
+#include "memory/memory.h"
 #include "memory/server_memory.h"
 #include "memory/vmm.h"
 #include "nvtx/nvtx.h"
@@ -59,7 +60,7 @@ typedef struct device_state {
     ph_growth *growth;       /* likewise */
     uint32_t told_growth;    /* steps of it that were told */
     bool grew;               /* since it was told */
-    uint64_t missing, missing_live, missing_reserved, failures;
+    uint64_t missing, missing_held, missing_reserved, failures;
     uint16_t missing_site;
 } device_state;
 
@@ -273,18 +274,34 @@ bool ph_holders_collective(int device, const void *input, const void *output) {
     return first;
 }
 
-void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
-    if (ph_run.orphan || device < 0 || device >= PH_MAX_DEVICES || ph_uncounted()) return;
+/* `held`: what the device holds that this request could not have had; `reserved`: that, and the allocator's cache. */
+static void missing(int device, uint64_t nbytes, uint64_t held, uint64_t reserved) {
     uint16_t site = ph_site();
     ph_lock(PH_LOCK_HOLDERS);
     device_state *own = &state.devices[device];
     own->missing = nbytes;
-    own->missing_live = own->live;
+    own->missing_held = held;
     own->missing_reserved = reserved;
     own->missing_site = site;
     own->failures++;
     own->grew = true;
     ph_unlock(PH_LOCK_HOLDERS);
+}
+
+static bool is_told_of(int device) {
+    return !ph_run.orphan && device >= 0 && device < PH_MAX_DEVICES && !ph_uncounted();
+}
+
+void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
+    if (!is_told_of(device)) return;
+    uint64_t used = ph_memory_used(device), outside = used > reserved ? used - reserved : 0;
+    missing(device, nbytes, state.devices[device].live + outside, reserved + outside);
+}
+
+void ph_holders_missing_outside(int device, uint64_t nbytes) {
+    if (!is_told_of(device)) return;
+    uint64_t used = ph_memory_used(device);
+    missing(device, nbytes, used, used);
 }
 
 /* ---- called by ctypes ----------------------------------------------------------------------------------------------
@@ -420,7 +437,7 @@ static void tell(int device) {
                                     .allocated = own->peak,
                                     .reserved = own->peak_reserved,
                                     .missing = own->missing,
-                                    .missing_allocated = own->missing_live,
+                                    .missing_allocated = own->missing_held,
                                     .missing_reserved = own->missing_reserved,
                                     .failures = (uint32_t)own->failures,
                                     .missing_site = own->missing_site,

@@ -16,6 +16,8 @@
 void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t reserved);
 /* The allocator found no memory for so many bytes, even without its cache. */
 void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved);
+/* NCCL found no memory for so many bytes. The allocator's cache is of no use to it. */
+void ph_holders_missing_outside(int device, uint64_t nbytes);
 /* The calling thread launches collectives, for whose end nobody may wait: first so, then each of them, whose input and
  * output may be in blocks of the allocator. Is it the first one on one of its blocks? */
 void ph_holders_launch(void);

@@ -4,6 +4,7 @@
  * made, connections when the first call needs them. Code of kernels stays when communicators end.
  */
 #include "device/device.h"
+#include "holders/holders.h"
 #include "memory/memory.h"
 #include "nccl/nccl.h"
 #include "core/config.h"
@@ -22,21 +23,24 @@ static atomic_bool ran_out;
 
 const char *nccl_last_error(void) { return ran_out ? "Cuda failure 2 'out of memory'" : ""; }
 
+static int take_of(int device, uint64_t nbytes) {
+    if (!nbytes || ph_memory_take(device, nbytes) == CUDA_OK) return NCCL_OK;
+    ran_out = true;
+    ph_holders_missing_outside(device, nbytes);
+    return NCCL_ERROR_CUDA;
+}
+
 static int take(nccl_comm *comm, uint64_t nbytes) {
-    if (nbytes && ph_memory_take(comm->device, nbytes) != CUDA_OK) {
-        ran_out = true;
-        return NCCL_ERROR_CUDA;
-    }
-    atomic_fetch_add(&comm->taken, nbytes);
-    return NCCL_OK;
+    int status = take_of(comm->device, nbytes);
+    if (status == NCCL_OK) atomic_fetch_add(&comm->taken, nbytes);
+    return status;
 }
 
 static int load(atomic_bool *loaded, int device, uint64_t nbytes) {
     if (atomic_exchange(&loaded[device], true)) return NCCL_OK;
-    if (ph_memory_take(device, nbytes) == CUDA_OK) return NCCL_OK;
-    loaded[device] = false;
-    ran_out = true;
-    return NCCL_ERROR_CUDA;
+    int status = take_of(device, nbytes);
+    if (status != NCCL_OK) loaded[device] = false;
+    return status;
 }
 
 int nccl_memory_made(nccl_comm *comm) {
