@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phantora_async.figures.resources import Resource
+
 KINDS = {
     "compute": "compute",
     "communication": "communication that nothing hides",
@@ -23,6 +25,9 @@ MOST_LONGEST = 3
 """The most kernels and collectives of the path that are named."""
 LONGEST_TITLE = 60
 LEAST_CHANGE = 0.0005
+LEAST_LINK_SHARE = 0.05
+"""The share of the path's communication that links twice as fast must save to count as what decides it."""
+_NETWORK = frozenset((Resource.LINKS.value, Resource.NETWORK.value))
 Document = Mapping[str, Any]
 
 
@@ -38,12 +43,22 @@ def reasons_notes(reasons: Document) -> list[str]:
     for kind, for_ns in by_kind.most_common():
         if for_ns >= LEAST_SHARE * step_ns:
             named = _named([part for part in reasons["parts"] if part["kind"] == kind], step_ns)
+            if kind == "communication" and _no_link_decides(reasons, step_ns, for_ns):
+                named += "; the latency and the channels of NCCL decide, not links"
             notes.append(f"  {for_ns / step_ns:6.1%}  {KINDS.get(kind, kind)}: {named}")
     if longest := _longest([*reasons["kernels"]["path"], *reasons["collectives"]["path"]], step_ns):
         notes.append(f"  longest on it: {longest}")
     if changes := [_change(one, step_ns) for one in reasons["what_if"]]:
         notes.append(f"  if twice as fast, the step would take: {'; '.join(changes)}")
     return notes
+
+
+def _no_link_decides(reasons: Document, step_ns: int, for_ns: int) -> bool:
+    """Tells whether links that are twice as fast make the collectives on the path, which take `for_ns`, no shorter:
+    if links decided alone, these would take half as long.
+    """
+    saved = [step_ns - one["ns"] for one in reasons["what_if"] if one["resource"] in _NETWORK]
+    return bool(saved) and sum(saved) < LEAST_LINK_SHARE * for_ns
 
 
 def _named(parts: Sequence[Document], step_ns: int) -> str:

@@ -41,6 +41,21 @@ def test_reasons_are_a_few_lines(tmp_path: Path) -> None:
     assert "host 0.75 ms (-25.0%); GPU memory 1.00 ms (no change)" in text
 
 
+@pytest.mark.parametrize(
+    ("with_links_ns", "told"),
+    [(1_000_000, True), (990_001, True), (990_000, False), (900_000, False)],
+)
+def test_communication_that_links_do_not_decide(tmp_path: Path, with_links_ns: int, told: bool) -> None:
+    """A fifth of the step is communication: links decide it if they save a twentieth of that or more."""
+    whole = with_reasons()
+    reasons = whole["simulated"]["reasons"]
+    reasons["parts"].append({"kind": "communication", "name": "all_reduce", "doing": "", "ns": 200_000})
+    reasons["what_if"].append({"resource": "links in servers", "ns": with_links_ns})
+    text = terminal_report(read(write(tmp_path, whole)))
+    assert "20.0%  communication that nothing hides: all_reduce 20.0%" in text
+    assert ("the latency and the channels of NCCL decide, not links" in text) is told
+
+
 def test_without_reasons_the_text_says_why(tmp_path: Path) -> None:
     whole = report()
     assert "reasons" not in terminal_report(whole)
