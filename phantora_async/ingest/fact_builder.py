@@ -29,7 +29,6 @@ from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.memory_holders import HeldMemory
 from phantora_async.ingest.messages import PARTS, kind_of
 from phantora_async.ingest.module_launches import ModuleLaunches
-from phantora_async.ingest.peer_connections import PeerConnections
 from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
@@ -159,7 +158,6 @@ class FactBuilder:
         self.sources = SourceTables(self.communicators, timelines)
         self._matching = CollectiveMatching(self.communicators, timelines, self._line_of)
         own = {rank: RankInfo() for rank in timelines.own}
-        self._connections = PeerConnections()
         self.own_info = tuple(own.values())
         self.timeline_of = timelines.of_each
         """By rank: the rank whose timeline it shares, and whose process reports for it."""
@@ -221,8 +219,8 @@ class FactBuilder:
             records.COMM_SPLIT: self._comm_split,
             records.COST: self._cost,
         }
-        """The handlers by kind of record. Each returns the fact, several in a list, or None if there is none. Other
-        records are facts as they are.
+        """The handlers by kind of record. Each returns the fact, or None if there is none. Other records are facts as
+        they are.
         """
 
     def take(self, rank: int, arrived: list[Any]) -> list[Any]:
@@ -239,9 +237,7 @@ class FactBuilder:
         for record in arrived:
             handler = find(record.kind)
             fact = record if handler is None else handler(rank, record)
-            if fact.__class__ is list:
-                facts += fact
-            elif fact is not None:
+            if fact is not None:
                 facts.append(fact)
         return facts
 
@@ -262,7 +258,6 @@ class FactBuilder:
         """Prepares for the next process of the rank, after its process has ended well."""
         self.rank_info[rank].bye = None
         self._matching.begin_again(rank)
-        self._connections.begin_again(rank)
         self.process_joins(rank)
 
     def restart(self, ranks: Iterable[int], steps: int) -> None:
@@ -271,7 +266,6 @@ class FactBuilder:
         self.sources = SourceTables(self.communicators, self._timelines)
         self.communicators.restart()
         self._matching.restart(ranks)
-        self._connections.restart()
         self._answers.clear()
         for rank in ranks:
             rank_info = self.rank_info[rank]
@@ -503,7 +497,7 @@ class FactBuilder:
         self.warn_of(rank, _text(record.payload), record.count)
         return record
 
-    def _launch(self, rank: int, record: records.NcclLaunch) -> NcclKernelFact | list[Any]:
+    def _launch(self, rank: int, record: records.NcclLaunch) -> NcclKernelFact:
         payload = record.payload
         try:
             ops = records.NcclOp.decode_all(payload, 0, record.nops)
@@ -532,15 +526,7 @@ class FactBuilder:
                 collective.exchange = True
         info = self.rank_info[rank]
         info.calls.collectives(collectives, info.sites.get(record.site))
-        steps = self._connections.steps(rank, record.site, collectives)
-        if not steps:
-            return NcclKernelFact(*record[:4], record.stream, tuple(collectives))
-        before = [
-            CommCreationFact(records.COMM_INIT, record.site, 0, 0, step[0], True, step[1] if step[1:] else None)
-            for step in steps
-        ]
-        before[0] = before[0]._replace(host_ns=record.host_ns)
-        return [*before, NcclKernelFact(record.kind, record.site, record.nbytes, 0, record.stream, tuple(collectives))]
+        return NcclKernelFact(*record[:4], record.stream, tuple(collectives))
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record._replace(op=kind_of(record.op)))

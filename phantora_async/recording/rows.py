@@ -69,16 +69,9 @@ def kernel_launches(rows: NDArray[np.void]) -> NDArray[np.intp]:
     return np.flatnonzero(holding(rows, "number_of_kernel"))
 
 
-def creations(rows: NDArray[np.void]) -> NDArray[np.intp]:
-    """Returns for each row how many creations of communicators or connections it takes part in."""
-    asks = holding(rows, "number_of_creation")
-    return np.where(asks, np.where(connections(rows) & (rows["values"][:, 1] > 1), 2, 1), 0)
-
-
-def connections(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Returns for each row whether it makes connections: it belongs to the launch of an NCCL kernel after it."""
-    found: NDArray[np.bool_] = (rows["kind"] == records.COMM_INIT) & (rows["values"][:, 1] > 0)
-    return found
+def creations(rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Returns for each row whether it asks for a communicator."""
+    return holding(rows, "number_of_creation")
 
 
 def totals(rows: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -204,14 +197,6 @@ class RecordedRows:
         creations = self._tables.creations
         self.creations.append(creations.setdefault(fact.creation, len(creations)))
         return 0
-
-    def number_of_second_creation(self, fact: Any) -> int:
-        """2: also the one after the next."""
-        if not fact.connects:
-            return 0
-        if fact.second is not None:
-            self.number_of_creation(fact._replace(creation=fact.second))
-        return 1 if fact.second is None else 2
 
     def number_of_totals(self, fact: Any) -> int:
         """0: the next of the rank's totals."""

@@ -18,7 +18,7 @@ from emu.contract.records import DeviceKind, HistoryKind, ScopeKind
 from phantora_async.ingest.costs import Priced as PricedSignature
 from phantora_async.recording.history import Dictionary, HostWork
 from phantora_async.recording.recording import Recording, Stream
-from phantora_async.recording.rows import HOST_TIME, WITH_ROW, connections
+from phantora_async.recording.rows import HOST_TIME, WITH_ROW
 from phantora_async.replaying.clock import PowerClock
 from profiles import CALL_KINDS, FINE_KINDS, WORK_KINDS, Cost, Gpu, HostModel, device_file_value
 
@@ -162,7 +162,6 @@ class _Folding:
         self._rows = stream.rows.copy()
         self._kinds = stream.rows["kind"].tolist()
         self._host_ns: list[int] = stream.rows["host_ns"].tolist()
-        self._connects = connections(self._rows)
         self._row = 0
         self._then_ns = self._now_ns = 0
         """The host's clock, as recorded and now."""
@@ -242,9 +241,7 @@ class _Folding:
         self._rows["values"][row, 1:5] = segment.solo_ns, contended_ns, segment.tail_ns, segment.tail_work_ns
 
     def _take(self, kind: int, then_ns: int, now_ns: int) -> int:
-        """Takes the next row, that of a record with these instants, and the connections that its launch makes first."""
-        while kind == records.NCCL_LAUNCH and self._connects[self._row]:
-            self._take(records.COMM_INIT, then_ns, now_ns)
+        """Takes the next row, that of a record with these instants."""
         row = self._row
         if self._kinds[row] != kind or self._host_ns[row] != then_ns - self._then_last_ns:
             raise self._pricing.damaged(f"its history does not fit its rows ({records.NAMES[kind]}, row {row})")

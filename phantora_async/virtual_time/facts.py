@@ -134,9 +134,7 @@ class Collective:
 
 
 class CommCreation:
-    """A communicator in the making, or a connection in one: all members go on when the last has asked. Their facts hold
-    the same object.
-    """
+    """A communicator in the making: all members go on when the last has asked. Their facts hold the same object."""
 
     __slots__ = ("joined", "label", "members", "sites", "size")
 
@@ -210,16 +208,10 @@ def ends_step(fact: Any) -> bool:
 
 
 class CommCreationFact(NamedTuple):
-    """The fact of a COMM_INIT or COMM_SPLIT, resolved; the question itself has been answered elsewhere. Or connections
-    that an NCCL_LAUNCH makes, before its own fact.
-    """
+    """The fact of a COMM_INIT or COMM_SPLIT, resolved; the question itself has been answered elsewhere."""
 
     kind: int
     site: int
     nbytes: int
     host_ns: int
     creation: CommCreation
-    connects: bool = False
-    """True if it is no communicator that is made but a connection."""
-    second: CommCreation | None = None
-    """A second connection that is made at the same time."""

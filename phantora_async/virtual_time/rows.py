@@ -32,8 +32,6 @@ class Numbers(Protocol):
 
     def number_of_creation(self, fact: Any) -> int: ...
 
-    def number_of_second_creation(self, fact: Any) -> int: ...
-
     def number_of_totals(self, fact: Any) -> int: ...
 
     def number_of_text(self, fact: Any) -> int: ...
@@ -115,12 +113,6 @@ class LiveRows:
 
     def number_of_creation(self, fact: Any) -> int:
         return self._creation_of(fact.creation) + 1
-
-    def number_of_second_creation(self, fact: Any) -> int:
-        """0: the fact makes a communicator; 1: one connection alone."""
-        if not fact.connects:
-            return 0
-        return 1 if fact.second is None else self._creation_of(fact.second) + 2
 
     def number_of_totals(self, fact: records.Counters) -> int:
         self._counted += 1

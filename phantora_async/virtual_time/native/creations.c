@@ -1,7 +1,6 @@
 /*
- * Creations of communicators, and of connections within them: all members' hosts go on when the last of them has asked.
- * Who the members are, and the answers, are found when the questions arrive in real time; here is how long the hosts
- * wait. A host asks for two connections at once at most, and goes on when both are made.
+ * Creations of communicators: all members' hosts go on when the last of them has asked. Who the members are, and the
+ * answers, are found when the questions arrive in real time; here is how long the hosts wait.
  */
 #include <stdlib.h>
 
@@ -20,14 +19,6 @@ static undo *note(checkpoint *to, undo_kind kind, creation *of, host *who, int64
     entry->host = who;
     entry->x = at_ns;
     return entry;
-}
-
-/* One of the host's creations is complete. True: it waits for no other. */
-static bool has_all(host *who, const creation *made) {
-    for (int i = 0; i < 2; i++)
-        if (who->awaited[i] == made) who->awaited[i] = NULL;
-    who->waits_for = who->awaited[0] ? who->awaited[0] : who->awaited[1];
-    return !who->waits_for;
 }
 
 /* The host asks for the communicator. False: it has to wait for others; else those that waited go on now. */
@@ -54,7 +45,7 @@ bool join_creation(engine *e, host *who, creation *of) {
     for (int32_t i = 0; e->log && i < of->narrived; i++)
         note(reach(e, of->arrived[i]), UNDO_CREATION_ENDED, of, NULL, now_ns);
     for (int32_t i = 0; i < of->narrived; i++)
-        if (of->arrived[i] != who && has_all(of->arrived[i], of)) put(&e->woken, of->arrived[i]);
+        if (of->arrived[i] != who) put(&e->woken, of->arrived[i]);
     return true;
 }
 

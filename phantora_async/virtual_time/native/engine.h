@@ -62,9 +62,7 @@ enum {
  * Values of records are those that ROW names in records.def. ELAPSED, HOST_WAIT and STREAM_WAIT of programs may drop
  * recordings that nobody names any more: values 4 and 5, 0: none. QUERY of programs: see is_marked. Others:
  *   NCCL_LAUNCH of a program: kernel; of other hosts: collectives (one, or a list), their count
- *   COMM_INIT, COMM_SPLIT creation + 1, 0: the next one of the program; 0: it makes a communicator, 1: a connection,
- *                         2 and above: and a second one: creation + 2, of a program the one after the next
- *   COUNTERS how many there were, with this one
+ *   COMM_INIT, COMM_SPLIT creation + 1, 0: the next one of the program   COUNTERS how many there were, with this one
  *   TRACE number of the text   HOST_ADVANCE 1 if the program slept   OUTSIDE gate + 1 or 0, for_ns   OPENS gate + 1
  */
 typedef struct {
@@ -348,10 +346,9 @@ typedef struct {
     int64_t polls, polled_ns;                                                                                          \
     generating batch;                                                                                                  \
     int64_t nmemory, ntaken, created, ndevices_used;                                                                   \
-    int64_t known;        /* so many next questions of a loop are overtaken: the work is complete */                   \
-    turns asking;         /* of the next row, questions of a loop */                                                   \
-    void *waits_for;      /* a thing as wait_kind says */                                                              \
-    creation *awaited[2]; /* of its last row's creations, those that are not complete */                               \
+    int64_t known;   /* so many next questions of a loop are overtaken: the work is complete */                        \
+    turns asking;    /* of the next row, questions of a loop */                                                        \
+    void *waits_for; /* a thing as wait_kind says */                                                                   \
     wait_kind wait;                                                                                                    \
     host_state state;                                                                                                  \
     bool silent;       /* its next row has not come, and the simulation goes on as if it came later */                 \

@@ -373,26 +373,16 @@ static outcome destroy_comm(engine *e, host *it, const row *what) {
     return GOES_ON;
 }
 
-/* A communicator, or one or two connections. */
-static outcome create(engine *e, host *it, const row *what) {
-    int n = what->values[1] > 1 ? 2 : 1;
-    creation *of[2] = {NULL, NULL};
-    for (int i = 0; i < n; i++) {
-        int64_t number = (int64_t)what->values[i] - 1 - i;
-        of[i] = e->creations[it->program ? it->program->creations[it->created + i] : number];
-        if (of[i]->narrived == of[i]->size) return bad(e, it, "more ranks create a communicator than it has", 0);
-    }
+static outcome create_comm(engine *e, host *it, const row *what) {
+    int64_t number = (int64_t)what->values[0] - 1;
+    if (number < 0) number = it->program->creations[it->created];
+    creation *of = e->creations[number];
     if (it->heard) tell(e, it, TOLD_COMM_ASKED, e->now_ns, 0, NULL);
-    it->created += n;
-    creation *first = NULL;
-    for (int i = 0; i < n; i++) {
-        it->awaited[i] = join_creation(e, it, of[i]) ? NULL : of[i];
-        if (!first) first = it->awaited[i];
-    }
-    if (n == 1) it->awaited[1] = NULL;
-    if (!first) return GOES_ON;
+    if (of->narrived == of->size) return bad(e, it, "more ranks create a communicator than it has", 0);
+    it->created++;
+    if (join_creation(e, it, of)) return GOES_ON;
     it->cursor++;
-    return stop_at(e, it, WAITS_COMM_CREATION, FOR_CREATION, first);
+    return stop_at(e, it, WAITS_COMM_CREATION, FOR_CREATION, of);
 }
 
 /* ---- the program ---- */
@@ -644,7 +634,7 @@ outcome execute_row(engine *e, host *it, const row *what) {
         return destroy_stream(e, it, what);
     case COMM_INIT:
     case COMM_SPLIT:
-        return create(e, it, what);
+        return create_comm(e, it, what);
     case MEMORY:
         return note_memory(e, it, what);
     case BATCH:

@@ -181,10 +181,9 @@ class Reference:
         elif kind == records.HOST_WAIT:
             host.waits = self._until(host, fact)
         elif kind in (records.COMM_INIT, records.COMM_SPLIT):
-            creations = [one for one in (fact.creation, fact.second) if one is not None]
-            for one in creations:
-                self._asked[one] = self._asked.get(one, 0) + 1
-            host.waits = lambda: all(self._asked[one] >= one.size for one in creations)
+            creation = fact.creation
+            self._asked[creation] = self._asked.get(creation, 0) + 1
+            host.waits = lambda: self._asked[creation] >= creation.size
         elif kind == records.MARKER and fact.marker == MarkerKind.STEP:
             busy = [stream for stream in host.streams.values() if stream.items]
             host.steps.append(step := Step(len(host.steps), self.now_ns, len(busy)))
