@@ -54,7 +54,9 @@ void nccl_memory_ended(nccl_comm *comm) { ph_memory_give(comm->device, atomic_ex
 /* Connects what is not connected yet, for so many bytes. */
 static int connect(nccl_comm *comm, unsigned what, uint64_t nbytes) {
     if (atomic_fetch_or(&comm->connected, what) & what) return NCCL_OK;
-    return take(comm, nbytes);
+    int status = take(comm, nbytes);
+    if (status != NCCL_OK) atomic_fetch_and(&comm->connected, ~what); /* the program may make room and try again */
+    return status;
 }
 
 static int connect_peer(nccl_comm *comm, int peer, unsigned char end) {
@@ -62,9 +64,11 @@ static int connect_peer(nccl_comm *comm, int peer, unsigned char end) {
     const struct ph_COMM *sizes = &comm->memory;
     comm->peers[peer] |= end;
     bool near = (uint32_t)peer - sizes->first_near < sizes->near;
-    if (near) return take(comm, end == SENT ? sizes->send_nbytes : sizes->receive_nbytes);
-    return end == SENT ? connect(comm, SENT_OUT, sizes->net_send_nbytes)
-                       : connect(comm, RECEIVED_OUT, sizes->net_receive_nbytes);
+    int status = near          ? take(comm, end == SENT ? sizes->send_nbytes : sizes->receive_nbytes)
+                 : end == SENT ? connect(comm, SENT_OUT, sizes->net_send_nbytes)
+                               : connect(comm, RECEIVED_OUT, sizes->net_receive_nbytes);
+    if (status != NCCL_OK) comm->peers[peer] &= (unsigned char)~end;
+    return status;
 }
 
 static int connect_all(nccl_comm *comm, bool to, bool from) {
