@@ -427,7 +427,7 @@ def test_table_json_and_commands(runs: Runs, tmp_path: Path, capsys: pytest.Capt
     assert cli.run(["sweep", "study.toml", "--table", "table.csv"]) == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert lines[0].split()[:5] == ["trial", "step", "tokens/s", "memory", "MFU"]
+    assert lines[0].split()[:6] == ["trial", "step", "tokens/s", "memory", "reserved", "MFU"]
     assert lines[1].startswith("* fast=true gpu=a100-80g")  # of equal trials the cheaper one
     assert lines[1].split()[3:8] == ["200.0", "ms", "50,000", "60.00", "GiB"]
     assert [line.startswith("*") for line in lines[1:5]] == [True, False, False, False]
