@@ -88,6 +88,7 @@ static struct note *note_at(uint32_t offset) { return (struct note *)((char *)no
 
 /* The note of this text, which is made if there is none. NULL: there is no room. */
 static struct note *note_of(const char *text, size_t n, uint8_t first) {
+    if (atomic_load(&notes->full)) return NULL; /* nothing will be kept, so the search in a full table can be spared */
     uint32_t hash = hash_of(text, n), made = 0;
     for (uint32_t i = hash, tried = 0; tried < SLOTS; i++, tried++) {
         _Atomic uint32_t *slot = &notes->at[i % SLOTS];

@@ -144,6 +144,11 @@ def _once(options: RunOptions, began_ns: int) -> Executed:
 
         profile = SimulatorProfile()
         profile.start()
+    key = ""
+    if config.known:
+        from phantora_async.known.key import key_of
+
+        key = key_of(config)  # what it is of may change while the job runs
     session = Session(config, profile.sample if profile is not None else None)
     with _handlers_kept():
         outcome = uvloop.run(session.run())
@@ -165,7 +170,7 @@ def _once(options: RunOptions, began_ns: int) -> Executed:
         if config.known and outcome.failure is None and not unwritten:
             from phantora_async.api import known_runs
 
-            known_runs.keep(config, to_json(report).decode(), session.notes, began_ns)
+            known_runs.keep(config, to_json(report).decode(), session.notes, began_ns, key)
     if outcome.failure is not None:
         outcome.failure.details = _with_verdict(outcome.failure, report)
     return Executed(config, report, outcome.failure, outcome.unwritten, unrecorded, unwritten, unplayed)

@@ -44,11 +44,13 @@ def answer(config: Config) -> dict[str, Any] | None:
     return report
 
 
-def keep(config: Config, report: str, notes: Notes | None, began_ns: int) -> None:
+def keep(config: Config, report: str, notes: Notes | None, began_ns: int, key: str) -> None:
     """Keeps the result of this run, or tells the user why that is impossible. `began_ns`: the instant before it read
-    anything, as `time.time_ns` has it.
+    anything, as `time.time_ns` has it. `key`: the run's `key_of` at that instant.
     """
-    if why := _why_not_kept(config, report, notes, began_ns):
+    changed = key_of(config) != key
+    why = "a file of an option, the environment or this package changed while it ran" if changed else ""
+    if why := why or _why_not_kept(config, report, notes, began_ns):
         print(f"phantora-async: the result is not kept: {why}", file=sys.stderr)
 
 

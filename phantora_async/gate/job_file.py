@@ -11,7 +11,7 @@
     max_memory = "76GiB"             # also max_allocated
     max_step_time = "450ms"
     min_mfu = "40%"
-    known = false                    # run it also if nothing changed
+    known = true                     # do not run it again if nothing changed
     fold = "none"                    # each rank has a process; without it, `--fold auto` where it leaves processes out
 
 Paths are relative to the file.
@@ -160,7 +160,6 @@ def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared
         of_time = bool(asked.intersection(OF_TIME))
         named["steps"] = STEPS_FOR_TIME if of_time else STEPS_FOR_MEMORY
         why = "steps for a median" if of_time else "steps for the peak of memory"
-    named.setdefault("known", True)
     return RunOptions(script, arguments, show_ranks="none", progress=False, **named).checked(), why
 
 

@@ -30,6 +30,10 @@ every some milliseconds.
 _PACKAGES = re.compile("/(site|dist)-packages/")
 _SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/sbin", "/usr")
 _KERNEL = ("/dev", "/proc", "/sys")
+_NAME_SERVICE = ("/run/nscd/", "/var/run/nscd/")
+"""Where the C library asks for users, groups and hosts before it reads the system's files."""
+_MEMORY = "/dev/shm"
+"""The folder below these that has files of users."""
 _SEARCHED = (".py", ".pyc", ".so", ".pth", ".zip", ".egg", ".egg-info", ".dist-info", ".egg-link")
 """The ends of names that the search for modules and for packages' metadata looks for, besides folders of packages."""
 _OF_KERNEL = frozenset(
@@ -97,14 +101,13 @@ def obstacles(notes: Notes, around: Surroundings) -> Iterator[str]:
         name, ours = os.path.basename(program), any(isolation.is_below(program, folder) for folder in own)
         if name != "ldconfig" and not (name.startswith("python") and (ours or program == name)):
             yield f"it starts {program}"
-    if notes.visible is None or not around.private_network:
-        for address in sorted(notes.connected):
-            host, _, port = address.rpartition(" ")
-            path = address if address.startswith("/") else ""
-            if path and not any(isolation.is_below(path, folder) for folder in own):
-                yield f"it talks to {path}"
-            elif not path and not (_is_here(host) and port in notes.ports):
-                yield f"it talks to {host} at port {port}"
+    for address in sorted(notes.connected):
+        host, _, port = address.rpartition(" ")
+        if address.startswith("/"):  # sockets in folders are reached from private networks, too
+            if not _is_ours(address, notes, around) and not address.startswith(_NAME_SERVICE):
+                yield f"it talks to {address}"
+        elif (notes.visible is None or not around.private_network) and not (_is_here(host) and port in notes.ports):
+            yield f"it talks to {host} at port {port}"
     for what in sorted(notes.measured):
         yield f"it asks for {what if ' ' in what else f'the free space of {what}'} of this machine"
     for path, flags in notes.paths.items():
@@ -119,9 +122,12 @@ def _is_here(host: str) -> bool:
 
 def _is_ours(path: str, notes: Notes, around: Surroundings) -> bool:
     """Tells whether the path is no input: it is made by this run alone, is the emulation's, or the kernel's."""
+    path = os.path.normpath(path)
     if "/__pycache__/" in path or path.endswith("/__pycache__"):
         return True  # made of sources, which are inputs
-    if any(isolation.is_below(path, folder) for folder in (around.run_dir, *around.own, *notes.own, *_KERNEL)):
+    if any(isolation.is_below(path, folder) for folder in (around.run_dir, *around.own, *notes.own)):
+        return True
+    if any(isolation.is_below(path, folder) for folder in _KERNEL) and not isolation.is_below(path, _MEMORY):
         return True
     if notes.visible is None:
         return False
@@ -185,7 +191,6 @@ def _check_unchanged(path: str, state: State, flags: int, notes: Notes, around: 
                 for name in _names(path, True, _excluded(path, around))
                 if not notes.paths.get(os.path.join(path, name), 0) & Flag.WRITTEN
                 and os.lstat(os.path.join(path, name)).st_ctime_ns > latest_ns
-                and not os.path.isdir(os.path.join(path, name))
             ]
             if not late:
                 return

@@ -143,7 +143,8 @@ class Sweep:
             shutil.rmtree(self._recording(trial.program), ignore_errors=True)  # an ended run may have left one
             options = replace(options, record=str(self._recording(trial.program)))
         # A recording is more than a result.
-        options = replace(options, known=not record and not as_recorded, again=self.again)
+        known = options.known and not record and not as_recorded
+        options = replace(options, known=known, again=self.again)
         limits = Limits({}) if record or as_recorded else self.pruning.limits(trial, dict(self.store.results))
         options = limited(trial.started(options) if folded else options, limits)
         try:

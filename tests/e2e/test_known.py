@@ -28,6 +28,7 @@ JOBS = f"""
 script = "train.py"
 world_size = 2
 max_memory = "1GiB"
+known = true
 python = "{RANKS_PYTHON}"
 """
 

@@ -126,12 +126,24 @@ def test_the_runs_own_files_are_no_inputs(tmp_path: Path) -> None:
                 str(tmp_path / "__pycache__" / "train.pyc"): Flag.MISSING | Flag.WRITTEN,
                 "/tmp/private": Flag.MISSING,
                 "/tmp/kept/data": Flag.MISSING,
+                "/tmp/../none/data": Flag.MISSING,
+                "/none/__pycache__/../data": Flag.MISSING,
+                f"{tmp_path}/other/../cache/data": Flag.MISSING,
+                "/dev/shm/private": Flag.MISSING,
+                "/dev/shm/kept/data": Flag.MISSING,
+                "/dev/null": Flag.READ,
             },
-            visible=("/tmp/kept",),
+            visible=("/tmp/kept", "/dev/shm/kept"),
         ),
         around(tmp_path),
     )
-    assert list(inputs) == ["/tmp/kept/data"]
+    others = ["/tmp/../none/data", "/none/__pycache__/../data"]
+    assert list(inputs) == ["/tmp/kept/data", *others, "/dev/shm/kept/data"]
+
+
+def test_memory_that_is_a_folder_has_files_of_users(tmp_path: Path) -> None:
+    """With `--isolation none` all of /dev/shm is visible."""
+    assert list(inputs_of(Notes({"/dev/shm/none": Flag.MISSING}), around(tmp_path))) == ["/dev/shm/none"]
 
 
 def test_a_file_that_the_run_makes_only_if_it_is_missing_must_be_missing(tmp_path: Path) -> None:
@@ -148,6 +160,7 @@ def test_a_file_that_the_run_makes_only_if_it_is_missing_must_be_missing(tmp_pat
         (Notes({}, connected=frozenset(["1.2.3.4 443"])), "it talks to 1.2.3.4 at port 443"),
         (Notes({}, connected=frozenset(["127.0.0.1 443"])), "it talks to 127.0.0.1 at port 443"),
         (Notes({}, connected=frozenset(["/run/docker.sock"])), "it talks to /run/docker.sock"),
+        (Notes({}, connected=frozenset(["/run/docker.sock"]), visible=()), "it talks to /run/docker.sock"),
         (Notes({}, measured=frozenset(["/data"])), "it asks for the free space of /data of this machine"),
         (Notes({}, measured=frozenset(["random numbers"])), "it asks for random numbers of this machine"),
         (Notes({"/proc/loadavg": Flag.READ}), "it reads /proc/loadavg"),
