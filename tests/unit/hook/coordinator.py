@@ -50,6 +50,8 @@ def device_file(folder: Path, **more: object) -> Path:
     return path
 
 
+NCCL_SIZES = 13
+"""The fields of a communicator's answer that say what NCCL takes of the GPU's memory: nothing here."""
 CAPACITY, ENTRY_NBYTES = 1 << 10, records.CostEntry.size()
 GRID, BLOCK = (1, 1, 1), (128, 1, 1)
 
@@ -115,7 +117,10 @@ class Coordinator(threading.Thread):
                 self.tell(records.Stop.encode(0))  # all other ranks have said BYE, too
         elif record.kind in records.REPLY_OF:
             reply = getattr(records, records.class_name(records.NAMES[records.REPLY_OF[record.kind]]))
-            self.tell(reply.encode(record.qid, *self._answer(record)))
+            answer = self._answer(record)
+            if reply is records.Comm:
+                answer = (*answer, *([0] * NCCL_SIZES))
+            self.tell(reply.encode(record.qid, *answer))
 
     def tell(self, message: bytes) -> None:
         assert self.connection is not None

@@ -65,6 +65,10 @@ void ph_watch_end(ph_watch *watch) { (void)watch; }
 
 /* ... or an allocator. */
 void ph_holders_launch(void) {}
+void ph_holders_missing_outside(int device, uint64_t nbytes) {
+    (void)device;
+    (void)nbytes;
+}
 bool ph_holders_collective(int device, const void *input, const void *output) {
     (void)device;
     (void)input;
@@ -180,6 +184,8 @@ void ph_emit_here(uint16_t kind, const void *fields, size_t nfields, const void 
 }
 
 uint16_t ph_site(void) { return 0; }
+
+uint16_t ph_site_with_caller(void) { return 0; }
 
 void ph_site_inherit(uint16_t site) { (void)site; }
 
