@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -91,14 +92,30 @@ def key(gpu: Gpu) -> str:
     compared at the full clock.
     """
     content = hashlib.sha256(json.dumps(dataclasses.asdict(gpu.one_of(1)), sort_keys=True, default=str).encode())
-    for path in _sources():
-        content.update(path.name.encode())
-        content.update(path.read_bytes())
+    content.update(_digest_of(tuple(_sources())))
     return content.hexdigest()[:20]
 
 
-def _sources() -> Iterator[Path]:
-    """The source files of the cost model, and the hook library that asks it for costs."""
-    yield installed.HOOK_LIBRARY
+@functools.lru_cache(maxsize=1)
+def _digest_of(sources: tuple[tuple[str, int, int], ...]) -> bytes:
+    """The digest of the names and contents of these files. A run asks for its key more than once: files of the same
+    size and time are not read again.
+    """
+    content = hashlib.sha256()
+    for path, _, _ in sources:
+        content.update(os.path.basename(path).encode())
+        with open(path, "rb") as file:
+            content.update(file.read())
+    return content.digest()
+
+
+def _sources() -> Iterator[tuple[str, int, int]]:
+    """The source files of the cost model, and the hook library that asks it for costs, each with size and time."""
+    paths = [str(installed.HOOK_LIBRARY)]
     for folder in (installed.EMU, *(installed.EMU.parent / room for room in ("formats", "profiles"))):
-        yield from sorted(path for path in folder.rglob("*") if path.suffix in _SOURCES)
+        for parent, folders, names in os.walk(folder):
+            folders.sort()
+            paths += [os.path.join(parent, name) for name in sorted(names) if name.endswith(_SOURCES)]
+    for path in paths:
+        found = os.stat(path)
+        yield path, found.st_size, found.st_mtime_ns

@@ -25,23 +25,22 @@ from phantora_async.errors import (
     PhantoraError,
     RankDied,
 )
-from phantora_async.gpu_profile.bench import gpu_bench
-from phantora_async.gpu_profile.on_demand import OnDemand
 from phantora_async.kernel_times import KernelTimes
 from phantora_async.known import notes
 from phantora_async.known.notes import Notes
-from phantora_async.launch import limits
-from phantora_async.launch.gathering import Gathering
+from phantora_async.launch import limits, warm_interpreters
 from phantora_async.launch.launcher import GRACE_S, Launcher, not_ended, plan_of
 from phantora_async.launch.runtime import Runtime, make_runtime
 from phantora_async.liveness.memory_kills import MemoryKills
-from phantora_async.remote.machines import Machines
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
 from phantora_async.wording import short
 
 if TYPE_CHECKING:
+    from phantora_async.gpu_profile.on_demand import OnDemand
+    from phantora_async.launch.gathering import Gathering
     from phantora_async.pages.live_page import LivePage
+    from phantora_async.remote.machines import Machines
 
 T = TypeVar("T")
 SHOW_EVERY_S = 0.5
@@ -60,8 +59,10 @@ LAST_EVENTS_S = GRACE_S + 10.0
 class Session:
     """Owns everything that a run starts. When ``run`` returns, all of it has ended."""
 
-    def __init__(self, config: Config, beside: Beside | None = None) -> None:
+    def __init__(self, config: Config, beside: Beside | None = None, interpreters: Path | None = None) -> None:
+        """`interpreters`: the folder of the warm interpreters that a run uses without `--warm`."""
         self._config = config
+        self._interpreters = warm_interpreters.folder() if config.warm else interpreters
         self._beside = beside
         self._terminal = Terminal(status=config.options.progress)
         self._memory_kills = MemoryKills()
@@ -99,8 +100,10 @@ class Session:
         listen, gathering = self._config.listen, None
         if listen is None:
             coordinator = Coordinator(self._spec(runtime))
-            launcher = Launcher(plan_of(self._config, runtime), runtime)
+            launcher = Launcher(plan_of(self._config, runtime, self._interpreters), runtime)
         else:
+            from phantora_async.launch.gathering import Gathering  # with what other machines need: TLS, for example
+
             self._gathering = gathering = Gathering(self._config, listen, self._terminal.remark)
             launcher = gathering.machines
             coordinator = Coordinator(self._spec(runtime), launcher.processes)
@@ -181,6 +184,9 @@ class Session:
         if not self._config.options.measure:
             yield
             return
+        from phantora_async.gpu_profile.bench import gpu_bench
+        from phantora_async.gpu_profile.on_demand import OnDemand
+
         with gpu_bench(self._config.python) as bench:
             try:
                 self._on_demand = OnDemand(

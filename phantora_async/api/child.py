@@ -13,6 +13,7 @@ import pickle
 import signal
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from emu.contract.process_setup import prctl
@@ -33,7 +34,8 @@ class Ended:
     error: PhantoraError | None
 
 
-def main(descriptor: int, parent: int) -> None:
+def main(descriptor: int, parent: int, interpreters: Path | None = None) -> None:
+    """The main function of the process. `interpreters`: the folder of the interpreters that runs of a session share."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         return
@@ -43,17 +45,17 @@ def main(descriptor: int, parent: int) -> None:
             stream.reconfigure(errors="backslashreplace")
     options = pickle.loads(sys.stdin.buffer.read())
     with contextlib.suppress(BrokenPipeError), open(descriptor, "wb") as result:  # it has been killed meanwhile
-        ended = _ended(options)
+        ended = _ended(options, interpreters)
         sys.stdout.flush()
         sys.stderr.flush()
         pickle.dump(ended, result)
 
 
-def _ended(options: RunOptions) -> Ended:
+def _ended(options: RunOptions, interpreters: Path | None) -> Ended:
     try:
         from phantora_async.api.execution import execute
 
-        executed = execute(options)
+        executed = execute(options, interpreters)
     except (Exception, KeyboardInterrupt) as error:
         return Ended(None, "", "", as_phantora_error(error))
     config = executed.config

@@ -80,21 +80,22 @@ class Executed:
         return text if step is None else f"{text} in step {step}, after which the run ended"
 
 
-def execute(options: RunOptions) -> Executed:
+def execute(options: RunOptions, interpreters: Path | None = None) -> Executed:
     """Runs the script to its end and writes the report. Raises PhantoraError if there is nothing to report.
 
     A folded run that finds that its mesh needs parts is done again with these; one whose replicas differ, with each of
-    them simulated, if they are few. It takes the place of the first one, in its directory.
+    them simulated, if they are few. It takes the place of the first one, in its directory. `interpreters`: the folder
+    of the interpreters that it shares with other runs of a session; None: it has one of its own.
     """
     began_ns = time.time_ns()
-    executed = _once(options, began_ns)
+    executed = _once(options, began_ns, interpreters)
     while (changes := _otherwise(executed)) is not None:
         assert executed.run_failure is not None
         told = " ".join(f"--{name} '{text}'" for name, text in changes.items())
         print(f"phantora-async: {executed.run_failure.message}: again with {told}", file=sys.stderr)
         options = dataclasses.replace(options, run_dir=str(executed.config.run_dir), **changes)
         executed.config.claimed.lock.close()
-        executed = _once(options, began_ns)
+        executed = _once(options, began_ns, interpreters)
     return executed
 
 
@@ -126,7 +127,7 @@ def show_remarks(config: Config) -> None:
         print(f"phantora-async: {remark}", file=sys.stderr)
 
 
-def _once(options: RunOptions, began_ns: int) -> Executed:
+def _once(options: RunOptions, began_ns: int, interpreters: Path | None) -> Executed:
     config = resolve(options)
     show_remarks(config)
     if (answered := kept(config)) is not None:
@@ -149,7 +150,7 @@ def _once(options: RunOptions, began_ns: int) -> Executed:
         from phantora_async.known.key import key_of
 
         key = key_of(config)  # what it is of may change while the job runs
-    session = Session(config, profile.sample if profile is not None else None)
+    session = Session(config, profile.sample if profile is not None else None, interpreters)
     with _handlers_kept():
         outcome = uvloop.run(session.run())
         if profile is not None:

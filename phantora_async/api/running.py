@@ -19,6 +19,7 @@ from typing import IO, Any, ParamSpec, TextIO
 
 from phantora_async.api.child import Ended
 from phantora_async.api.results import Run
+from phantora_async.api.run_processes import ForkedProcess, RunProcesses
 from phantora_async.config import resolve
 from phantora_async.errors import InternalError, PhantoraError
 from phantora_async.options import OPTIONS, RunOptions
@@ -50,23 +51,25 @@ def _as_keywords_of(options: Callable[P, RunOptions]) -> Callable[[Callable[...,
 
 
 @_as_keywords_of(RunOptions)
-def run(*arguments: Any, **options: Any) -> Run:
+def run(*arguments: Any, processes: RunProcesses | None = None, **options: Any) -> Run:
     """Runs a training script on emulated GPUs, as `phantora-async run` does, and returns its report.
 
     ``phantora_async.run("train.py", ["--lr", "3e-4"], world_size=16, cluster="dgx-h100")``. The keywords are the
     options of the command line. The script's output appears on sys.stdout while it runs. Raises the errors of
     ``phantora_async.errors``; their ``exit_code`` is the command's, their ``run`` what there was until then.
     """
-    return run_with(RunOptions(*arguments, **options).checked(), {})
+    return run_with(RunOptions(*arguments, **options).checked(), {}, processes)
 
 
-def run_with(options: RunOptions, environment: Mapping[str, str]) -> Run:
-    """Does the run of ``run``. `options` are checked; `environment`: variables that this run alone gets."""
+def run_with(options: RunOptions, environment: Mapping[str, str], processes: RunProcesses | None = None) -> Run:
+    """Does the run of ``run``. `options` are checked; `environment`: variables that this run alone gets; `processes`:
+    those of the session that the run belongs to.
+    """
     if options.known and not options.again and not environment:
         options, found = _answered(options)
         if found is not None:
             return found
-    ended = _Child(options, environment).wait()
+    ended = _Child(options, environment, processes).wait()
     found = Run(ended.report, Path(ended.report_path), Path(ended.run_dir)) if ended.report is not None else None
     if ended.error is not None:
         error = ended.error
@@ -141,29 +144,30 @@ class Together:
 class _Child:
     """The process of the run. Its output is copied on the calling thread: notebooks show it below the waiting cell."""
 
-    def __init__(self, options: RunOptions, environment: Mapping[str, str]) -> None:
+    def __init__(self, options: RunOptions, environment: Mapping[str, str], processes: RunProcesses | None) -> None:
         self._interrupts = 0
         self._together = Together.of_this_thread()
         self._result = bytearray()
-        read, write = os.pipe()
-        inherits = [_is_own(sys.stdout, sys.__stdout__, 1), _is_own(sys.stderr, sys.__stderr__, 2)]
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOTSTRAP, str(Path(__file__).parents[2]), str(write), str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=None if inherits[0] else subprocess.PIPE,
-                stderr=None if inherits[1] else subprocess.PIPE,
-                pass_fds=[write],
-                env={**os.environ, **environment},
-                # Ctrl-C reaches the main thread, which passes it on. To runs of a user's threads it must go by itself.
-                start_new_session=self._together is not None or threading.current_thread() is threading.main_thread(),
+        # Ctrl-C reaches the main thread, which passes it on. To runs of a user's threads it must go by itself.
+        apart = self._together is not None or threading.current_thread() is threading.main_thread()
+        with contextlib.ExitStack() as theirs:
+            self._result_pipe, result = _from_child(theirs)
+            self._stdin, stdin = _to_child(theirs)
+            self._stdout, stdout = (None, 1) if _is_own(sys.stdout, sys.__stdout__, 1) else _from_child(theirs)
+            self._stderr, stderr = (None, 2) if _is_own(sys.stderr, sys.__stderr__, 2) else _from_child(theirs)
+            variables = {**os.environ, **environment}
+            forked = None
+            if processes is not None and apart:
+                forked = processes.start(variables, stdin, stdout, stderr, result)
+            self._process: subprocess.Popen[bytes] | ForkedProcess = forked or subprocess.Popen(
+                [sys.executable, "-c", BOOTSTRAP, str(Path(__file__).parents[2]), str(result), str(os.getpid())],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=[result],
+                env=variables,
+                start_new_session=apart,
             )
-        except BaseException:
-            os.close(read)
-            raise
-        finally:
-            os.close(write)
-        self._read = read
         self._options = options
         if self._together is not None:
             self._together.add(self)
@@ -207,8 +211,7 @@ class _Child:
         return ended
 
     def _send_options(self) -> None:
-        assert self._process.stdin is not None, "it was asked for"
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+        with contextlib.suppress(BrokenPipeError), self._stdin as stdin:
             stdin.write(pickle.dumps(self._options))
 
     # ---- output ----------------------------------------------------------------------------------------------------
@@ -216,15 +219,15 @@ class _Child:
     @contextlib.contextmanager
     def _sources(self) -> Iterator[selectors.DefaultSelector]:
         """The pipes to read; the function that takes their bytes is registered with each."""
-        with selectors.DefaultSelector() as sources, open(self._read, "rb", buffering=0) as result:
+        with selectors.DefaultSelector() as sources, self._result_pipe as result:
             sources.register(result, selectors.EVENT_READ, self._result.extend)
-            for pipe, stream in ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)):
+            for pipe, stream in ((self._stdout, sys.stdout), (self._stderr, sys.stderr)):
                 if pipe is not None:
                     sources.register(pipe, selectors.EVENT_READ, _Copy(stream))
             try:
                 yield sources
             finally:
-                for pipe in filter(None, (self._process.stdout, self._process.stderr)):
+                for pipe in filter(None, (self._stdout, self._stderr)):
                     pipe.close()
 
     def _copy_all(self, sources: selectors.BaseSelector) -> None:
@@ -256,6 +259,20 @@ class _Copy:
     def __call__(self, data: bytes) -> None:
         self._stream.write(self._decoder.decode(data))
         self._stream.flush()
+
+
+def _from_child(theirs: contextlib.ExitStack) -> tuple[IO[bytes], int]:
+    """A pipe: the end to read, and the child's, which is closed with the stack."""
+    read, write = os.pipe()
+    theirs.callback(os.close, write)
+    return open(read, "rb", buffering=0), write
+
+
+def _to_child(theirs: contextlib.ExitStack) -> tuple[IO[bytes], int]:
+    """A pipe: the end to write, and the child's, which is closed with the stack."""
+    read, write = os.pipe()
+    theirs.callback(os.close, read)
+    return open(write, "wb"), read
 
 
 def _is_own(stream: object, own: IO[str] | None, descriptor: int) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from formats.files import try_to_write, write_whole
 from phantora_async.api import running
+from phantora_async.api.run_processes import RunProcesses
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.gate import baseline as baselines
 from phantora_async.gate import job_file, verdict_formats
@@ -98,10 +100,13 @@ def check(
     _make(folder)
     width = max(len(job.name) for job in chosen)
     judged = []
-    for one in verdicts(chosen, before, folder.absolute(), running.run, parallel, again=again):
-        judged.append(one)
-        if told is not None:
-            told(verdict_formats.line(one, width))
+    with RunProcesses() as shared:
+        # One job alone shares nothing.
+        run = running.run if len(chosen) == 1 else partial(running.run, processes=shared)
+        for one in verdicts(chosen, before, folder.absolute(), run, parallel, again=again):
+            judged.append(one)
+            if told is not None:
+                told(verdict_formats.line(one, width))
     if update:
         baselines.write(
             stored, before | {one.job.name: Stored(one.figures, one.digest) for one in judged if one.figures}

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,10 +20,15 @@ from formats.nearest import meant_or_known
 from phantora_async.errors import PhantoraError, UsageError
 from phantora_async.options import OPTIONS
 
+if TYPE_CHECKING:
+    from phantora_async.api.run_processes import RunProcesses
+
 IN_RANK = "PHANTORA_ASYNC_GPU_TEST"
 """The environment variable that ranks have, with the test's id."""
 MARK = "gpus"
 MEMORY, MAX_MEMORY = "memory", "max_memory"
+_SHARED: pytest.StashKey[RunProcesses] = pytest.StashKey()
+"""What the runs of the session's tests share."""
 OWN = ("world_size", "module", "launcher", "progress", "run_dir")
 """The options that follow from the test."""
 
@@ -38,6 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if IN_RANK not in os.environ:
         items[:] = [item if item.get_closest_marker(MARK) is None else _stand_in(item) for item in items]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (shared := config.stash.get(_SHARED, None)) is not None:
+        shared.close()
 
 
 def _stand_in(item: pytest.Item) -> pytest.Item:
@@ -57,7 +67,10 @@ class OnGpus(pytest.Item):
 
     def runtest(self) -> None:
         from phantora_async.api import running
+        from phantora_async.api.run_processes import RunProcesses
 
+        # The tests of a session share imports; the first one of them starts what they share.
+        shared = self.config.stash.setdefault(_SHARED, RunProcesses())
         options = self._options()
         folder, kept = Path(tempfile.mkdtemp(prefix="phantora-test-")), False
         arguments = [self.nodeid, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "--no-header"]
@@ -70,6 +83,7 @@ class OnGpus(pytest.Item):
                     module=True,
                     progress=False,
                     run_dir=folder / "run",
+                    processes=shared,
                     **options,
                 )
         except PhantoraError as error:

@@ -46,6 +46,8 @@ CLOSE_S = 15.0
 """The seconds that the forker may take to end everything before it is killed."""
 MOST_THREADS = 1024
 """The largest number of threads that OMP_NUM_THREADS is taken for."""
+ISOLATED = ("-I", "-S")
+"""Python's options for a process that needs its standard library alone: it starts in half the time."""
 NETWORK_BUILDER = """\
 import sys
 if sys.path[0] == "": del sys.path[0]
@@ -106,12 +108,12 @@ class LaunchPlan:
     """The environment variables that name the cache of compiled code."""
     log: str = "forker.log"
     """The name of the forker's log in the run directory."""
-    warm: bool = False
-    """True if the interpreter is kept warm for later runs."""
+    interpreters: Path | None = None
+    """The folder of the warm interpreters of which one is used; None: the run has an interpreter of its own."""
 
 
-def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
-    """The plan for a run with all of its servers on this machine."""
+def plan_of(config: Config, runtime: Runtime, interpreters: Path | None = None) -> LaunchPlan:
+    """The plan for a run with all of its servers on this machine. `interpreters`: see ``LaunchPlan``."""
     cache = config.compile_cache
     job = config.view(
         Job,
@@ -140,7 +142,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         inputs=str(runtime.inputs) if config.known else "",
     )
     variables = compile_cache.environment(cache or runtime.ranks / "compiled", config.gpu)
-    return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables, warm=config.warm)
+    return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables, interpreters=interpreters)
 
 
 def hosted(config: Config) -> tuple[int, ...]:
@@ -207,13 +209,13 @@ class Launcher:
         async def start_own() -> OwnForker:
             return await OwnForker.start(self._plan.python, request, environment, self._runtime.folder)
 
-        if self._plan.warm:
-            self._forker = self._ask_warm(request, start_own)
+        if self._plan.interpreters is not None:
+            self._forker = self._ask_warm(self._plan.interpreters, request, start_own)
         if self._forker is None:
             self._forker = await start_own()
             request.close()
 
-    def _ask_warm(self, request: ForkerRequest, start_own: StartOwn) -> WarmForker | None:
+    def _ask_warm(self, interpreters: Path, request: ForkerRequest, start_own: StartOwn) -> WarmForker | None:
         """Asks the warm interpreter for the forker, and starts one if there is none. Returns None if that is
         impossible.
         """
@@ -221,7 +223,7 @@ class Launcher:
         if any(Path(folder).is_relative_to(self._runtime.folder) for folder in variables.values()):
             return None  # without a cache of compiled code, torch keeps a path that is this run's
         template = forker_environment(Path(LIBRARIES), variables)
-        connection = warm_interpreters.connect(self._plan.python, template)
+        connection = warm_interpreters.connect(interpreters, self._plan.python, template)
         if connection is None:
             return None
         try:
@@ -236,6 +238,7 @@ class Launcher:
         """
         self._network_builder = await asyncio.create_subprocess_exec(
             sys.executable,
+            *ISOLATED,
             "-c",
             NETWORK_BUILDER,
             str(Path(__file__).parents[2]),

@@ -19,6 +19,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,13 +123,20 @@ def folder() -> Path | None:
     return path if private else None
 
 
-def connect(python: Path, environment: Mapping[str, str]) -> ControlSocket | None:
+def folder_of_session() -> Path | None:
+    """Makes a folder for the sockets of one session, which removes it; None if that is impossible."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="phantora-session-", dir=PLACE))
+    except OSError:
+        return None
+
+
+def connect(place: Path, python: Path, environment: Mapping[str, str]) -> ControlSocket | None:
     """Returns a connection to the keeper of the interpreter that serves this run, which is started if there is none.
-    None if that is impossible. `environment`: the environment of the run's interpreter, with `LIBRARIES` in the place
-    of the folder of libraries.
+    None if that is impossible. `place`: the folder of sockets; `environment`: the environment of the run's
+    interpreter, with `LIBRARIES` in the place of the folder of libraries.
     """
-    place = folder()
-    if place is None or not hasattr(signal, "pidfd_send_signal") or not hasattr(os, "pidfd_open"):
+    if not hasattr(signal, "pidfd_send_signal") or not hasattr(os, "pidfd_open"):
         return None
     try:
         os.close(os.pidfd_open(os.getpid()))
@@ -145,19 +153,20 @@ def connect(python: Path, environment: Mapping[str, str]) -> ControlSocket | Non
 
 
 def find() -> list[Warm]:
-    """Returns the warm interpreters of this user."""
-    return _ask("about")
+    """Returns the warm interpreters of this user that `--warm` has left."""
+    return _ask(folder(), "about")
 
 
-def stop() -> list[Warm]:
-    """Ends all warm interpreters of this user, each with the last run that uses it. Returns those that there were."""
-    return _ask("stop")
+def stop(place: Path | None = None) -> list[Warm]:
+    """Ends all warm interpreters of a folder, each with the last run that uses it. Returns those that there were.
+    `place`: the folder of a session; None: that of this user.
+    """
+    return _ask(place or folder(), "stop")
 
 
-def _ask(event: str) -> list[Warm]:
-    place = folder()
+def _ask(place: Path | None, event: str) -> list[Warm]:
     found = []
-    for path in sorted(place.iterdir()) if place is not None else ():
+    for path in sorted(place.iterdir()) if place is not None and place.is_dir() else ():
         if path.is_socket() and (connection := _connected(path)) is not None:
             found.append(Warm(path, _answer(connection, event)))
     return found

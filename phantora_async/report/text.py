@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from phantora_async.figures import HOST_WORK, IN_SENTENCES, TIME_ACCOUNTS, WHOLE_RUN, TimeAccount, has_steps
 from phantora_async.figures.time_accounts import HOST, IDLE, LEAST_SHOWN, shown_accounts
@@ -22,6 +19,10 @@ from phantora_async.report.reasons import reasons_notes
 from phantora_async.report.steps import counted_steps, steps_named, why_untimed
 from phantora_async.spending.text import spending_notes
 from phantora_async.wording import launches_text, printable, seconds, size
+
+if TYPE_CHECKING:  # where tables are made, rich is imported: it takes longer than a short report
+    from rich.console import Console
+    from rich.table import Table
 
 LEAST_SAVED = 0.02
 """The share of a step that a faster resource must save to count as binding."""
@@ -69,14 +70,8 @@ def terminal_report(
     this rank; None: of all ranks. `spent`: lines on money and energy; None: the cost of a step. `verbose`: show all
     notes and longer tables.
     """
-    out = StringIO()
-    terminal = sys.stdout.isatty()
-    console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else UNBOUNDED)
-
-    def say(*lines: str) -> None:
-        for line in lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-
+    out = _Output()
+    say = out.say
     document = _printable(document)
     simulated = document["simulated"]
     does_not_fit = not simulated.get("memory", {}).get("verdict", {"fits": True})["fits"]
@@ -92,21 +87,21 @@ def terminal_report(
     # Without an emulated GPU every figure below is empty: the reader is told before any of them.
     say(*(unused_notes(simulated) if used_no_gpu(simulated) else []))
     for line in known:
-        console.print(Text(line, "bold"), soft_wrap=True, highlight=False)
+        out.say_bold(line)
     if failure is not None and further:
         say(further)
     if loading := binding_note(document.get("loading")):
-        console.print(Text(loading, "bold"), soft_wrap=True, highlight=False)
+        out.say_bold(loading)
     if failure is None and (stopped := document.get("stopped")) is not None:
         say(stopped["text"])
     say(_heading(simulated))
     if not used_no_gpu(simulated):
         say(*(_step_details(simulated["step"], simulated["host"]) if verbose else []))
         say(*_host_bound(simulated["step"]), _ranks_caption(simulated))
-        console.print(_ranks(simulated["ranks"], ALL_RANKS if verbose else FEW_RANKS))
+        out.show(_ranks(simulated["ranks"], ALL_RANKS if verbose else FEW_RANKS))
     if simulated["kernels"]["gpu_ns"]:
-        for table in _gpu_work(simulated, rank, console.width, verbose):
-            console.print(table)
+        for table in _gpu_work(simulated, rank, out.width, verbose):
+            out.show(table)
     say(*(reasons_notes(simulated["reasons"]) if "reasons" in simulated else []))
     say(*notes(document, verbose))
     if verbose and (memory := memory_notes(simulated.get("memory", {}))):
@@ -115,7 +110,7 @@ def terminal_report(
     simulator = document["simulator"]
     if verbose or (simulator.get("kept") or {"refused_nbytes": 0})["refused_nbytes"]:
         say(_simulator(simulator))
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+    return "\n".join(line.rstrip() for line in str(out).rstrip().splitlines())
 
 
 def verdict_until_failure(document: Mapping[str, Any]) -> list[str]:
@@ -362,8 +357,50 @@ def _ranks_caption(simulated: Mapping[str, Any]) -> str:
     return f"GPU time in {since}; peaks of memory that PyTorch allocated and reserved, in the whole run"
 
 
+class _Output:
+    """Lines and tables as text, with colours if stdout is a terminal. Lines alone need no package."""
+
+    def __init__(self) -> None:
+        self._out = StringIO()
+        self._terminal = sys.stdout.isatty()
+
+    def say(self, *lines: str) -> None:
+        for line in lines:
+            self._print(line, "")
+
+    def say_bold(self, line: str) -> None:
+        self._print(line, "bold")
+
+    def show(self, table: Table) -> None:
+        self._console.print(table)
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    @functools.cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        width = None if self._terminal else UNBOUNDED
+        return Console(file=self._out, force_terminal=self._terminal, no_color=not self._terminal, width=width)
+
+    def _print(self, line: str, style: str) -> None:
+        if not self._terminal:
+            self._out.write(f"{line}\n")
+            return
+        from rich.text import Text
+
+        self._console.print(Text(line, style), soft_wrap=True, highlight=False)
+
+    def __str__(self) -> str:
+        return self._out.getvalue()
+
+
 def _ranks(ranks: Sequence[Rank], most: int) -> Table:
     """The table of ranks: up to `most` ranks have a row each; of more ranks it shows quantiles and the busiest ones."""
+    from rich.table import Table
+
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
     accounts = accounts_of(ranks)
@@ -400,6 +437,8 @@ def _gpu_work(simulated: Mapping[str, Any], rank: int | None, width: int, verbos
 
 
 def _work_table(title: str, width: int, *, alone: bool = False) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("share", "time", "launches", "mean"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -413,6 +452,8 @@ def _work_table(title: str, width: int, *, alone: bool = False) -> Table:
 
 def _fill(table: Table, rows: Sequence[WorkRow], most: int, others: str, *, with_lines: bool = False) -> None:
     """Adds the first rows, and one for the rest."""
+    from rich.text import Text
+
     blank = [""] * (len(table.columns) - 5)
     # A table that would end with "1 others" shows that one instead.
     shown = rows if len(rows) == most + 1 else rows[:most]

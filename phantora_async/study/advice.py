@@ -13,6 +13,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import gcd, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,7 @@ from emu.contract.records import NcclKind
 from phantora_async.api import running
 from phantora_async.api.replays import replayed
 from phantora_async.api.results import Run
+from phantora_async.api.run_processes import RunProcesses
 from phantora_async.errors import PhantoraError, UsageError
 from phantora_async.figures import INTERVAL_HIGH, INTERVAL_LOW, RESERVED, counted_in, times_the_tokens, tokens_of_step
 from phantora_async.options import OPTIONS, RunOptions
@@ -96,7 +98,7 @@ class Advice:
         return text(self.document)
 
 
-def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: Runner = running.run_with) -> Advice:
+def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: Runner | None = None) -> Advice:
     """Finds changes that make a recorded run faster, as `phantora-async advise` does. `arguments`: texts of further
     arguments of the script, ``"--batch 2"``, each for a run of it; ``"auto"`` finds them. Raises UsageError.
     """
@@ -114,18 +116,20 @@ def advise(folder: str | os.PathLike[str], arguments: Sequence[str] = (), run: R
     # The player keeps no report: one replay without changes gives what the recorded run's report says.
     done, _, _ = replayed(recording, Changes(), ())
     simulated = done.report["simulated"]
-    base = _Base(recording, played.step_ns, simulated, run)
+    shared = RunProcesses()
+    base = _Base(recording, played.step_ns, simulated, run or partial(running.run_with, processes=shared))
     wanted = [one for text in arguments for one in (_found(recording) if text == FOUND else [Worth(text, 1.0)])]
     runs = [_Run(one) for one in wanted]
     if FOUND in arguments:
         runs += [_Run(patch=one) for one in patches(_facts(recording, simulated))]
     if hides_nothing(recording):
         runs.append(_Run(environment=(EARLIER_NCCL,)))
-    found = [base.tried(one) for one in runs]
-    tries += [one.tried for one in found]
-    # Changes that help alone may help with the same work, so their gains are not added up: they are run together.
-    if FOUND in arguments and len(best := _best_of_each_kind(found)) >= TOGETHER:
-        tries.append(base.together(best))
+    with shared:
+        found = [base.tried(one) for one in runs]
+        tries += [one.tried for one in found]
+        # Changes that help alone may help with the same work, so their gains are not added up: they are run together.
+        if FOUND in arguments and len(best := _best_of_each_kind(found)) >= TOGETHER:
+            tries.append(base.together(best))
     known = [one for one in tries if one.change is not None]
     low, high = INTERVAL_LOW.value(simulated), INTERVAL_HIGH.value(simulated)
     return Advice(

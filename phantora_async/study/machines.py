@@ -25,6 +25,7 @@ from emu.contract.process_setup import prctl
 from phantora_async.api import running
 from phantora_async.api.replays import written
 from phantora_async.api.results import Run
+from phantora_async.api.run_processes import RunProcesses
 from phantora_async.errors import EnvironmentUnusable, PathChanged, UsageError
 from phantora_async.options import RunOptions
 from phantora_async.study.trials.results import REPLAY, Result, result_of
@@ -78,16 +79,17 @@ class Machines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Runs trials on this machine. Raises UsageError for an invalid number of jobs."""
+    """Runs trials on this machine. Raises UsageError for an invalid number of jobs. `processes`: those of its runs."""
 
     jobs: int | str = 1
+    processes: RunProcesses | None = None
 
     def __post_init__(self) -> None:
         if self.jobs != AUTO and not (isinstance(self.jobs, int) and 1 <= self.jobs <= MOST_JOBS):
             raise UsageError(f"jobs {self.jobs}: expected 1 to {MOST_JOBS:,}, or {AUTO}")
 
     def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
-        return running.run_with(options, environment)
+        return running.run_with(options, environment, self.processes)
 
     def stop(self) -> None:
         """Does nothing: all runs end together."""

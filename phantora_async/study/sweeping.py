@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from phantora_async.api.run_processes import RunProcesses
 from phantora_async.errors import UsageError
 from phantora_async.spending.asked import prices_of
 from phantora_async.study.execution import Sweep
@@ -114,7 +115,8 @@ def sweep(
     another folder. `jobs`: trials at a time, "auto": as many as cores and memory allow. `on`: "here", or
     "ray" for tasks of a Ray cluster. `told` is called with each result. Raises the errors of ``phantora_async.errors``.
     """
-    machines = _machines(on, jobs)
+    shared = RunProcesses()
+    machines = _machines(on, jobs, shared)
     wanted = read(study)
     listed = prices_of(prices)
     check_options(wanted, "study" if isinstance(study, Mapping) else str(study))
@@ -127,7 +129,7 @@ def sweep(
     if wanted.searching is not None:
         check_known(wanted.searching, wanted.goal, listed)
         total += wanted.searching.wanted
-    with Store(place) as store:
+    with Store(place) as store, shared:
         running_sweep = Sweep(place, store, machines, keep_going, again, Pruning(wanted.goal, listed))
         # Results come as they are made: `told` must not wait for the last trial, and a search chooses by those before.
         chosen: Iterable[Result] = ()
@@ -139,10 +141,10 @@ def sweep(
     return Swept(name, wanted, outcome(wanted.goal, found.trials.values(), store.results, listed), running_sweep)
 
 
-def _machines(on: str, jobs: int | str) -> Machines:
+def _machines(on: str, jobs: int | str, shared: RunProcesses) -> Machines:
     if on not in ON:
         raise UsageError(f"on {on!r}: expected one of {', '.join(ON)}")
-    here = Here(jobs)
+    here = Here(jobs, shared)
     if on == "here":
         return here
     from phantora_async.study.on_ray import RayCluster

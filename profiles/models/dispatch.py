@@ -13,7 +13,6 @@ from profiles.models.products.convolution import conv
 from profiles.models.products.matrix import gemm
 from profiles.models.products.recurrent import rnn
 from profiles.models.transfers import copy, memset
-from profiles.models.triton import triton
 from profiles.signature import Conv, Copy, Gemm, Grouped, Kernel, Library, Memset, Norm, Rnn, Sdpa, Signature, Triton
 
 
@@ -36,6 +35,8 @@ def _modelled(gpu: Gpu, what: Signature) -> Estimate:
         case Library():
             return library(gpu, what)
         case Triton():
+            from profiles.models.triton import triton  # few jobs have Triton's kernels; it reads their programs
+
             return triton(gpu, what)
         case Kernel() | Grouped():
             return kernel(gpu, what)

@@ -458,6 +458,7 @@ MAY_IMPORT = {
         "phantora_async.config",
         "phantora_async.errors",
         "phantora_async.known",
+        "phantora_async.launch",
         "phantora_async.options",
         "phantora_async.recording",
         "phantora_async.replaying",

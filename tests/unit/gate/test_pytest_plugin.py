@@ -31,7 +31,7 @@ import json
 from phantora_async.api import running
 from phantora_async.errors import OverBudget, RankDied
 
-def run(*given, **options):
+def run(*given, processes, **options):
     print(json.dumps([given, options], default=str), file=open("asked.json", "w"))
     if {failure!r}:
         raise {failure}

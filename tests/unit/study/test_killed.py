@@ -24,7 +24,7 @@ from tests.unit.study.conftest import made
 
 study, deadly = json.loads(sys.argv[1]), int(sys.argv[2])
 
-def run(options, environment):
+def run(options, environment, processes):
     with open("begun", "a") as begun:
         begun.write(" ".join(options.arguments) + "\\n")
     if len(Path("begun").read_text().splitlines()) == deadly:
