@@ -264,10 +264,12 @@ class Session:
         """Shows the status, until cancelled."""
         while True:
             await asyncio.sleep(SHOW_EVERY_S)
-            status = coordinator.status()
+            line_wanted = self._terminal.status_due()
+            status = coordinator.status(line_wanted=line_wanted)
             if status.notice:
                 self._terminal.notice(status.notice)
-            self._terminal.status(status.line)
+            if line_wanted:
+                self._terminal.status(status.line)
 
     async def _take_events(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
         """Handles the forker's messages until it ends."""

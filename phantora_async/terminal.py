@@ -34,6 +34,11 @@ class Terminal:
         """True if the status is shown as it changes."""
         return self._shows_status
 
+    def status_due(self) -> bool:
+        """Returns true if a status would be shown now."""
+        logs = self._logs_status and time.monotonic() - self._logged_s >= LOGGED_EVERY_S
+        return self._shows_status or logs
+
     def status(self, text: str) -> None:
         """Shows this status in place of the previous one."""
         if self._logs_status and time.monotonic() - self._logged_s >= LOGGED_EVERY_S:

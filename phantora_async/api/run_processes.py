@@ -13,6 +13,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -34,7 +35,7 @@ sys.path.append(sys.argv[1])
 from phantora_async.api.run_server import main
 main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
 """
-END_S = 5.0
+END_S = 30.0
 """The seconds that the server may take to end."""
 _AT_START = re.compile(r"PYTHON.*|LD_.*|GLIBC_.*|MALLOC_.*|LC_.*|LANG|LANGUAGE|TZ|OPENSSL_.*|(OPENBLAS|OMP|MKL)_.*")
 """Environment variables that a process looks at when it starts, or when it imports modules."""
@@ -71,6 +72,9 @@ class RunProcesses:
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
+        if self._folder is not None and self._folder.exists():  # the server was killed
+            warm_interpreters.stop(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def interpreters(self) -> Path | None:
         """The folder of the interpreters that runs of this session share; None: there is none."""

@@ -153,6 +153,8 @@ class _Child:
         with contextlib.ExitStack() as theirs:
             self._result_pipe, result = _from_child(theirs)
             self._stdin, stdin = _to_child(theirs)
+            self._stdout: IO[bytes] | None
+            self._stderr: IO[bytes] | None
             self._stdout, stdout = (None, 1) if _is_own(sys.stdout, sys.__stdout__, 1) else _from_child(theirs)
             self._stderr, stderr = (None, 2) if _is_own(sys.stderr, sys.__stderr__, 2) else _from_child(theirs)
             variables = {**os.environ, **environment}
@@ -204,7 +206,7 @@ class _Child:
 
     def _ended(self) -> Ended:
         if not self._result:
-            code = self._process.returncode
+            code = self._process.wait()
             how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
             return Ended(None, "", "", InternalError(f"the process of the run ended unexpectedly, {how}"))
         ended: Ended = pickle.loads(self._result)

@@ -10,7 +10,7 @@ run_spec, trace_request, virtual_time.policy, wording.
 """
 
 from phantora_async.config.config import FLOAT_LIMIT_COUNT, Config
-from phantora_async.config.folding import AUTO, folding_of, folds_by_itself
+from phantora_async.config.folding import AUTO, folding_of, folds_by_itself, own_sources
 from phantora_async.config.outputs import RUNS
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.resolve import resolve
@@ -26,6 +26,7 @@ __all__ = [
     "find_python",
     "folding_of",
     "folds_by_itself",
+    "own_sources",
     "resolve",
     "servers_of",
 ]

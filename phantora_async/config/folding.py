@@ -94,7 +94,7 @@ def folding_of(
         apart |= first_replicas(mesh)
     ranks = Ranks(tuple(servers), mesh)
     # The script's text divides roles further: a rank with another task cannot be played by one of its role.
-    told = told_apart(_sources_of(given), given.arguments, ranks)
+    told = told_apart(own_sources(given), given.arguments, ranks)
     division = divided(mesh, told, ranks, apart, by_default, given.witnesses != 0)
     mesh, apart = division.mesh, apart | division.apart
     apart |= _slowed(mesh, servers, faults)
@@ -123,7 +123,7 @@ def _text_of(given: RunOptions) -> str:
     return ""
 
 
-def _sources_of(given: RunOptions) -> list[Source]:
+def own_sources(given: RunOptions) -> list[Source]:
     """The source files of the script and of the user's modules that it imports; none for an installed module."""
     script = module_file(os.fspath(given.script)) if given.module else program_of(Path(os.fspath(given.script)))
     if script is not None and script.is_dir():

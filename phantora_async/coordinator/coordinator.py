@@ -279,12 +279,12 @@ class Coordinator:
         )
         return True
 
-    def status(self) -> Status:
-        """The status to show now. To be called about twice a second: it ends the run when ranks have waited for too
+    def status(self, *, line_wanted: bool = True) -> Status:
+        """The status to show now, with its line if that is wanted. To be called about twice a second: it ends the run when ranks have waited for too
         long.
         """
         self._live_state.look()
-        status = self._status()
+        status = self._status(line_wanted)
         self._stall = status.stall
         return status
 
@@ -301,7 +301,7 @@ class Coordinator:
         """The report of the run until now."""
         return self._run_end.report(self._usage, self._restarts.done)
 
-    def _status(self) -> Status:
+    def _status(self, line_wanted: bool) -> Status:
         if self._restarts.given_up() and self._restarts.told:
             self.launcher_ended()
         elif self._restarts.given_up():
@@ -310,14 +310,14 @@ class Coordinator:
         if self._reactions.going_on:
             if self._reactions.over() and not self._restarts.failed:
                 self._rank_processes.end_reaction()
-            return self._status_view.look(stalls=False)
+            return self._status_view.look(line_wanted=line_wanted, stalls=False)
         if self._run_end.failure is None and not self._restarts.failed:
             self._usage.sample_next()
             with self._failures.caught():
                 if self._spec.progress:
                     self._turns.look_ahead()
-                return self._status_view.look()
-        return self._status_view.look(stalls=False)
+                return self._status_view.look(line_wanted=line_wanted)
+        return self._status_view.look(line_wanted=line_wanted, stalls=False)
 
     def close(self) -> None:
         """Closes the connections. To be called when the ranks have ended: one that is still running would end itself

@@ -16,7 +16,7 @@ from phantora_async.liveness.stall_watch import StallWatch
 
 class Status(NamedTuple):
     line: str
-    """The status line, shown in place of the previous one."""
+    """The status line, shown in place of the previous one; "" if nobody wants it."""
     notice: str
     """A line for a log that ranks have waited long, and for whom; "" most of the time."""
     stall: str
@@ -42,8 +42,8 @@ class StatusView:
         self._live_state = live_state
         self._compiling = compiling
 
-    def look(self, *, stalls: bool = True) -> Status:
-        """The current status. `stalls`: also look for ranks that others wait for, and for loops that do not end; raises
+    def look(self, *, line_wanted: bool, stalls: bool = True) -> Status:
+        """The current status. `line_wanted`: with its line, which takes long with many ranks. `stalls`: also look for ranks that others wait for, and for loops that do not end; raises
         Stalled and WaitsForValue when these have taken too long.
         """
         loop = self._loop_watch.look() if stalls else None
@@ -56,7 +56,9 @@ class StatusView:
                 notice = stall.notice()
             if stall.counts and stall.for_s > self._limit_s:
                 raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {self._limit_s:g}")
-        progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
         stalled = str(loop or stall or "")
+        if not line_wanted:
+            return Status("", notice, stalled)
+        progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
         at = f"{clock(self._live_state.elapsed_s)} | {phase(progress, self._compiling(), self._live_state.whole())}"
         return Status(f"{at} | {line(progress, stalled)}", notice, stalled)

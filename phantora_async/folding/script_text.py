@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +24,14 @@ class Source:
     name: str
     """The file's name in messages to the user."""
     tree: ast.Module
+    digest: str = ""
+    """The digest of its text."""
 
 
 def source_of(text: str, name: str = "train.py") -> Source | None:
     """The parsed text; None if it is no Python."""
     try:
-        return Source(name, ast.parse(text))
+        return Source(name, ast.parse(text), hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest())
     except (SyntaxError, ValueError, RecursionError):
         return None
 
@@ -88,9 +92,18 @@ def module_file(name: str) -> Path | None:
 
 def _read(file: Path, name: Path) -> Source | None:
     try:
-        return source_of(file.read_text(), str(name)) if file.stat().st_size <= MOST_NBYTES else None
+        found = file.stat()
+        if found.st_size > MOST_NBYTES:
+            return None
+        return _parsed(file, str(name), (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
     except (OSError, UnicodeDecodeError):
         return None
+
+
+@functools.lru_cache(maxsize=2 * MOST_FILES)
+def _parsed(file: Path, name: str, _state: tuple[int, ...]) -> Source | None:
+    """The parsed file, which is read again if its state is another one: the trials of a sweep have one script."""
+    return source_of(file.read_text(), name)
 
 
 def _imports(tree: ast.Module, file: Path) -> Iterator[tuple[int, list[str]]]:

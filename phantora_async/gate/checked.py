@@ -16,7 +16,7 @@ from phantora_async.errors import NotWritten, UsageError
 from phantora_async.gate import baseline as baselines
 from phantora_async.gate import job_file, verdict_formats
 from phantora_async.gate.baseline import Baseline, Stored
-from phantora_async.gate.checking import Judged, verdicts
+from phantora_async.gate.checking import Judged, Runner, verdicts
 from phantora_async.gate.job_file import Job
 from phantora_async.wording import short
 
@@ -102,7 +102,9 @@ def check(
     judged = []
     with RunProcesses() as shared:
         # One job alone shares nothing.
-        run = running.run if len(chosen) == 1 else partial(running.run, processes=shared)
+        run: Runner = running.run
+        if len(chosen) > 1:
+            run = partial(run, processes=shared)
         for one in verdicts(chosen, before, folder.absolute(), run, parallel, again=again):
             judged.append(one)
             if told is not None:

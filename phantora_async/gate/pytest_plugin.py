@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,13 +72,14 @@ class OnGpus(pytest.Item):
 
         # The tests of a session share imports; the first one of them starts what they share.
         shared = self.config.stash.setdefault(_SHARED, RunProcesses())
+        run: Callable[..., object] = running.run
         options = self._options()
         folder, kept = Path(tempfile.mkdtemp(prefix="phantora-test-")), False
         arguments = [self.nodeid, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "--no-header"]
         os.environ[IN_RANK] = self.nodeid
         try:
             with contextlib.chdir(self.config.rootpath):  # node ids are relative to it
-                running.run(
+                run(
                     "pytest",
                     [*arguments, "--rootdir", str(self.config.rootpath)],
                     module=True,

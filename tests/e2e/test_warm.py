@@ -7,10 +7,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from .conftest import SCRIPTS, Run
 
 pytestmark = pytest.mark.torch
 
@@ -54,3 +55,34 @@ def test_runs_with_a_kept_interpreter_agree_to_the_byte(run: Run, alone: None, m
         assert json.dumps(other.simulated, sort_keys=True) == json.dumps(own.simulated, sort_keys=True)
     assert "ended: processes" in warm("--stop")
     assert "no interpreter is kept" in warm()
+
+
+SESSION = """\
+import sys
+from phantora_async import run
+from phantora_async.api.run_processes import RunProcesses
+from phantora_async.launch import warm_interpreters
+
+script, folder = sys.argv[1:]
+run(script, world_size=2, progress=False, run_dir=f"{folder}/own")
+with RunProcesses() as shared:
+    for number in range(2):
+        run(script, world_size=2, progress=False, run_dir=f"{folder}/{number}", processes=shared)
+    (kept,) = warm_interpreters._ask(shared.interpreters(), "about")
+    print("served", kept.about["served"])
+print("left", shared.interpreters().exists())
+"""
+
+
+def test_runs_of_a_session_agree_to_the_byte_with_runs_of_their_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SESSION, str(SCRIPTS / "inherited.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.findall("^(?:served|left) .*", done.stdout, re.MULTILINE) == ["served 2", "left False"]
+    own, *shared = (tmp_path / name for name in ("own", "0", "1"))
+    for other in shared:
+        for rank in range(2):
+            assert (other / f"rank{rank}.log").read_text() == (own / f"rank{rank}.log").read_text()
+        reports = [json.loads((folder / "report.json").read_text()) for folder in (own, other)]
+        assert len({json.dumps(report["simulated"], sort_keys=True) for report in reports}) == 1
+        assert reports[0]["run"]["options"].keys() == reports[1]["run"]["options"].keys()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from formats.files import MOST_DATA_NBYTES, read_bytes
-from phantora_async.config import AUTO, folding_of, folds_by_itself, servers_of
+from phantora_async.config import AUTO, folding_of, folds_by_itself, own_sources, servers_of
 from phantora_async.errors import UsageError
 from phantora_async.options import OPTIONS, Kind, RunOptions
 from phantora_async.replaying.machine import Changes
@@ -119,7 +119,8 @@ class Trial:
     def _what(self) -> list[Any]:
         script = str(self.options.script)
         versions = [own_version(), torch_version(None if self.options.python is None else str(self.options.python))]
-        return [script, _content(script), list(self.options.arguments), versions]
+        sources = [source.digest for source in own_sources(self.options)]
+        return [script, _content(script), sources, list(self.options.arguments), versions]
 
     @property
     def recordable(self) -> bool:

@@ -28,7 +28,7 @@ class Runs:
     change: Change = lambda options, simulated: None
     """Changes the report; may raise."""
 
-    def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
+    def run(self, options: RunOptions, environment: Mapping[str, str], processes: object = None) -> Run:
         self.asked.append(options)
         self.environments.append(dict(environment))
         simulated = made(options)

@@ -150,3 +150,29 @@ def test_another_version_makes_another_trial(tmp_path: Path, monkeypatch: pytest
     after = read(study).trials[0]
     assert after.key != first[0]
     assert after.program != first[1], "its recording is not replayed either"
+
+
+def test_an_edit_of_a_module_that_the_script_imports_makes_another_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import model\n")
+    (tmp_path / "model.py").write_text("def make():\n    from layers import block\n")
+    (tmp_path / "layers").mkdir()
+    (tmp_path / "layers" / "__init__.py").write_text("")
+    (tmp_path / "layers" / "block.py").write_text("WIDTH = 1\n")
+    (tmp_path / "other.py").write_text("WIDTH = 1\n")
+
+    def keys() -> tuple[str, str]:
+        (trial,) = read({"run": RUN, "trial": [{}]}).trials
+        return trial.key, trial.program
+
+    first = keys()
+    (tmp_path / "other.py").write_text("WIDTH = 2\n")
+    assert keys() == first, "nobody imports it"
+    (tmp_path / "layers" / "block.py").write_text("WIDTH = 2\n")
+    edited = keys()
+    assert edited[0] != first[0]
+    assert edited[1] != first[1], "its recording is not replayed either"
+    (tmp_path / "layers" / "block.py").write_text("WIDTH = 1\n")
+    assert keys() == first
