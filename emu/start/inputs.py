@@ -33,6 +33,13 @@ def program_begins() -> None:
         library.phantora_note_program()
 
 
+def other_program_starts(path: str) -> None:
+    """Says that a program of the user's starts one that takes no notes: the real interpreter."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "phantora_note_started"):
+        library.phantora_note_started(os.fsencode(path))
+
+
 @contextlib.contextmanager
 def not_noted() -> Iterator[None]:
     """A context in which nothing that this process does is noted."""

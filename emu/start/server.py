@@ -23,7 +23,7 @@ from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans,
 from ..contract.records import ExitKind
 from ..interpreter import real_time
 from ..servers import system_calls
-from . import launching, processes, rank, warm_children
+from . import inputs, launching, processes, rank, warm_children
 from .prepare import Prepared
 
 _CREDENTIALS = struct.Struct("3i")
@@ -229,6 +229,7 @@ class _Server:
             return
         what = request.program()
         if what is None:
+            inputs.other_program_starts(request.environment[warm_children.PYTHON])
             warm_children.answer_not_taken(stub)
             request.close()
             stub.close()

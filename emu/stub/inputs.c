@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -114,14 +115,18 @@ static struct note *note_of(const char *text, size_t n, uint8_t first) {
 }
 
 /* Notes a text that is no path, such as "E:/bin/ls". */
-static void note_text(char kind, const char *text) {
-    if (!atomic_load(&on) || !atomic_load(&in_program) || !text) return;
+static void note_always(char kind, const char *text) {
+    if (!atomic_load(&on) || !text) return;
     char whole[MOST_TEXT];
     size_t n = strnlen(text, MOST_TEXT - 2);
     whole[0] = kind;
     whole[1] = ':';
     memcpy(whole + 2, text, n);
     note_of(whole, n + 2, 0);
+}
+
+static void note_text(char kind, const char *text) {
+    if (atomic_load(&in_program)) note_always(kind, text);
 }
 
 /* Writes the path as it begins at the root. Returns its length; 0: that is not known. */
@@ -351,6 +356,15 @@ EXPORT DIR *fdopendir(int folder) {
     return real(folder);
 }
 
+/* Files that are named from this folder on are noted by the path that the kernel gives it. */
+EXPORT int chdir(const char *path) {
+    REAL(chdir);
+    struct note *note = note_path(AT_FDCWD, path, 0);
+    int result = real(path);
+    add_result(note, result == 0, LOOKED);
+    return result;
+}
+
 /* A folder that could be made was not there. */
 static void after_making(int folder, const char *path, bool good) {
     int before = errno;
@@ -553,10 +567,35 @@ EXPORT ssize_t getrandom(void *to, size_t n, unsigned flags) {
 SAYS_ROOM(statvfs, statvfs)
 SAYS_ROOM(statvfs64, statvfs64)
 
-/* Libraries are opened within the C library. At its end a process has those that it has loaded. */
+static char library_folders[MOST_TEXT]; /* LD_LIBRARY_PATH as it was at the start, which is what the linker uses */
+
+/* The linker looks for a library in these folders first: those before the one in which it is do not have it. */
+static void note_search(const char *library) {
+    const char *name = strrchr(library, '/') + 1;
+    for (const char *folder = library_folders, *end; *folder; folder = *end ? end + 1 : end) {
+        end = folder + strcspn(folder, ":;");
+        char path[MOST_TEXT];
+        int n = snprintf(path, sizeof path, "%.*s/%s", (int)(end - folder), folder, name);
+        if (folder[0] != '/' || n >= (int)sizeof path) continue;
+        if (strcmp(path, library) == 0) return;
+        int before = errno;
+        add(note_path(AT_FDCWD, path, 0), syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0 ? LOOKED : MISSING);
+        errno = before;
+    }
+}
+
+/* Libraries are opened within the C library. At its end a process has those that it has loaded. Nobody knows from which
+ * working directory one was that has a relative path. */
 static int note_library(struct dl_phdr_info *library, size_t n, void *data) {
     (void)n, (void)data;
-    if (library->dlpi_name && library->dlpi_name[0] == '/') add(note_path(AT_FDCWD, library->dlpi_name, 0), READ);
+    const char *path = library->dlpi_name;
+    if (!path || !strchr(path, '/')) return 0;
+    if (path[0] != '/') {
+        note_text('R', "a library by a relative path");
+        return 0;
+    }
+    add(note_path(AT_FDCWD, path, 0), READ);
+    note_search(path);
     return 0;
 }
 
@@ -634,9 +673,17 @@ __attribute__((constructor)) static void begin(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     notes->began_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    const char *folders = getenv("LD_LIBRARY_PATH");
+    if (folders && strlen(folders) < sizeof library_folders)
+        strcpy(library_folders, folders);
+    else if (folders)
+        notes->full = 1;
     atomic_store(&on, true);
     listen_to_python();
 }
+
+/* A program of the user's is about to start this one, which takes no notes. */
+EXPORT void phantora_note_started(const char *program) { note_always('E', program); }
 
 /* This process, and those that it forks, run a program of the user's from now on. */
 EXPORT void phantora_note_program(void) { atomic_store(&in_program, true); }

@@ -280,8 +280,8 @@ class Coordinator:
         return True
 
     def status(self, *, line_wanted: bool = True) -> Status:
-        """The status to show now, with its line if that is wanted. To be called about twice a second: it ends the run when ranks have waited for too
-        long.
+        """The status to show now, with its line if that is wanted. To be called about twice a second: it ends the run
+        when ranks have waited for too long.
         """
         self._live_state.look()
         status = self._status(line_wanted)

@@ -43,8 +43,9 @@ class StatusView:
         self._compiling = compiling
 
     def look(self, *, line_wanted: bool, stalls: bool = True) -> Status:
-        """The current status. `line_wanted`: with its line, which takes long with many ranks. `stalls`: also look for ranks that others wait for, and for loops that do not end; raises
-        Stalled and WaitsForValue when these have taken too long.
+        """The current status. `line_wanted`: with its line, which takes long with many ranks. `stalls`: also look for
+        ranks that others wait for, and for loops that do not end; raises Stalled and WaitsForValue when these have
+        taken too long.
         """
         loop = self._loop_watch.look() if stalls else None
         if loop is not None and loop.limit:

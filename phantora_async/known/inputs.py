@@ -56,6 +56,8 @@ there is not known by a later run.
 """
 _LOOKED = Flag.LOOKED | Flag.READ | Flag.LISTED | Flag.IMPORT_LISTED
 MOST_NAMED = 3
+RELATIVE_LIBRARY = "a library by a relative path"
+"""What the notes say of such a library, as inputs.c has it."""
 
 
 class Unknown(Exception):
@@ -109,7 +111,10 @@ def obstacles(notes: Notes, around: Surroundings) -> Iterator[str]:
         elif (notes.visible is None or not around.private_network) and not (_is_here(host) and port in notes.ports):
             yield f"it talks to {host} at port {port}"
     for what in sorted(notes.measured):
-        yield f"it asks for {what if ' ' in what else f'the free space of {what}'} of this machine"
+        if what == RELATIVE_LIBRARY:
+            yield f"it opens {what}"
+        else:
+            yield f"it asks for {what if ' ' in what else f'the free space of {what}'} of this machine"
     for path, flags in notes.paths.items():
         if flags & (Flag.READ | Flag.LISTED) and path.startswith(("/proc/", "/sys/")) and path not in _OF_KERNEL:
             yield f"it reads {path}"
@@ -216,7 +221,7 @@ def state_of(path: str, flags: int, excluded: str = "", is_installed: bool = Fal
                 return ["names", link, excluded, _digest(_names(path, False, excluded))]
             if flags & Flag.IMPORT_LISTED:
                 return ["modules", link, excluded, _digest(_names(path, True, excluded))]
-            return ["folder", link]
+            return ["folder", os.path.realpath(path)]  # a program may change into it, and name files from there
         if not stat.S_ISREG(found.st_mode):
             return ["other", link]
         looks = [found.st_size, found.st_mtime_ns]
@@ -249,10 +254,10 @@ def _changed(path: str, state: State) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return bool(kind != "missing")
     found = os.stat(path) if stat.S_ISLNK(link.st_mode) else link
+    if kind == "folder":
+        return not stat.S_ISDIR(found.st_mode) or os.path.realpath(path) != state[1]
     if kind == "missing" or (os.readlink(path) if found is not link else "") != state[1]:
         return True
-    if kind == "folder":
-        return not stat.S_ISDIR(found.st_mode)
     if kind in ("names", "modules"):
         return not stat.S_ISDIR(found.st_mode) or _digest(_names(path, kind == "modules", state[2])) != state[3]
     if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) != state[2] or found.st_size != state[3]:

@@ -104,6 +104,18 @@ def test_a_link_that_leads_elsewhere_is_a_change(tmp_path: Path) -> None:
     assert first_changed(inputs) == str(link)
 
 
+def test_a_folder_is_another_one_if_a_link_on_the_way_leads_elsewhere(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "data").mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to("one")
+    inputs = of(tmp_path, **{"link/data": Flag.LOOKED})
+    assert first_changed(inputs) == ""
+    link.unlink()
+    link.symlink_to("two")
+    assert first_changed(inputs) == str(link / "data")
+
+
 def test_a_file_of_a_package_is_known_by_its_state(tmp_path: Path) -> None:
     path = tmp_path / "site-packages" / "torch.py"
     path.parent.mkdir()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from emu.contract import installed
 from phantora_async.known import notes
+from phantora_async.known.inputs import RELATIVE_LIBRARY
 from phantora_async.known.notes import Flag, Notes
 
 BEGIN = """
@@ -19,10 +22,10 @@ library.phantora_note_program()
 """
 
 
-def noted(folder: Path, program: str) -> Notes:
+def noted(folder: Path, program: str, **variables: str) -> Notes:
     """What a program in this folder does after the beginning of its notes."""
     file = folder.parent / "notes"
-    environment = os.environ | {installed.PRELOAD: str(installed.RECEIVE_LIBRARY)}
+    environment = os.environ | variables | {installed.PRELOAD: str(installed.RECEIVE_LIBRARY)}
     command = [sys.executable, "-c", BEGIN + program, str(file)]
     subprocess.run(command, check=True, cwd=folder, env=environment)
     return notes.read(file, (), None, "")
@@ -60,6 +63,49 @@ def test_files_are_noted_by_what_is_done_with_them(tmp_path: Path) -> None:
     }
     assert flags(found, work / "folder") == Flag.WRITTEN | Flag.MISSING | Flag.LISTED
     assert flags(found, work / "renamed") == Flag.FIRST_WRITTEN | Flag.WRITTEN
+
+
+def a_library() -> Path:
+    """A library that no interpreter has loaded at its start."""
+    return next(path for path in sorted(Path(sysconfig.get_config_var("DESTSHARED")).glob("*.so")) if path.is_file())
+
+
+def test_a_folder_that_a_program_changes_into_is_noted(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "there").mkdir(parents=True)
+    (work / "link").symlink_to("there")
+    found = noted(work, "os.chdir('link'); os.path.exists('nothing')")
+    assert flags(found, work / "link") == Flag.LOOKED
+    assert flags(found, work / "there" / "nothing") == Flag.MISSING
+
+
+def test_a_library_is_looked_for_in_folders_in_their_order(tmp_path: Path) -> None:
+    work, library = tmp_path / "work", a_library()
+    for name in ("first", "second", "third"):
+        (work / name).mkdir(parents=True)
+    for name in ("second", "third"):
+        shutil.copy(library, work / name / "own.so")
+    folders = ":".join(str(work / name) for name in ("first", "second", "third"))
+    found = noted(work, "ctypes.CDLL('own.so'); os._exit(0)", LD_LIBRARY_PATH=folders)
+    assert flags(found, work / "first" / "own.so") == Flag.MISSING
+    assert flags(found, work / "second" / "own.so") == Flag.READ
+    assert flags(found, work / "third" / "own.so") == 0
+    assert RELATIVE_LIBRARY not in found.measured
+
+
+def test_a_library_by_a_relative_path_is_an_obstacle(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    shutil.copy(a_library(), work / "own.so")
+    found = noted(work, "ctypes.CDLL('./own.so'); os._exit(0)")
+    assert RELATIVE_LIBRARY in found.measured
+
+
+def test_a_program_that_takes_no_notes_is_told_of(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    found = noted(work, "library.phantora_note_started(b'/usr/bin/python3')")
+    assert "/usr/bin/python3" in found.started
 
 
 def test_children_share_the_notes(tmp_path: Path) -> None:
