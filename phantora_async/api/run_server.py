@@ -6,7 +6,6 @@ It ends with the session, and then ends the interpreters that the session's runs
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import io
@@ -18,9 +17,8 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TextIO
+from typing import NamedTuple, TextIO
 
 import uvloop as _uvloop  # noqa: F401
 
@@ -150,37 +148,25 @@ class _Server:
 # ---- in the forked process -------------------------------------------------------------------------------------------
 
 
-def _run(request: Request, folder: Path) -> NoReturn:
-    """Becomes the process of the run; never returns."""
-    code = 1
-    try:
-        server = os.getppid()
-        os.setsid()
-        os.fchdir(request.folder)
-        with open(request.environment, encoding="utf-8") as file:
-            file.seek(0)
-            variables = json.load(file)
-        os.environ.clear()
-        os.environ.update(variables)
-        time.tzset()
-        for number, descriptor in enumerate((request.stdin, request.stdout, request.stderr)):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
-        os.close(request.folder)
-        os.close(request.told)
-        sys.stdin, sys.stdout, sys.stderr = _input(), _output(sys.stdout, 1), _output(sys.stderr, 2)
-        gc.unfreeze()
-        child.main(request.result, server, folder)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        try:
-            atexit._run_exitfuncs()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
+def _run(request: Request, folder: Path) -> None:
+    """Does the run, after which the process ends as one of its own would."""
+    server = os.getppid()
+    os.setsid()
+    os.fchdir(request.folder)
+    with open(request.environment, encoding="utf-8") as file:
+        file.seek(0)
+        variables = json.load(file)
+    os.environ.clear()
+    os.environ.update(variables)
+    time.tzset()
+    for number, descriptor in enumerate((request.stdin, request.stdout, request.stderr)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.close(request.folder)
+    os.close(request.told)
+    sys.stdin, sys.stdout, sys.stderr = _input(), _output(sys.stdout, 1), _output(sys.stderr, 2)
+    gc.unfreeze()
+    child.main(request.result, server, folder)
 
 
 def _input() -> TextIO:

@@ -78,7 +78,7 @@ def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: F
     ``kinds`` are links whose names differ only in numbers. ``listed`` are the busiest links.
     """
     capacity = np.array([link.gbps for link in links]) / 8  # bytes a nanosecond
-    busy = nbytes / (capacity * part_ns)
+    most = capacity * part_ns
     carried = nbytes.sum(0)
     shares = carried / (capacity * max(until_ns, 1))
     # Links of one kind differ only in the numbers in their names: node000/nic2 and node001/nic0 are one kind.
@@ -98,7 +98,8 @@ def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: F
                 "nbytes": int(carried[places].sum()),
                 "mean_share": float(shares[places].mean()),
                 "max_share": float(shares[places].max()),
-                "busy": _text(busy[:parts, places].mean(1)),
+                # By kind: all shares of a large job would take as much memory as its bytes.
+                "busy": _text((nbytes[:parts, places] / most[places]).mean(1)),
             }
             for kind, places in kinds.items()
         ],
@@ -108,7 +109,7 @@ def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: F
                 "gbps": links[place].gbps,
                 "nbytes": int(carried[place]),
                 "share": float(shares[place]),
-                "busy": _text(busy[:parts, place]),
+                "busy": _text(nbytes[:parts, place] / most[place]),
             }
             for place in sorted(busiest)
         ],
