@@ -165,7 +165,6 @@ def _run(request: Request, folder: Path) -> None:
     os.close(request.folder)
     os.close(request.told)
     sys.stdin, sys.stdout, sys.stderr = _input(), _output(sys.stdout, 1), _output(sys.stderr, 2)
-    gc.unfreeze()
     child.main(request.result, server, folder)
 
 
