@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from netsim.topology import Topology
@@ -18,21 +18,21 @@ class MembersByServer:
     """Members of a communicator by server, in rank order; servers in the order of their first member."""
 
     servers: tuple[tuple[int, ...], ...]
+    # These are asked for at each choice of an algorithm: of thousands of servers they are counted once.
+    ranks: int = field(init=False, repr=False, compare=False)
+    """Number of members."""
+    rails: int = field(init=False, repr=False, compare=False)
+    """Members per server of the least populated one: this many rings can use different NICs. 0 without servers."""
 
-    @property
-    def ranks(self) -> int:
-        """Number of members."""
-        return sum(len(s) for s in self.servers)
+    def __post_init__(self) -> None:
+        counts = [*map(len, self.servers)]
+        object.__setattr__(self, "ranks", sum(counts))
+        object.__setattr__(self, "rails", min(counts, default=0))
 
     @property
     def nodes(self) -> int:
         """Number of servers."""
         return len(self.servers)
-
-    @property
-    def rails(self) -> int:
-        """Members per server of the least populated one: this many rings can use different NICs."""
-        return min(len(s) for s in self.servers)
 
 
 @lru_cache(maxsize=1024)
