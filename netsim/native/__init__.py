@@ -16,7 +16,7 @@ from typing import Any
 
 from netsim.errors import NetsimError
 
-ABI = 2
+ABI = 3
 _HERE = Path(__file__).parent
 LIBRARY = _HERE / "libnetsim.so"
 FLAGS = ("-std=c11", "-O3", "-fno-semantic-interposition", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
@@ -65,6 +65,23 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ns_commit": (_int, [_net, _i64]),
     "ns_play": (None, [_net, _int, *[_net] * 8]),
     "ns_count": (None, [_net, ctypes.POINTER(Counters)]),
+    "nt_new": (_net, [_int, *[_bytes] * 5]),
+    "nt_free": (None, [_net]),
+    "nt_add": (_i64, [_net, _i64, _i64, _i64, _i64, _int, _int, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
+    "nt_renumber": (None, [_net, _int, _bytes, _bytes]),
+    "nt_redirect": (None, [_net, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
+    "nt_retime": (None, [_net, _i64, _i64]),
+    "nt_retract": (None, [_net, _i64]),
+    "nt_capacity": (None, [_net, _int, _i64, _i64]),
+    "nt_advance": (_int, [_net, _i64]),
+    "nt_next": (_int, [_net]),
+    "nt_flows": (_Int64s, [_net]),
+    "nt_ticks": (_Int64s, [_net]),
+    "nt_moves": (_int, [_net, ctypes.POINTER(ctypes.POINTER(MovedEnd))]),
+    "nt_completion": (_i64, [_net, _i64]),
+    "nt_segments": (_int, [_net, _i64, ctypes.POINTER(ctypes.POINTER(RateStretch))]),
+    "nt_commit": (_int, [_net, _i64]),
+    "nt_count": (None, [_net, ctypes.POINTER(Counters)]),
 }
 
 

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define NS_ABI 2
+#define NS_ABI 3
 #define NS_NEVER INT64_MAX
 
 typedef struct netsim netsim;
@@ -62,5 +62,36 @@ int ns_commit(netsim *s, int64_t horizon);
 void ns_play(netsim *s, int count, const int32_t *order, const int64_t *submit, const int64_t *starts,
              const int64_t *nbytes, const int64_t *offsets, const int32_t *links, int64_t *done, int64_t *most_bytes);
 void ns_count(const netsim *s, ns_counters *out);
+
+/* The same calls for links with queues (trains.h). `reverse`: the link of the other direction, or -1. `whole`, `parts`:
+ * the rules, in the order of nt_rules.
+ */
+typedef struct trains trains;
+
+trains *nt_new(int links, const int64_t *capacities, const int64_t *latencies, const int32_t *reverse,
+               const int64_t *whole, const double *parts);
+void nt_free(trains *s);
+/* joint: the links are taken at once, as by a group. Else they are a path, and the sender's port is hop number `port`.
+ * answer: ticks until the sender hears of a mark. order: flows of one instant go by it.
+ */
+int64_t nt_add(trains *s, int64_t start, int64_t nbytes, int64_t cap, int64_t order, int joint, int port,
+               int64_t answer, int n, const int32_t *links, const int32_t *weights, const int32_t *paths, int npaths,
+               const int64_t *path_from);
+/* Other numbers for the order of flows, which is as before. */
+void nt_renumber(trains *s, int n, const int64_t *names, const int64_t *orders);
+void nt_redirect(trains *s, int64_t flow, int n, const int32_t *links, const int32_t *weights, const int32_t *paths,
+                 int npaths, const int64_t *path_from);
+void nt_retime(trains *s, int64_t flow, int64_t start);
+void nt_retract(trains *s, int64_t flow);
+void nt_capacity(trains *s, int link, int64_t at, int64_t capacity);
+int nt_advance(trains *s, int64_t to);
+int nt_next(trains *s);
+const int64_t *nt_flows(const trains *s);
+const int64_t *nt_ticks(const trains *s);
+int nt_moves(const trains *s, const ns_moved **moved);
+int64_t nt_completion(const trains *s, int64_t flow);
+int nt_segments(trains *s, int64_t flow, const ns_segment **segments); /* one: the mean rate */
+int nt_commit(trains *s, int64_t horizon);
+void nt_count(const trains *s, ns_counters *out);
 
 #endif

@@ -62,6 +62,8 @@ class Group:
     links: Links
     cap_gbps: float | None = None
     latency_ns: int = 0
+    path: bool = False
+    """True: the links are a path that the bytes cross one after the other. It matters where links have queues."""
 
     @property
     def summands(self) -> tuple[tuple[Links, int], ...]:

@@ -14,6 +14,7 @@ from netsim.native import core
 from netsim.simulation.arguments import check_nbytes, column
 from netsim.simulation.changing import ChangingValue
 from netsim.simulation.groups import Changes, Group, Links, LinksLess, Moved
+from netsim.simulation.queues import Queues
 from netsim.topology import Topology
 from netsim.units import (
     MAX_BYTES,
@@ -59,7 +60,8 @@ class Network:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self._core = core.Core(topology.rates)
+        self._queues = None if topology.congestion is None else Queues(topology, topology.congestion)
+        self._core: core.Core = core.Core(topology.rates) if self._queues is None else self._queues.core
         self._keys: dict[FlowId, Any] = {}
         self._flows: dict[Any, FlowId] = {}
         self._latency: dict[FlowId, int] = {}
@@ -92,14 +94,20 @@ class Network:
         """
         hops = self._hops(group, key)
         start_ns = whole(start_ns, "start_ns")
-        self._check_start(start_ns + group.latency_ns, start_ns)
+        latency_ns = group.latency_ns
+        if self._queues is not None and group.path:
+            latency_ns = max(0, latency_ns - self._queues.wire_ns([link for link, _ in group.links]))
+        at_ns = start_ns + latency_ns
+        self._check_start(at_ns, start_ns)
         self._check_key(key)
         cap = None if group.cap_gbps is None else rate_from_gbps(group.cap_gbps)
-        at_ns = start_ns + group.latency_ns
-        flow = self._core.add(ticks_from_ns(at_ns), group.nbytes, cap, hops)
+        if self._queues is None:
+            flow = self._core.add(ticks_from_ns(at_ns), group.nbytes, cap, hops)
+        else:
+            flow = self._queues.add(group, ticks_from_ns(at_ns), cap, hops, key)
         self._register(flow, key, at_ns, group.links)
-        if group.latency_ns:
-            self._latency[flow] = group.latency_ns
+        if latency_ns:
+            self._latency[flow] = latency_ns
         return self._changes(flow)
 
     def table(self, paths: Sequence[Sequence[int]], nbytes: Sequence[int], starts_ns: Sequence[int]) -> core.FlowTable:
@@ -260,7 +268,10 @@ class Network:
         self._links[flow] = list(paths)
 
     def _forget(self, flow: FlowId) -> None:
-        del self._flows[self._keys.pop(flow)]
+        key = self._keys.pop(flow)
+        del self._flows[key]
+        if self._queues is not None:
+            self._queues.forget(key)
         del self._starts[flow], self._links[flow]
         self._latency.pop(flow, None)
 

@@ -66,7 +66,11 @@ class RoutedNetwork(Network):
         hops, path_from = encode_paths(taken.paths)
         # A flow without bytes is done as it starts: it never takes its later paths, so the core is not told of them.
         path_from = path_from if nbytes and len(path_from) > 1 else []
-        flow = self._core.add(ticks_from_ns(taken.first_byte_ns), nbytes, None, hops, path_from)
+        at = ticks_from_ns(taken.first_byte_ns)
+        if self._queues is None:
+            flow = self._core.add(at, nbytes, None, hops, path_from)
+        else:
+            flow = self._queues.send(taken.paths[0].links, at, nbytes, hops, path_from, key)
         self._register(flow, key, taken.first_byte_ns, *links_of(taken.paths))
         changes = self._changes(flow)
         self._sent[flow] = SentFlow(src, dst, nbytes, start_ns, key, taken)
@@ -77,6 +81,8 @@ class RoutedNetwork(Network):
         routes = self.topology.routes(src, dst)
         here = self._choose(src, dst, routes, start_ns) or self.topology.route(src, dst)
         latency_ns = sum(self._latency_of(link, start_ns) for link in here)
+        if self._queues is not None:
+            latency_ns = max(0, latency_ns - self._queues.wire_ns(here))
         paths = [PathFrom(start_ns, here)]
         for at_ns in sorted(self._capacity_changes(routes, start_ns)):
             if not self._up(here, at_ns):

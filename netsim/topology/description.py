@@ -11,7 +11,7 @@ from formats.toml import read_toml
 from formats.values import shown
 from netsim.errors import SpecError
 from netsim.fields import FieldError, SpecTable
-from netsim.topology import fabrics, graph, servers
+from netsim.topology import congestion, fabrics, graph, servers
 from netsim.topology.fabrics import Fabric
 from netsim.topology.links import LinkPath, LinkTable, read_latency_ns
 from netsim.topology.servers import Server
@@ -77,8 +77,10 @@ class ClusterRouter:
 def _from_table(table: SpecTable, count: int, rules: TrafficRules) -> Topology:
     """The topology of ``count`` servers; SpecError (FieldError) for anything that does not fit."""
     table.text("routing", "ecmp", choices=("ecmp",))
+    queues = congestion.read(table.table("congestion")) if "congestion" in table else None
     if "graph" in table:
         topology = graph.from_table(table.table("graph"))
+        topology.congestion = queues
         table.end()
         return topology
     design = servers.read(table.table("server"), rules)
@@ -97,7 +99,8 @@ def _from_table(table: SpecTable, count: int, rules: TrafficRules) -> Topology:
     elif count > 1:
         raise FieldError("network.fabric", f"missing: {count} servers need a fabric between them")
     table.end()
-    return Topology(links.links, servers.gpu_names(names, design.facts.gpus), router, design.facts, kind)
+    endpoints = servers.gpu_names(names, design.facts.gpus)
+    return Topology(links.links, endpoints, router, design.facts, kind, queues)
 
 
 def _joined(

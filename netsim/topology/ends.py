@@ -36,6 +36,23 @@ def find_links(links: Sequence[Link], name: str) -> tuple[int, ...]:
     return found
 
 
+def reverse_links(links: Sequence[Link]) -> list[int]:
+    """For each link the number of the one in the other direction, -1 where there is none."""
+    half, ends = _half(links), dict[tuple[str, str], list[int]]()
+    found = [-1] * len(links)
+    for number, link in enumerate(links):
+        pair = _ends(link.name, half)
+        if pair is None:
+            continue
+        waiting = ends.get((pair[1], pair[0]))
+        if waiting:
+            other = waiting.pop(0)
+            found[number], found[other] = other, number
+        else:
+            ends.setdefault(pair, []).append(number)
+    return found
+
+
 def _half(links: Sequence[Link]) -> int:
     """The number of uplinks of a switch of a fat tree."""
     return sum(1 for link in links if re.fullmatch(r"edge0:up\d+", link.name))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from netsim.errors import TopologyError
+from netsim.topology.congestion import Congestion
 from netsim.topology.links import Link, LinkPath
 from netsim.units import rate_from_gbps, whole
 
@@ -79,11 +80,14 @@ class Topology:
         router: Router,
         server: ServerFacts | None = None,
         kind: str = "graph",
+        congestion: Congestion | None = None,
     ) -> None:
         self.links: tuple[Link, ...] = tuple(links)
         self.endpoints: tuple[str, ...] = tuple(endpoints)
         self.server = server or ServerFacts()
         self.kind = kind
+        self.congestion = congestion
+        """How links queue; None: flows are fluid, and share links fairly at every instant."""
         self._router = router
         self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
         """Capacities in rate units."""

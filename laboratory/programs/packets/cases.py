@@ -1,10 +1,12 @@
-"""Fifty cases of congestion: completion times of a packet simulator (packets.cpp), kept, and netsim's beside them.
+"""Patterns of congestion: completion times of a packet simulator (packets.cpp), kept, and netsim's beside them.
 
     python laboratory/programs/packets/cases.py make    # compiles and runs the packet simulator, writes the rows
     python laboratory/programs/packets/cases.py compare # netsim on the kept cases: a table of errors
 
-Each case runs twice: on Ethernet with DCQCN and priority flow control, and with flow control alone, as credits of
-InfiniBand do it. Every flow takes the route that netsim gives it, so that only queues and rates differ.
+Each pattern runs on Ethernet with DCQCN and priority flow control, with two seeds of the draws of marks, and with flow
+control alone, as credits of InfiniBand do it. netsim runs fluid and with queues. Every flow takes the route that netsim
+gives it, so that only queues and rates differ. The model of queues was made beside CASES; OTHERS were run once, after
+it was done. PAUSED have buffers so small that ports are paused.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from pathlib import Path
 from netsim.simulation.groups import Group
 from netsim.simulation.network import Network
 from netsim.topology import graph
+from netsim.topology.congestion import Congestion
 
 HERE = Path(__file__).resolve().parent
 ROWS = HERE.parents[1] / "rows" / "packets.jsonl.gz"
@@ -130,24 +133,63 @@ CASES = {
 }
 
 
+OTHERS = {
+    "incast-3-2M": incast(3, 2 * MB),
+    "incast-6-512K": incast(6, 512 * KB),
+    "incast-12-128K": incast(12, 128 * KB),
+    "incast-12-4M": incast(12, 4 * MB),
+    "incast-24-1M": incast(24, MB),
+    "incast-5-16M": incast(5, 16 * MB),
+    "all-to-all-8-32K": all_to_all(leaf_spine(8, 4, 4), lambda: 32 * KB),
+    "all-to-all-16-64K": all_to_all(leaf_spine(16), lambda: 64 * KB),
+    "all-to-all-24-128K": all_to_all(leaf_spine(24), lambda: 128 * KB),
+    "all-to-all-32-16K": all_to_all(leaf_spine(32), lambda: 16 * KB),
+    "all-to-all-star-12-512K": all_to_all(star(12), lambda: 512 * KB),
+    "experts-16-64K": all_to_all(leaf_spine(16), uneven(64 * KB, 11)),
+    "experts-24-256K": all_to_all(leaf_spine(24), uneven(256 * KB, 12)),
+    "experts-16-1M": all_to_all(leaf_spine(16), uneven(MB, 13)),
+    "permutation-32-2M": permutation(leaf_spine(32), 2 * MB, 14),
+    "permutation-16-16M": permutation(leaf_spine(16), 16 * MB, 15),
+    "ring-24-4M": ring(leaf_spine(24), 4 * MB),
+    "victims-5-2M": victims(5, 2 * MB, 16),
+    "victims-8-8M": victims(8, 8 * MB, 17),
+    "oversubscribed-2-permutation-2M": permutation(leaf_spine(32, spines=4), 2 * MB, 18),
+    "oversubscribed-4-all-to-all-64K": all_to_all(leaf_spine(16, spines=2), lambda: 64 * KB),
+    "beside-8M-64K": beside(star(8), 8 * MB, 64 * KB, 15_000),
+    "poisson-0.4": poisson(0.4, 19),
+    "poisson-0.5": poisson(0.5, 20),
+    "poisson-0.7": poisson(0.7, 21),
+}
+SMALL_BUFFER = 8_000_000
+PAUSED = {
+    name: CASES[name]
+    for name in ("incast-8-8M", "victims-8-4M", "permutation-32-8M", "oversubscribed-4-permutation-4M", "poisson-0.8")
+}
+SETS = {"made beside": CASES, "others": OTHERS, "paused": PAUSED}
+KINDS = {"dcqcn": (True, 1), "dcqcn again": (True, 2), "flow control": (False, 1)}
+"""What a row tells of a case: whether with DCQCN, and the seed of the draws."""
+
+
 def links_of(spec):
     """Directed links in the order of both simulators: each cable, then its reverse."""
     return [end for a, b in cables(spec) for end in ((a, b), (b, a))]
 
 
-def topology_of(spec, share=1.0):
+def topology_of(spec, share=1.0, congestion=None):
     hosts = [f"h{host}" for host in range(spec["hosts"])]
-    return graph.build(hosts, [(a, b, GBPS * share, LATENCY_NS) for a, b in links_of(spec)])
+    topology = graph.build(hosts, [(a, b, GBPS * share, LATENCY_NS) for a, b in links_of(spec)])
+    topology.congestion = congestion
+    return topology
 
 
-def packets(program, spec, flows, dcqcn):
+def packets(program, spec, flows, dcqcn, seed=1, buffer=BUFFER):
     """When the last byte of each flow arrives, in ns, and the processor seconds that it took."""
     topology, ends = topology_of(spec), links_of(spec)
     numbers = {}
     for end in ends:
         for node in end:
             numbers.setdefault(node, len(numbers))
-    lines = [f"{PAYLOAD} {HEADER} {BUFFER} {int(dcqcn)} {len(ends)}"]
+    lines = [f"{PAYLOAD} {HEADER} {buffer} {int(dcqcn)} {seed} {len(ends)}"]
     lines += [f"{numbers[a]} {numbers[b]} {GBPS} {LATENCY_NS}" for a, b in ends]
     lines.append(str(len(flows)))
     for a, b, nbytes, start_ns in flows:
@@ -160,15 +202,17 @@ def packets(program, spec, flows, dcqcn):
     ).ru_utime - began
 
 
-def fluid(spec, flows):
+def simulate(spec, flows, congestion=None):
     """The same of netsim, whose links carry the payload's share of their rate."""
-    topology = topology_of(spec, PAYLOAD / (PAYLOAD + HEADER))
-    network, began = Network(topology), time.process_time()
+    topology = topology_of(spec, PAYLOAD / (PAYLOAD + HEADER), congestion)
+    network = Network(topology)
     added = []
     for number, (a, b, nbytes, start_ns) in enumerate(flows):
         path = topology.route(a, b)
-        group = Group(nbytes, tuple((link, 1) for link in path), latency_ns=LATENCY_NS * len(path))
+        links = tuple((link, 1) for link in path)
+        group = Group(nbytes, links, latency_ns=LATENCY_NS * len(path), path=True)
         added.append(network.add(group, start_ns, number).flow)
+    began = time.process_time()
     network.advance(10**12)
     return [network.completion_ns(flow) for flow in added], time.process_time() - began
 
@@ -177,44 +221,64 @@ def make():
     with tempfile.TemporaryDirectory() as folder, gzip.open(ROWS, "wt") as out:
         program = f"{folder}/packets"
         subprocess.run(["g++", "-O2", "-std=c++17", "-o", program, HERE / "packets.cpp"], check=True)
-        for name, (spec, flows) in CASES.items():
-            for dcqcn in (True, False):
-                done_ns, took_s = packets(program, spec, flows, dcqcn)
-                row = {"case": name, "dcqcn": dcqcn, "done_ns": done_ns, "took_s": round(took_s, 3)}
-                out.write(json.dumps(row) + "\n")
-                print(
-                    f"{name} {'dcqcn' if dcqcn else 'lossless'}: {max(done_ns) / 1e3:.1f} us, {took_s:.1f} s",
-                    flush=True,
-                )
+        for kept, cases in SETS.items():
+            buffer = SMALL_BUFFER if kept == "paused" else BUFFER
+            for name, case in cases.items():
+                for kind, (dcqcn, seed) in KINDS.items():
+                    done_ns, took_s = packets(program, *case, dcqcn, seed, buffer)
+                    row = {"set": kept, "case": name, "kind": kind, "done_ns": done_ns, "took_s": round(took_s, 3)}
+                    out.write(json.dumps(row) + "\n")
+                    print(f"{name} {kind}: {max(done_ns) / 1e3:.1f} us, {took_s:.2f} s", flush=True)
+
+
+def rows():
+    """The kept rows by set, case and kind."""
+    with gzip.open(ROWS, "rt") as file:
+        return {(row["set"], row["case"], row["kind"]): row for row in map(json.loads, file)}
+
+
+def errors(ours, theirs, flows):
+    """Mean and worst error of the flows, each from its start; error of the end of all."""
+    off = [
+        abs((us - start) / (them - start) - 1) for us, them, (_, _, _, start) in zip(ours, theirs, flows, strict=True)
+    ]
+    return sum(off) / len(off), max(off), max(ours) / max(theirs) - 1
+
+
+COLUMNS = {
+    "flow control: fluid": ("flow control", lambda case: simulate(*case)),
+    "queues": ("flow control", lambda case: simulate(*case, Congestion(dcqcn=False))),
+    "DCQCN: fluid": ("dcqcn", lambda case: simulate(*case)),
+    "queues and marks": ("dcqcn", lambda case: simulate(*case, Congestion(dcqcn=True))),
+}
 
 
 def compare():
-    print("| case | flows | DCQCN: mean | worst | last one | flow control alone: mean | worst | last one |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    kept = [json.loads(line) for line in gzip.open(ROWS, "rt")]
-    errors, spent = {True: [], False: []}, {"netsim": 0.0, "packets": 0.0}
-    for name, (spec, flows) in CASES.items():
-        ours, took_s = fluid(spec, flows)
-        spent["netsim"] += took_s
-        cells = [name, str(len(flows))]
-        for dcqcn in (True, False):
-            row = next(one for one in kept if (one["case"], one["dcqcn"]) == (name, dcqcn))
-            theirs, spent["packets"] = row["done_ns"], spent["packets"] + row["took_s"] / 2
-            off = [
-                abs((us - start) / (them - start) - 1)
-                for us, them, (_, _, _, start) in zip(ours, theirs, flows, strict=True)
-            ]
-            last = max(ours) / max(theirs) - 1
-            errors[dcqcn].append((sum(off) / len(off), max(off), abs(last)))
-            cells += [f"{sum(off) / len(off):.1%}", f"{max(off):.1%}", f"{last:+.1%}"]
-        print(f"| {' | '.join(cells)} |")
-    for dcqcn, found in errors.items():
-        means, worst, last = zip(*found, strict=True)
-        print(
-            f"{'DCQCN' if dcqcn else 'flow control alone'}: mean {sum(means) / len(means):.1%}, worst flow {max(worst):.0%}, "
-            f"last completion {sum(last) / len(last):.1%} mean, {max(last):.1%} worst"
-        )
-    print(f"processor time of the 25 cases: packets {spent['packets']:.1f} s, netsim {spent['netsim']:.2f} s")
+    kept, spent = rows(), dict.fromkeys(COLUMNS, 0.0)
+    for one, cases in SETS.items():
+        found = {column: [] for column in (*COLUMNS, "packets again")}
+        print(f"\n{one}\n\n| case | flows | {' | '.join(found)} |")
+        print(f"| --- | ---: | {' | '.join('---:' for _ in found)} |")
+        for name, case in cases.items():
+            for column, (kind, run) in COLUMNS.items():
+                theirs, (ours, took_s) = kept[one, name, kind], run(case)
+                found[column].append(errors(ours, theirs["done_ns"], case[1]))
+                spent[column] += took_s
+                spent[f"packets, {kind}"] = spent.get(f"packets, {kind}", 0.0) + theirs["took_s"] / 2
+            first, second = kept[one, name, "dcqcn"], kept[one, name, "dcqcn again"]
+            found["packets again"].append(errors(second["done_ns"], first["done_ns"], case[1]))
+            cells = [f"{mean:.1%} {worst:.0%} {last:+.1%}" for mean, worst, last in (x[-1] for x in found.values())]
+            print(f"| {name} | {len(case[1])} | {' | '.join(cells)} |")
+        for column, all_of in found.items():
+            mean, worst, last = zip(*all_of, strict=True)
+            near = sum(a <= 0.03 and b <= 0.1 for a, b in zip(mean, worst, strict=True))
+            print(
+                f"{column}: flows {sum(mean) / len(mean):.1%} in the mean, {max(worst):.0%} worst; "
+                f"end {sum(map(abs, last)) / len(last):.1%} in the mean, {max(map(abs, last)):.1%} worst; "
+                f"{near} of {len(all_of)} cases within 3 % in the mean and 10 % in the worst"
+            )
+    seconds = ", ".join(f"{column} {took_s:.2f}" for column, took_s in spent.items() if took_s)
+    print(f"processor seconds of {sum(map(len, SETS.values()))} cases: {seconds}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 // simulation of the HPCC paper (Li et al., SIGCOMM 2019: run.py's "dcqcn"), scaled with the rate of a link as there.
 //
 //   g++ -O2 -std=c++17 -o packets packets.cpp
-//   payload header buffer dcqcn              bytes, bytes, bytes of a switch, 0 or 1
+//   payload header buffer dcqcn seed         bytes, bytes, bytes of a switch, 0 or 1, of the draws of marks
 //   links                                    then from, to, Gb/s, latency in ns, a line each; a link's reverse is
 //   beside it flows                                    then bytes, start in ns, number of links, the links
 #include <cassert>
@@ -70,7 +70,7 @@ static std::vector<int64_t> used;             // bytes of data in each node
 static std::vector<std::vector<int>> sending; // flows of each host's first link
 static std::vector<size_t> turn;
 static std::priority_queue<Event> events;
-static std::mt19937_64 draws(1);
+static std::mt19937_64 draws;
 static uint64_t orders = 0;
 static int64_t payload, header, buffer_nbytes, pauses = 0;
 static int dcqcn;
@@ -268,7 +268,9 @@ static void happen(const Event &event) {
 
 int main() {
     long many;
-    if (scanf("%ld %ld %ld %d %ld", &payload, &header, &buffer_nbytes, &dcqcn, &many) != 5) return 2;
+    unsigned long seed;
+    if (scanf("%ld %ld %ld %d %lu %ld", &payload, &header, &buffer_nbytes, &dcqcn, &seed, &many) != 6) return 2;
+    draws.seed(seed);
     int nodes = 0;
     for (long i = 0; i < many; i++) {
         Link link;

@@ -12,15 +12,20 @@ native.LIBRARY = Path(sys.argv[1])
 native._stale = lambda: False
 
 from netsim import Group, Link, RoutedNetwork, Topology, build  # noqa: E402
+from netsim.topology.congestion import Congestion  # noqa: E402
 from netsim.topology.graph import GraphRouter  # noqa: E402
 
 SERVER = {"kind": "host", "nics": 1, "nic_gbps": 80}
 FABRIC = {"kind": "leaf-spine", "servers_per_leaf": 2, "spines": 3, "uplink_gbps": 40}
+CONGESTION = {"kind": "dcqcn", "mark_from_us": 0.2, "mark_to_us": 1, "recover_every_us": 5}
 
 
 def history(seed: int) -> None:
     rng = random.Random(seed)
-    topology = build({"server": SERVER, "fabric": FABRIC}, servers=6)
+    network = {"server": SERVER, "fabric": FABRIC}
+    if seed % 2:
+        network["congestion"] = CONGESTION
+    topology = build(network, servers=6)
     net = RoutedNetwork(topology)
     flows: list[int] = []
     for key in range(60):
@@ -57,4 +62,6 @@ bulk = Topology([Link("a", 8.0), Link("b", 8.0)], ["x"], GraphRouter((), {}))
 many = RoutedNetwork(bulk)
 once = RoutedNetwork(bulk)
 once.play(once.table([(0,), (1,), (0, 1)] * 50, [500, 0, 700] * 50, list(range(150))))
+waiting = RoutedNetwork(Topology(bulk.links, ["x"], GraphRouter((), {}), congestion=Congestion(dcqcn=True)))
+waiting.play(waiting.table([(0,), (1,), (0, 1)] * 50, [500, 0, 700] * 50, list(range(150))))
 print("done")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -26,11 +23,6 @@ def cases() -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def read(cases: ModuleType) -> list[dict[str, Any]]:
-    with gzip.open(cases.ROWS, "rt") as rows:
-        return [json.loads(line) for line in rows]
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +55,37 @@ def test_marks_slow_long_flows_down_and_short_ones_are_done_before(cases: Module
 
 
 def test_kept_cases_are_what_the_simulator_gives(cases: ModuleType, program: str) -> None:
-    kept = read(cases)
-    assert len(kept) == 50
+    kept = cases.rows()
+    assert len(kept) == 3 * (25 + 25 + 5)
     for name in ("incast-8-1M", "experts-16-256K", "beside-4M-16K"):
-        for one in (one for one in kept if one["case"] == name):
-            assert cases.packets(program, *cases.CASES[name], one["dcqcn"])[0] == one["done_ns"]
+        for kind, (dcqcn, seed) in cases.KINDS.items():
+            done, _ = cases.packets(program, *cases.CASES[name], dcqcn, seed)
+            assert done == kept["made beside", name, kind]["done_ns"]
 
 
 def test_the_end_of_a_pattern_is_near_that_of_packets_without_congestion_control(cases: ModuleType) -> None:
     """docs/netsim.md says 1.9 % in the mean."""
-    kept = read(cases)
-    last = {one["case"]: max(one["done_ns"]) for one in kept if not one["dcqcn"]}
-    errors = [abs(max(cases.fluid(*case)[0]) / last[name] - 1) for name, case in cases.CASES.items()]
+    kept = cases.rows()
+    errors = []
+    for name, case in cases.CASES.items():
+        last = max(kept["made beside", name, "flow control"]["done_ns"])
+        errors.append(abs(max(cases.simulate(*case)[0]) / last - 1))
     assert sum(errors) / len(errors) == pytest.approx(0.019, abs=0.0005)
     assert sum(error <= 0.05 for error in errors) == 24
+
+
+@pytest.mark.parametrize(
+    ("kind", "dcqcn", "flows", "ends"), [("flow control", False, 0.006, 0.001), ("dcqcn", True, 0.035, 0.029)]
+)
+def test_queues_bring_flows_near_packets_on_patterns_that_were_kept(
+    cases: ModuleType, kind: str, dcqcn: bool, flows: float, ends: float
+) -> None:
+    """docs/netsim.md names these means."""
+    kept, means, lasts = cases.rows(), [], []
+    for name, case in cases.OTHERS.items():
+        ours, _ = cases.simulate(*case, cases.Congestion(dcqcn=dcqcn))
+        mean, _, last = cases.errors(ours, kept["others", name, kind]["done_ns"], case[1])
+        means.append(mean)
+        lasts.append(abs(last))
+    assert sum(means) / len(means) == pytest.approx(flows, abs=0.001)
+    assert sum(lasts) / len(lasts) == pytest.approx(ends, abs=0.001)
