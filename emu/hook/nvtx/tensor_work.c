@@ -33,8 +33,9 @@ static const ph_tensor_op ops[] = {
 };
 
 /* Properties of PyTorch and of the C library: elements of a piece of work (at::internal::GRAIN_SIZE), and the size from
- * which freed memory is given back (the most that glibc's M_MMAP_THRESHOLD becomes). */
-enum { GRAIN = 32768, KEPT_NBYTES = 32 << 20, STRIDES = 4, KIB = 1024 };
+ * which freed memory is given back (the most that glibc's M_MMAP_THRESHOLD becomes; what is asked for has the alignment
+ * added, so a tensor of just this size is given back). */
+enum { GRAIN = 32768, GIVEN_BACK_NBYTES = 32 << 20, STRIDES = 4, KIB = 1024 };
 
 /* Work on so few elements is a part of the operator's own time, which is measured on small tensors. A mesh or a list of
  * ranks takes the same time in jobs of all widths. */
@@ -186,5 +187,5 @@ void ph_tensor_work(ph_thread *thread, const ph_known_op *op, const void *range)
                     nbytes / KIB / (cached ? through_cores(threads) : through_memory(threads))};
     amount own = worked(by, range, given, n);
     charge(ps_of(own) > ps_of(moved) ? own : moved);
-    if (made > KEPT_NBYTES) charge((amount){PH_WORK_FRESH_TENSOR, made / KIB / through_pages(threads)});
+    if (made >= GIVEN_BACK_NBYTES) charge((amount){PH_WORK_FRESH_TENSOR, made / KIB / through_pages(threads)});
 }

@@ -53,6 +53,7 @@ runs = {{
     "cast": lambda: a.to(torch.bfloat16),
     "sum": lambda: a.sum(),
     "cat": lambda: torch.cat([a, b]),
+    "just smaller": lambda: torch.cat([a[256:], b[256:]]),
     "foreach": lambda: torch._foreach_add_([a], [b]),
     "small": lambda: a[:65536].add_(b[:65536]),
     "expanded": lambda: a.expand(16, 4 * MEBI).sum(),
@@ -103,7 +104,8 @@ def test_work_on_tensors_of_the_cpu_is_counted_by_size() -> None:
     assert found["add_"] == found["copy_"] == found["foreach"] == {"tensor_kib": 3 * kib}
     assert found["cast"] == {"tensor_kib": kib + 2 * kib // 2}
     assert found["sum"] == {"tensor_kib": kib}, "the operator hands its work to another form of itself"
-    assert found["cat"] == {"tensor_kib": 2 * kib + 2 * 2 * kib}
+    assert found["cat"] == {"tensor_kib": 2 * kib + 2 * 2 * kib, "fresh_tensor_kib": 2 * kib}, "of 32 MiB"
+    assert found["just smaller"] == {"tensor_kib": 2 * (kib - 1) + 2 * 2 * (kib - 1)}, "freed memory serves again"
     assert found["small"] == {"cached_tensor_kib": 3 * 256}
     assert found["expanded"] == {"tensor_kib": kib}, "of a tensor expanded from one element"
     assert found["adamw"] == {"tensor_kib": (4 + 3) * 4 * 1024}, "all but the gradient is written"
