@@ -5,12 +5,16 @@ Packed batches (`cu_seqlens`) have sequences of their own lengths, one behind th
 keys near it. The names of memory-efficient kernels do not say whether a mask is causal. Where the ends of the sequences
 are not known they count as equally long. Lengths differ from batch to batch: what they have together is rounded, so
 that there are few different signatures.
+
+Engines of inference attend to a cache of keys and values, of which each sequence uses some (`seqused_k`). They capture
+these operations in CUDA graphs, whose launches read the lengths anew. So does the hook: it is told where they lie in
+memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +35,17 @@ OPERATIONS = frozenset(
 OF_FLASH_ATTN = tuple(
     f"flash_attn::_flash_attn_{kind}" for kind in ("forward", "varlen_forward", "backward", "varlen_backward")
 )
+OF_ENGINES = {
+    "vllm.vllm_flash_attn.flash_attn_interface": (
+        "_vllm_fa2_C::varlen_fwd",
+        "_vllm_fa2_C::fwd_kvcache",
+        "_vllm_fa3_C::fwd",
+    ),
+    "flash_attn_interface": ("flash_attn_3::fwd",),
+}
+"""The operations that attend to a cache, by the module that brings them."""
+JOINING = frozenset(("_vllm_fa3_C::fwd", "flash_attn_3::fwd"))
+"""Those of them whose tiles have queries of all heads that share keys."""
 TILE = 128
 _NAMES = {
     "q": ("q", "query"),
@@ -40,8 +55,22 @@ _NAMES = {
     "causal": ("causal", "is_causal", "custom_mask_type"),
     "left": ("window_size_left",),
     "right": ("window_size_right",),
+    "used_k": ("seqused_k",),
 }
 """For each argument: its names in flash-attn and in PyTorch."""
+_CACHED = {
+    "q": ("q", "query"),
+    "k": ("k", "kcache", "key"),
+    "ends_q": ("cu_seqlens_q", "cum_seq_q"),
+    "ends_k": ("cu_seqlens_k", "cum_seq_k"),
+    "used_k": ("seqused_k", "seqlens_k"),
+    "new": ("k_new", "cu_seqlens_k_new"),
+    "causal": ("is_causal",),
+    "left": ("window_size_left",),
+    "right": ("window_size_right",),
+}
+"""The same of operations that attend to a cache."""
+_ALL = 2**64 - 1
 FROM_FIRST_KEY = 1
 """A `custom_mask_type`: the first query sees the first key. Others that are not 0: the last query sees the last key."""
 _LIBRARIES: list[Any] = []
@@ -64,16 +93,98 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
         given = {
             ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
         }
-        found = sequences(control, in_name, **given)
-        if found is None:
-            return call(keyset, *args, **kwargs)
-        hook.sequences(found)
-        try:
-            return call(keyset, *args, **kwargs)
-        finally:
-            hook.sequences(None)
+        used_k = given.pop("used_k", None)
+        in_memory = used_k is not None or (given.get("ends_k") is not None and control.capturing())
+        found = lengths(**given, used_k=used_k, joins=False) if in_name and in_memory else None
+        if found is not None:
+            return _during(hook.lengths, found, call, keyset, args, kwargs)
+        return _during(hook.sequences, sequences(control, in_name, **given), call, keyset, args, kwargs)
 
     return attend
+
+
+def _during(
+    tell: Callable[[Sequence[int] | None], None],
+    found: Sequence[int] | None,
+    call: Kernel,
+    keyset: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Calls the kernel while the hook has been told what was found."""
+    if found is None:
+        return call(keyset, *args, **kwargs)
+    tell(found)
+    try:
+        return call(keyset, *args, **kwargs)
+    finally:
+        tell(None)
+
+
+def told_where(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
+    """Returns the function to call in the place of `call`, which calls the CUDA kernels of an operation that attends to
+    a cache.
+    """
+    arguments = schema_of(operation).arguments
+    places = {
+        ours: (n, argument.name, argument.default_value)
+        for ours, names in _CACHED.items()
+        for n, argument in enumerate(arguments)
+        if argument.name in names
+    }
+    hook, joins = control.hook, schema_of(operation).name in JOINING
+
+    def attend(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        given = {
+            ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
+        }
+        return _during(hook.lengths, lengths(**given, joins=joins), call, keyset, args, kwargs)
+
+    return attend
+
+
+def lengths(
+    q: Tensor,
+    k: Tensor,
+    causal: int = False,
+    left: int | None = None,
+    right: int | None = None,
+    ends_q: Tensor | None = None,
+    ends_k: Tensor | None = None,
+    used_k: Tensor | None = None,
+    new: Tensor | None = None,
+    joins: bool = True,
+) -> tuple[int, ...] | None:
+    """Returns the fields of the hook's `ph_lengths`; None if no tensor says how long the sequences are, or not that
+    alone. `joins`: heads that share keys are computed together.
+    """
+    keys = ends_k if used_k is None else used_k
+    if keys is None or new is not None or not all(map(_is_read, (keys, ends_q))):
+        return None
+    n = keys.numel() - (used_k is None)
+    if ends_q is not None and ends_q.numel() != n + 1:
+        return None
+    heads, key_heads = q.size(-2), k.size(-2)
+    if n < 1 or key_heads < 1 or heads % key_heads or (ends_q is None and (q.dim() != _PADDED or q.size(0) != n)):
+        return None
+    return (
+        n,
+        0 if ends_q is None else ends_q.data_ptr(),
+        q.size(1) if ends_q is None else 0,
+        keys.data_ptr(),
+        int(used_k is None),
+        _ALL if left is None or left < 0 else left,
+        0 if causal else _ALL if right is None or right < 0 else right,
+        heads // key_heads if joins else 1,
+    )
+
+
+_PADDED = 4  # dimensions of queries that are equally many in each sequence: sequences, queries, heads, depth
+
+
+def _is_read(tensor: Tensor | None) -> bool:
+    """Says whether the hook can read the tensor: 32-bit integers, one behind the other."""
+    return tensor is None or (tensor.is_cuda and tensor.element_size() == 4 and tensor.is_contiguous())  # noqa: PLR2004
 
 
 def sequences(
@@ -118,17 +229,18 @@ def _lengths(control: ControlTensors, ends: Tensor) -> list[int] | None:
 
 @lru_cache(maxsize=256)
 def together(
-    lengths: tuple[tuple[int, int], ...], before: int | None, after: int | None, times: int = 1
+    lengths: tuple[tuple[int, int], ...], before: int | None, after: int | None, times: int = 1, joined: int = 1
 ) -> tuple[int, ...]:
     """Returns the fields of a `sequences` signature, for sequences of so many queries and keys, each `times` times. A
     query sees so many keys before and after its own place, all if None. The last query's place is that of the last key.
+    `joined`: so many heads share keys, and a row has pairs of a query and one of them.
     """
     tiles: Callable[[int], int] = lambda n: -(-n // TILE)  # noqa: E731
     visited = longest = pairs = 0
     for queries, keys in lengths:
         ahead = keys - queries
-        for first in range(0, queries, TILE):
-            last = min(first + TILE, queries) - 1
+        for place in range(0, queries * joined, TILE):
+            first, last = place // joined, min((place + TILE - 1) // joined, queries - 1)
             begin = 0 if before is None else max(first + ahead - before, 0)
             end = keys if after is None else min(max(last + ahead + after + 1, 0), keys)
             row = max(tiles(end) - begin // TILE, 0) if end > begin else 0
@@ -138,7 +250,7 @@ def together(
         len(lengths) * times,
         sum(queries for queries, _ in lengths) * times,
         sum(keys for _, keys in lengths) * times,
-        sum(tiles(queries) for queries, _ in lengths) * times,
+        sum(tiles(queries * joined) for queries, _ in lengths) * times,
         sum(tiles(keys) for _, keys in lengths) * times,
         visited * times,
         longest,
@@ -164,8 +276,10 @@ def _limited_sum(first: int, count: int, most: int) -> int:
 def follow(control: ControlTensors, registered_for: Callable[[str], Iterable[str]]) -> None:
     """Makes flash-attn's operations tell the hook from now on. Called once, in the forker."""
 
-    def change(_: ModuleType) -> None:
+    def change(names: Iterable[str], make: Callable[[ControlTensors, Any, Kernel], Kernel], _: ModuleType) -> None:
         registered = registered_for("CUDA")
-        _LIBRARIES.extend(register(control, name, told) for name in OF_FLASH_ATTN if name in registered)
+        _LIBRARIES.extend(register(control, name, make) for name in names if name in registered)
 
-    when_imported("flash_attn.flash_attn_interface", change)
+    when_imported("flash_attn.flash_attn_interface", partial(change, OF_FLASH_ATTN, told))
+    for module, names in OF_ENGINES.items():
+        when_imported(module, partial(change, names, told_where))

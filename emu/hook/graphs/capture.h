@@ -25,6 +25,9 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *stream, void *arg
 /* Work on bytes that each launch of the graph repeats: no node of the graph, and it takes no time. */
 bool ph_capture_data(ph_stream *stream, void (*run)(ph_stream *stream, void *arg), void (*release)(void *arg),
                      void *arg);
+/* The launch that the capture has just recorded on the stream is priced again at each launch of the graph, by
+ * price(what); NULL: it costs what it did in the capture. `what` is freed with the graph. */
+void ph_capture_priced(ph_stream *stream, const ph_cost *(*price)(const void *what), void *what);
 /* A launch on the stream writes to the range and is not executed: the bytes are unknown, and again at each launch of
  * the graph if the stream is being captured. */
 void ph_overwrite_on(ph_stream *stream, const void *start, size_t nbytes);

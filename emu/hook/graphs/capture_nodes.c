@@ -50,6 +50,13 @@ static ph_graph_item *add_node(ph_stream *stream, enum ph_graph_item_kind kind) 
 
 static void capture_launch(ph_stream *stream, const ph_cost *cost) { add_node(stream, ITEM_LAUNCH)->cost = cost; }
 
+void ph_capture_priced(ph_stream *stream, const ph_cost *(*price)(const void *), void *what) {
+    const ph_graph_capture *capture = ph_graph_capture_of(stream);
+    ph_graph_item *item = capture->graph->items[capture->graph->nitems - 1];
+    item->price = price;
+    item->arg = what;
+}
+
 bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const void *src, size_t nbytes) {
     ph_graph_item *item = add_node(stream, ITEM_COPY);
     item->cost = cost;

@@ -52,6 +52,7 @@ void ph_graph_release(ph_graph *graph) {
     for (size_t i = 0; i < graph->nitems; i++) {
         ph_graph_item *item = graph->items[i];
         if ((item->kind == ITEM_CALL || item->kind == ITEM_DATA) && item->function) item->function(item->arg);
+        if (item->price) free(item->arg);
         free(item->after);
         free(item);
     }
@@ -86,9 +87,11 @@ static void replay_order(const ph_graph_item *item, size_t index, ph_stream *str
 }
 
 static void replay_node(const ph_graph_item *item, ph_stream *stream, bool queued) {
+    const ph_cost *priced;
     switch (item->kind) {
     case ITEM_LAUNCH:
-        ph_launch_now(stream, item->cost, queued);
+        priced = item->price ? item->price(item->arg) : NULL;
+        ph_launch_now(stream, priced ? priced : item->cost, queued);
         break;
     case ITEM_COPY:
         ph_launch_now(stream, item->cost, queued);

@@ -25,6 +25,7 @@ typedef struct ph_graph_item {
     enum ph_graph_item_kind kind;
     int branch;
     const ph_cost *cost;
+    const ph_cost *(*price)(const void *arg); /* LAUNCH: what it costs at a launch of the graph; NULL: always `cost` */
     void *dst;
     const void *src;
     size_t nbytes;

@@ -11,6 +11,7 @@
 
 #include "cuda/types.h"
 #include "streams/stream.h"
+#include "threads/thread.h"
 
 typedef struct ph_program ph_program;
 
@@ -110,6 +111,11 @@ typedef struct ph_images {
 int ph_images_at(const char *mangled);
 /* Finds the sizes of images. Returns false where there are no parameters. */
 bool ph_images_of(const ph_kernel *kernel, void *const *params, ph_images *out);
+
+/* ---- lengths.c: how long the sequences of an attention are ------------------------------------------------------- */
+/* Reads the lengths and counts what attention computes. Returns false if they are not known. Waits, in real time, for
+ * values that have yet to arrive. */
+bool ph_sequences_of(const ph_lengths *lengths, ph_sequences *out);
 
 /* ---- stores.c: what launches may write to that belong to no operation of ATen ------------------------------------ */
 /* The blocks behind the launch's pointers are unknown. params: as cuLaunchKernel gets them. */

@@ -4,6 +4,7 @@
  * element-wise ones the strides of operands that are not dense, of gradients of upsamplings the images' sizes, of
  * attention the sequences. Their hash finds the cost; the signature's text is only made if the hash is new.
  */
+#include "core/alloc.h"
 #include "core/hash.h"
 #include "threads/host.h"
 #include "op_stream/warn.h"
@@ -165,6 +166,30 @@ static ph_describe describe(const launch *l) {
     return l->groups ? describe_grouped : l->layout ? describe_strided : describe_kernel;
 }
 
+/* A launch within a capture whose sequences have the lengths that memory says at each launch of the graph. */
+typedef struct captured {
+    launch launch;
+    ph_lengths lengths;
+} captured;
+
+/* Returns what it costs by the lengths of now; NULL: as when it was captured. */
+static const ph_cost *cost_of_captured(const void *what) {
+    const captured *it = what;
+    launch l = it->launch;
+    ph_sequences sequences;
+    if (!ph_sequences_of(&it->lengths, &sequences)) return NULL;
+    l.sequences = &sequences;
+    const ph_cost *cost = ph_cost_of(key_of(&l), describe(&l), &l);
+    return cost->source == PH_SOURCE_UNRECOGNISED ? NULL : cost;
+}
+
+static void price_at_launch(ph_stream *stream, const launch *l, const ph_lengths *lengths) {
+    captured *it = ph_allocate(sizeof *it);
+    *it = (captured){*l, *lengths};
+    it->launch.layout = NULL, it->launch.images = NULL, it->launch.operands = NULL, it->launch.params = NULL;
+    ph_capture_priced(stream, cost_of_captured, it);
+}
+
 /* Makes what the thread launches belong to a product of groups; sizes: the fields of ph_groups in order, NULL: it
  * does not any more. */
 PH_EXPORT void phantora_groups(const uint64_t *sizes) {
@@ -225,13 +250,16 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     bool strided = UNLIKELY(kernel->has_layout) && ph_layout_of(kernel, params, &layout);
     ph_images images;
     bool scaled = UNLIKELY(kernel->images >= 0) && ph_images_of(kernel, params, &images);
+    const ph_lengths *lengths = !kernel->program && thread->lengths.sequences ? &thread->lengths : NULL;
+    ph_sequences sequences;
+    bool measured = UNLIKELY(lengths != NULL) && ph_sequences_of(lengths, &sequences);
     launch l = {.kernel = kernel,
                 .grid = grid,
                 .block = block,
                 .shared_nbytes = shared_nbytes,
                 .op = ph_current_op(),
                 .groups = thread->groups.groups ? &thread->groups : NULL,
-                .sequences = thread->sequences.sequences ? &thread->sequences : NULL,
+                .sequences = thread->sequences.sequences ? &thread->sequences : measured ? &sequences : NULL,
                 .layout = strided ? &layout : NULL,
                 .images = scaled ? &images : NULL,
                 .params = params};
@@ -252,6 +280,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
         key = key_of(&l);
     }
     ph_launch_work(stream, key, describe(&l), &l);
+    if (UNLIKELY(lengths && stream->capture)) price_at_launch(stream, &l, lengths);
     if (UNLIKELY(kernel->program != NULL)) {
         if (!ph_program_compute(kernel->program, grid, params)) ph_program_overwrites(kernel->program, params, stream);
         if (params) ph_program_store(kernel->program);

@@ -140,6 +140,11 @@ void ph_kernel_stores(ph_kernel *kernel, void *const *params, ph_stream *stream)
     }
     uintptr_t read_only[PH_MOST_PARAMETERS], words[STRUCT_WORDS];
     size_t nread_only = 0;
+    const ph_lengths *lengths = &ph_self()->lengths; /* an attention reads them by pointers in structs */
+    if (lengths->sequences) {
+        read_only[nread_only++] = (uintptr_t)lengths->ends_q;
+        read_only[nread_only++] = (uintptr_t)lengths->keys;
+    }
     for (size_t i = 0; kinds[i]; i++)
         if (kinds[i] == PH_PARAMETER_CONST && nread_only < PH_MOST_PARAMETERS)
             memcpy(&read_only[nread_only++], params[i], 8);

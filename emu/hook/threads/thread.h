@@ -43,6 +43,18 @@ typedef struct ph_sequences {
     uint64_t sequences, queries, keys, rows, columns, tiles, longest, pairs;
 } ph_sequences;
 
+/* Where a thread's attention reads how long its sequences are: emu/control/extensions/attention.py tells it. Addresses
+ * are those of 32-bit integers in device memory, which each launch reads, and each launch of a graph that has it. */
+typedef struct ph_lengths {
+    uint64_t sequences; /* 0: none are told */
+    uint64_t ends_q;    /* where the queries of each begin, and the end of the last; 0: each has `each` queries */
+    uint64_t each;
+    uint64_t keys;     /* how many keys each has; if `key_ends`, where they begin, and the end of the last */
+    uint64_t key_ends; /* 0 or 1 */
+    uint64_t before, after; /* the keys around its own place that a query sees; UINT64_MAX: all */
+    uint64_t joined;        /* the heads that share keys and values and whose queries are in one tile */
+} ph_lengths;
+
 /* The Python functions to which a range hands tensors, which are made Python objects for it. */
 enum ph_hands {
     PH_HANDS_TO_NONE,
@@ -101,6 +113,7 @@ typedef struct ph_thread {
     int optimizer_depth;                /* index + 1 of the outermost Optimizer.step range, 0 if none */
     ph_groups groups;                   /* of the grouped product that it launches */
     ph_sequences sequences;             /* of the attention that it launches */
+    ph_lengths lengths;                 /* of the attention that it launches, in memory */
     int kernel_data_depth;              /* the same for ops that copy tables to the device for their own kernels */
     struct ph_stream *default_streams[PH_MAX_DEVICES];
 } ph_thread;

@@ -20,6 +20,7 @@ class KernelCalls(Library):
         self._compute_programs = self._function("compute_programs", None, _COMPUTE, CALLED)
         self._groups = self._function("groups", None, RANGES)
         self._sequences = self._function("sequences", None, RANGES)
+        self._lengths = self._function("lengths", None, RANGES)
         self._routing = self._function("routing", None, c_uint64, c_uint32, c_uint32, RANGES, c_uint32, c_char_p)
         self._data_size = self._function("data_size", None, c_uint64, c_uint64, c_uint64, c_char_p)
         self.batch: Callable[[int], None] = self._function("batch", None, c_uint32)
@@ -56,6 +57,12 @@ class KernelCalls(Library):
         none.
         """
         self._sequences(None if sizes is None else flat(sizes))
+
+    def lengths(self, fields: Sequence[int] | None) -> None:
+        """Says where the attention that this thread launches reads how long its sequences are
+        (emu/hook/threads/thread.h); None: it launches none.
+        """
+        self._lengths(None if fields is None else flat(fields))
 
     def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:
         """Sends a ROUTING record."""

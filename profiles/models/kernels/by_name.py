@@ -20,7 +20,7 @@ from profiles.models.kernels import (
 )
 from profiles.models.kernels.operands import operands
 from profiles.models.machine import Estimate, Machine, Model, both, overlapped
-from profiles.models.products import attention
+from profiles.models.products import attention, paged
 from profiles.models.products.matrix import grouped, scaled
 from profiles.signature import Grouped, Kernel, Sized, Strided, Triton, elements
 
@@ -40,6 +40,8 @@ def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
         return found
     if isinstance(what, Grouped):
         what = Kernel(what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
+    if cached := paged.kernel(gpu, what, name):
+        return cached
     if problem := attention.named(what, name):
         return both(
             gpu,

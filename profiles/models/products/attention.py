@@ -189,10 +189,15 @@ def named(what: Kernel, name: KernelName) -> Problem | None:
     shapes = [shape for shape in what.sizes if len(shape) == (3 if packed else 4)]
     if direction == "bwd" and len(shapes) >= 4:
         shapes = shapes[1:]  # the gradient comes first
+    paged = isinstance(what, Sequences) and len(shapes) < 3 and direction == "fwd"
+    if paged:  # keys and values lie in pages: (pages, tokens of a page, heads, depth)
+        shapes = [shape for shape in what.sizes if len(shape) in (3, 4)]
     if len(shapes) < 3:
         return None
     q, k, v = shapes[:3]
-    if packed:  # (queries of all sequences, heads, depth)
+    if paged:
+        q, k, v = ((1, one[-2], prod(one[:-2]), one[-1]) for one in (q, k, v))
+    elif packed:  # (queries of all sequences, heads, depth)
         q, k, v = ((1, one[1], one[0], one[2]) for one in (q, k, v))
     # Ops that name the kernel take (batch, heads, length, depth), the raw ones (batch, length, heads, depth).
     elif "scaled_dot_product" not in what.op:
