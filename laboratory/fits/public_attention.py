@@ -90,7 +90,7 @@ def modelled_ns(gpu: Gpu, row: Row) -> float:
     ns = counts.solo_ns + attends.solo_ns + 2 * GAP_NS
     units = row.key_heads * row.sequences * -(-row.queries * row.heads // row.key_heads // 128)
     hides = 0 < row.window < row.keys
-    if not hides and 2 * units <= gpu.sm_count and row.keys > 128:  # noqa: PLR2004
+    if not hides and 2 * units <= gpu.sm_count and row.keys > 128:
         ns += joins.solo_ns - gpu.achieved.kernel_floor_ns
     if row.version == WRITING:
         tokens, item = row.sequences * row.queries, 1 if row.eight_bit else 2

@@ -184,7 +184,7 @@ _PADDED = 4  # dimensions of queries that are equally many in each sequence: seq
 
 def _is_read(tensor: Tensor | None) -> bool:
     """Says whether the hook can read the tensor: 32-bit integers, one behind the other."""
-    return tensor is None or (tensor.is_cuda and tensor.element_size() == 4 and tensor.is_contiguous())  # noqa: PLR2004
+    return tensor is None or (tensor.is_cuda and tensor.element_size() == 4 and tensor.is_contiguous())
 
 
 def sequences(

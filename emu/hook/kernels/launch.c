@@ -259,7 +259,9 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
                 .shared_nbytes = shared_nbytes,
                 .op = ph_current_op(),
                 .groups = thread->groups.groups ? &thread->groups : NULL,
-                .sequences = thread->sequences.sequences ? &thread->sequences : measured ? &sequences : NULL,
+                .sequences = thread->sequences.sequences ? &thread->sequences
+                             : measured                  ? &sequences
+                                                         : NULL,
                 .layout = strided ? &layout : NULL,
                 .images = scaled ? &images : NULL,
                 .params = params};

@@ -49,8 +49,8 @@ typedef struct ph_lengths {
     uint64_t sequences; /* 0: none are told */
     uint64_t ends_q;    /* where the queries of each begin, and the end of the last; 0: each has `each` queries */
     uint64_t each;
-    uint64_t keys;     /* how many keys each has; if `key_ends`, where they begin, and the end of the last */
-    uint64_t key_ends; /* 0 or 1 */
+    uint64_t keys;          /* how many keys each has; if `key_ends`, where they begin, and the end of the last */
+    uint64_t key_ends;      /* 0 or 1 */
     uint64_t before, after; /* the keys around its own place that a query sees; UINT64_MAX: all */
     uint64_t joined;        /* the heads that share keys and values and whose queries are in one tile */
 } ph_lengths;

@@ -2,8 +2,8 @@
 
     time = START_NS + work / SMs + blocks / SMs x time of a block + bytes / memory bandwidth + longest row's tail
 
-A tile has 128 pairs of a query and a head, as the heads that share keys are joined, and 128 keys. It takes cycles that do
-not depend on how full it is, since a decoding sequence fills few of its rows, and cycles for the pairs in it. Blocks
+A tile has 128 pairs of a query and a head, as the heads that share keys are joined, and 128 keys. It takes cycles that
+do not depend on how full it is, since a decoding sequence fills few of its rows, and cycles for the pairs in it. Blocks
 that are too few for the GPU divide their keys among several, and another kernel joins the parts.
 """
 
@@ -30,6 +30,7 @@ SEARCHED = 992  # the most sequences whose blocks a kernel counts ahead; beyond,
 TAIL = 0.665  # share of what the longest row takes longer than the mean that is waited for
 BESIDE = 1.093  # exponent that joins work and memory: hardly anything overlaps
 STREAM = 1.042  # times the streaming bandwidth: keys and values of a layer are in no cache
+ROUNDED = 1.1  # the numbers of a signature are rounded: what two of them may differ by, and more
 MOST_PARTS = 32  # into which keys are divided
 START_NS = 3000.0  # the kernel starts: tensor maps, and its first wait for the scheduler
 PREPARE_NS = 1070.0  # the kernel that counts blocks
@@ -84,7 +85,7 @@ def problem_of(what: Sequences, name: KernelName) -> Cached | None:
     q, k = shapes
     text = name.text
     dtype = "f8e4m3" if "float_e4m3" in text else "bf16"
-    window = what.longest * TILE < what.keys / max(what.sequences, 1) / 1.1 - TILE
+    window = what.longest * TILE < what.keys / max(what.sequences, 1) / ROUNDED - TILE
     seen = min(what.keys, what.pairs) if what.queries == what.sequences else what.keys
     return Cached(
         q[-2],
@@ -105,7 +106,7 @@ def problem_of(what: Sequences, name: KernelName) -> Cached | None:
 def shapes_of(sizes: tuple[Shape, ...]) -> tuple[Shape, Shape] | None:
     """The queries' shape, which ends with heads and depth, and the keys' one: of the cache's pages, or packed."""
     shapes = [shape for shape in sizes if len(shape) in (3, 4)]
-    if len(shapes) < 3 or shapes[1] != shapes[2][:-1] + shapes[1][-1:]:  # noqa: PLR2004
+    if len(shapes) < 3 or shapes[1] != shapes[2][:-1] + shapes[1][-1:]:
         return None
     q, k = shapes[:2]
     return (q, k) if k[-2] > 0 and q[-2] % k[-2] == 0 else None
