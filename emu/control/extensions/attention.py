@@ -138,9 +138,25 @@ def told_where(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
         given = {
             ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
         }
-        return _during(hook.lengths, lengths(**given, joins=joins), call, keyset, args, kwargs)
+        return _whole(_during(hook.lengths, lengths(**given, joins=joins), call, keyset, args, kwargs))
 
     return attend
+
+
+def _whole(results: Any) -> Any:
+    """Returns the results with an empty tensor for those that a kernel has left undefined: PyTorch takes no list from
+    Python that has a None among its tensors, and FlashAttention 3 returns parts that only some calls have.
+    """
+    if not isinstance(results, list) or all(one is not None for one in results):
+        return results
+    return [_nothing() if one is None else one for one in results]
+
+
+@lru_cache(maxsize=1)
+def _nothing() -> Tensor:
+    import torch
+
+    return torch.empty(0, device="cpu")
 
 
 def lengths(
