@@ -114,6 +114,7 @@ class Row:
     figure: Budgeted
     value: float | None
     limit: float
+    """What the figure is compared with; NaN: nothing is stored."""
     against: str
     """The kind of ``limit``: `budget` if it is a limit, `baseline` if it is the figure of another report."""
     broken: bool
@@ -128,6 +129,8 @@ class Row:
         title, shown = self.figure.title, self.figure.text
         if self.value is None:
             return f"{title} not known"
+        if math.isnan(self.limit):
+            return f"{title} {shown(self.value)}, but the baseline has none to compare with (--update stores it)"
         if self.against == "budget":
             least = "at least " if self.so_far else ""
             text = f"{title} {least}{shown(self.value)} of {shown(self.limit)} ({_change(self.value, self.limit)})"
@@ -138,8 +141,8 @@ class Row:
         return {
             "figure": self.figure.name,
             "value": self.value,
-            self.against: self.limit,
-            "change": None if self.value is None else self.value / self.limit - 1,
+            self.against: None if math.isnan(self.limit) else self.limit,
+            "change": None if self.value is None or math.isnan(self.limit) else self.value / self.limit - 1,
             "broken": self.broken,
         }
 
@@ -267,7 +270,7 @@ class Rules:
             value = rule.figure.value(simulated) if known else None
             before = baseline.get(rule.figure.name)
             if value is None or before is None:
-                found.append(Row(rule.figure, None, before or math.nan, "baseline", True))
+                found.append(Row(rule.figure, value, math.nan if before is None else before, "baseline", True))
             else:
                 found.append(Row(rule.figure, value, before, "baseline", rule.broken(value, before)))
         return found

@@ -143,10 +143,13 @@ def _chosen(jobs: list[Job], names: Sequence[str], path: Path) -> list[Job]:
 
 
 def _check_baseline(jobs: Sequence[Job], before: Baseline, path: Path) -> None:
-    missing = [job.name for job in jobs if job.rules.rules and job.name not in before]
-    if missing:
+    """Refuses a file of which no job has the figures that its rules compare with. A job that is new beside others runs,
+    and fails with what it lacks. Raises UsageError.
+    """
+    ruled = [job.name for job in jobs if job.rules.rules]
+    if ruled and not any(name in before for name in ruled):
         raise UsageError(
-            f"{short(path)} has no figures of job {missing[0]}, whose fail_if compares with them",
+            f"{short(path)} has no figures of job {ruled[0]}, whose fail_if compares with them",
             "--update stores those of this version, for jobs that run to their end; --job NAME runs others alone",
         )
 

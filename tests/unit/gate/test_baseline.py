@@ -218,3 +218,18 @@ def test_markup_of_a_script_stays_text(report: dict[str, Any], monkeypatch: pyte
     assert "<" not in row.replace("&lt;", "")
     assert "](" not in row.replace("\\](", "")
     assert row.count("|") - row.count("\\|") == 7
+
+
+def test_a_new_job_fails_and_the_others_are_checked(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("budgets.toml").write_text(FILE + FILE.replace("[job.a]", "[job.b]"))
+    capsys.readouterr()
+    assert cli.run(["check", "budgets.toml"]) == 1
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first.startswith("ok")
+    assert second.startswith("FAIL  b")
+    assert "step time 1.00 ms, but the baseline has none to compare with (--update stores it)" in second
+    assert cli.run(["check", "budgets.toml", "--job", "b"]) == 2, "nothing at all is stored of what is asked for"
+    capsys.readouterr()
+    assert cli.run(["check", "budgets.toml", "--json"]) == 1
+    compared = [row for row in json.loads(capsys.readouterr().out)["jobs"][1]["rows"] if "baseline" in row]
+    assert [(row["baseline"], row["change"], row["broken"]) for row in compared] == [(None, None, True)] * 2
