@@ -4,8 +4,9 @@ Comes in: operation, bytes, members, a ``Topology``, one GPU generation's consta
 user's ``NcclSettings``. Goes out: a ``Plan``: groups of flows that start after a latency. The way through the modules:
 ``planner`` asks ``tuner`` for NCCL's choice of algorithm and protocol (``provider_tuners`` may make it), ``channels``
 for the division of the bytes, ``timing`` for what the kernel takes, and ``hops`` for the links. ``transfers`` does so
-for send and receive. ``memory`` says what a communicator takes of a GPU. May import: ``netsim.topology``,
-``netsim.simulation`` (for ``Group``), ``netsim.errors``, ``netsim.fields``, ``netsim.units``.
+for send and receive. ``memory`` says what a communicator takes of a GPU, ``start`` how long
+it takes to make. May import: ``netsim.topology``, ``netsim.simulation`` (for ``Group``), ``netsim.errors``,
+``netsim.fields``, ``netsim.units``.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from netsim.collectives.memory import CommunicatorMemory, communicator_memory
 from netsim.collectives.params import OPERATIONS, Params, load_params
 from netsim.collectives.planner import Plan, plan, slower
 from netsim.collectives.settings import NcclSettings
+from netsim.collectives.start import Made, Range, start_of_all
 from netsim.collectives.transfers import BufferedSend, buffered_send
 
 __all__ = [
     "OPERATIONS",
     "BufferedSend",
     "CommunicatorMemory",
+    "Made",
     "NcclSettings",
     "Params",
     "Plan",
+    "Range",
     "between",
     "buffered_send",
     "communicator_memory",
@@ -32,4 +36,5 @@ __all__ = [
     "plan",
     "settings",
     "slower",
+    "start_of_all",
 ]

@@ -235,6 +235,14 @@ class Run:
         return found
 
     @property
+    def start(self) -> dict[str, Any] | None:
+        """An estimate of the time until NCCL has made the run's communicators, which no other figure contains:
+        `low_ns`, `high_ns`, `communicators` of a rank, `ranks` of the largest one. None if there were none.
+        """
+        found: dict[str, Any] | None = self._simulated.get("start")
+        return found
+
+    @property
     def memory_growth(self) -> dict[str, Any] | None:
         """Memory that became more in each of the last steps: `nbytes` a step, `steps`, `site`, `op`. None: it did
         not.

@@ -34,6 +34,7 @@ from phantora_async.report.memory import memory_document
 from phantora_async.report.modules import modules_document, speakers
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
+from phantora_async.report.start import start_document
 from phantora_async.report.stated_values import (
     checkpoint_warnings,
     checkpoints_document,
@@ -175,6 +176,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
     add_lines(kernels["signatures"], costs, fact_builder)
     calls = window_counts(snapshot.ranks, [info.calls for info in fact_builder.rank_info])
     step = step_document(snapshot)
+    start = start_document(fact_builder.communicators.by_id.values(), spec.servers, spec.nccl.version)
     gpu_use = GpuUse(
         seats_of(spec.servers),
         [info.placed for info in fact_builder.rank_info],
@@ -237,6 +239,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
             if spec.lengths
             else {}
         ),
+        **({"start": start} if start is not None else {}),
         "checkpoints": checkpoints,
         "stated_values": stated_document(spec.values, reads, sharing),
         "decided": decided_document(reads, sharing),

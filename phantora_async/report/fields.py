@@ -58,6 +58,7 @@ _GENERATED = Fields(
 _GENERATION = Fields(
     {"policy": TEXT, "programs": Each(_GENERATED), **_fields(WHOLE, "ranks", "generating_ns", "partial_ns")}
 )
+_START = Fields(_fields(WHOLE, "communicators", "ranks", "low_ns", "high_ns"))
 _CHANGES = Each(Each(WHOLE, 2))
 _OVER_TIME = [account.name for account in TIME_ACCOUNTS if account.common]
 _RARE_OVER_TIME = [account.name for account in TIME_ACCOUNTS if not account.common]
@@ -195,6 +196,7 @@ _SIMULATED = Fields(
         "read_attributes": Each(Fields(_fields(TEXT, "line", "attribute", "then", "now") | {"rank": WHOLE})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "generation": _GENERATION,
+        "start": _START,
         "data_shapes": Fields({"policy": TEXT, "places": Each(_SIZED)}),
         "stated_values": Each(_STATED),
         "checkpoints": Each(_CHECKPOINT),

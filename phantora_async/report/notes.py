@@ -11,6 +11,7 @@ from phantora_async.report.generation import generation_notes
 from phantora_async.report.guests import guest_notes
 from phantora_async.report.loading import loading_notes
 from phantora_async.report.routing import routing_notes
+from phantora_async.report.start import start_notes
 from phantora_async.report.stated_values import decided_notes, sizes_notes, stated_notes
 from phantora_async.report.steps import counted_steps, window
 from phantora_async.wording import named, seconds
@@ -250,6 +251,7 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
     notes += sizes_notes(simulated["data_shapes"]) if "data_shapes" in simulated else []
     notes += generation_notes(simulated["generation"], simulated["virtual_ns"]) if "generation" in simulated else []
+    notes += start_notes(simulated.get("start"))
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")

@@ -16,16 +16,16 @@ MEMORY = load_gpu("h200").memory
 
 
 def test_all_processes_of_a_server_see_what_is_on_a_gpu(shared_run: Run) -> None:
-    """Less by the tensor and a context; before, used by rank 0: 512 MiB, small segments of the allocator, and 874 MiB
-    for NCCL's kernels and communicator.
+    """Less by the tensor and a context. Before, rank 0 used 512 MiB, small segments of the allocator, and what NCCL's
+    kernels and communicator take: 874 MiB, with PyTorch 2.11 32 MiB less.
     """
     done = shared_run("guests.py")
     assert done.exit_code == 0, done.output
     text = done.log(0) + done.log(1)
     used = set(re.findall(r"^FREE (\d+)$", text, re.MULTILINE))
     assert len(used) == 1
-    before = MEMORY.reserved_nbytes + (874 + 512) * MIB
-    assert before < int(used.pop()) < before + 88 * MIB
+    before = MEMORY.reserved_nbytes + (840 + 512) * MIB
+    assert before < int(used.pop()) < before + 122 * MIB
     assert re.findall(r"^LESS (\d+)$", text, re.MULTILINE) == [str(256 * MIB + MEMORY.context_nbytes)] * 2
 
 

@@ -269,6 +269,7 @@ MAY_IMPORT = {
         "emu.contract",
         "emu.contract.policies",
         "netsim",
+        "netsim.collectives",
         "profiles",
         "phantora_async.run_spec",
         "phantora_async.spending",
