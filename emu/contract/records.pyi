@@ -19,7 +19,7 @@ def naming(what: str) -> dict[int, tuple[str, ...]]: ...
 def answer(question: int, qid: int, *values: int) -> bytes: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | ModuleMemory | Counters | LaunchCounts | Routing | DataSize | Batch | Generation | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Module | ModuleCounts | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | ModuleMemory | Counters | LaunchCounts | Routing | DataSize | Batch | Response | KvBlocks | Training | Generation | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Module | ModuleCounts | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Flush | AtRest | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -35,6 +35,9 @@ LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
 DATA_SIZE: Final = 40
 BATCH: Final = 50
+RESPONSE: Final = 52
+KV_BLOCKS: Final = 53
+TRAINING: Final = 54
 GENERATION: Final = 51
 STATED_VALUE: Final = 10
 LOOP: Final = 11
@@ -317,6 +320,38 @@ class Batch(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, responses: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Response(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    event: int
+    response: int
+    tokens: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, event: int, response: int, tokens: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class KvBlocks(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    used: int
+    blocks: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, used: int, blocks: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Training(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Generation(NamedTuple):
     kind: int
@@ -1194,6 +1229,12 @@ class HeldKind(IntEnum):
     OPTIMIZER_STATE = 3
     ACTIVATIONS = 4
     TEMPORARIES = 5
+
+class ResponseEventKind(IntEnum):
+    ARRIVED = 1
+    FIRST = 2
+    ENDED = 3
+    DROPPED = 4
 
 class MarkerKind(IntEnum):
     STEP = 1

@@ -92,8 +92,7 @@ class Installed(NamedTuple):
     routing: Routing
     sizes: ChosenSizes
     control: ControlTensors
-    responses: Responses | None
-    """The responses that the program generates, if `--lengths` states their lengths."""
+    responses: Responses
 
 
 def install(
@@ -115,7 +114,7 @@ def install(
 
     control = ControlTensors(hook, limit_numel, float_limit_numel, reads)
     routing, sized = Routing(control, policy), SizedOps(control, shapes)
-    tokens = None if lengths is None else SampledTokens(control, Responses(hook, lengths))
+    tokens = SampledTokens(control, Responses(hook, lengths))
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
     for name in sorted({*registered_for("CUDA"), *op_rules.OF_ALL_DEVICES}):
@@ -131,7 +130,7 @@ def install(
             made = (sized.makers.get(name) or _maker(name, operation))(control, operation, kernel.call_boxed)
             made = overflow_checks.noted(control, name, made)
             ours = routing.before(operation, made)
-            if tokens is not None and name in SAMPLES:
+            if lengths is not None and name in SAMPLES:
                 ours = tokens.around(made, ours)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
@@ -142,15 +141,14 @@ def install(
     attention.follow(control, registered_for)
     packed_attention.follow(control)
     fused_routers.follow(routing)
-    if tokens is not None:
-        transformers_loop.follow(tokens)
-        vllm_scheduler.follow(tokens.responses)
+    transformers_loop.follow(tokens)
+    vllm_scheduler.follow(tokens.responses)
     argument_checks.install(control)
     reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
     reads.decisions.forget_on_device = control.forget_followed
     reads.decisions.flags_on_device = control.flags_of_unknown
     reads.decisions.is_unknown = control.is_unknown
-    return Installed(library, routing, sized.sizes, control, None if tokens is None else tokens.responses)
+    return Installed(library, routing, sized.sizes, control, tokens.responses)
 
 
 def libraries_from_now_on() -> Libraries:

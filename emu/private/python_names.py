@@ -97,8 +97,8 @@ PURPOSES = (
     ),
     Purpose(
         "responses of transformers",
-        "giving responses of transformers' generate the lengths of --lengths",
-        "responses of transformers' generate have other lengths than --lengths states",
+        "telling when transformers' generate has tokens, and giving its responses the lengths of --lengths",
+        "responses of transformers' generate are not reported, and have other lengths than --lengths states",
         ("emu/control/generation/transformers_loop.py",),
         (
             Name(
@@ -106,6 +106,7 @@ PURPOSES = (
                 "GenerationMixin._sample",
                 takes=("self input_ids logits_processor stopping_criteria generation_config ...",),
             ),
+            Name("transformers.generation.utils", "GenerationMixin._has_unfinished_sequences"),
             Name("transformers.generation.utils", "GenerationMixin._beam_search"),
             Name("transformers.generation.utils", "GenerationMixin._assisted_decoding"),
         ),
@@ -113,8 +114,8 @@ PURPOSES = (
     ),
     Purpose(
         "responses of vLLM",
-        "giving responses of vLLM the lengths of --lengths",
-        "responses of vLLM have other lengths than --lengths states",
+        "telling when vLLM has tokens, and giving its responses the lengths of --lengths",
+        "responses of vLLM are not reported, and have other lengths than --lengths states",
         ("emu/control/generation/vllm_scheduler.py",),
         (
             Name(
@@ -122,8 +123,11 @@ PURPOSES = (
                 "Scheduler._update_request_with_output",
                 takes=("self request new_token_ids ...",),
             ),
+            Name("vllm.v1.core.sched.scheduler", "Scheduler.add_request"),
+            Name("vllm.v1.core.sched.scheduler", "Scheduler.finish_requests"),
             Name("vllm.v1.core.sched.scheduler", "Scheduler.schedule"),
             Name("vllm.v1.core.sched.scheduler", "Scheduler.update_from_output"),
+            Name("vllm.v1.core.block_pool", "BlockPool.get_num_free_blocks"),
         ),
         wrong="generation takes as long as the longest responses that it allows",
     ),

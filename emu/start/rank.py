@@ -162,8 +162,7 @@ class Connection:
         prepared.peaks.install()
         prepared.holders.install()
         prepared.reads.start(seat.rank)
-        if prepared.computed.responses is not None:
-            prepared.computed.responses.rank = seat.rank
+        prepared.computed.responses.rank = seat.rank
         slow = [SlowLoader(*one) for one in job.slow_loaders if one[0] == seat.rank]
         prepared.loading.start(Fraction(job.cpus, job.servers[seat.server]), slow)
         log = Path(job.run_dir, f"rank{seat.rank}.log")
@@ -210,8 +209,7 @@ class Connection:
         self._prepared.modules.report()
         self._prepared.computed.routing.loads.report()
         self._prepared.computed.sizes.report()
-        if self._prepared.computed.responses is not None:
-            self._prepared.computed.responses.report()
+        self._prepared.computed.responses.report()
         self._prepared.reads.report()
         self._prepared.loading.loads.report()
         self._prepared.hook.report_kept()

@@ -228,8 +228,9 @@ class Run:
 
     @property
     def generation(self) -> dict[str, Any] | None:
-        """The responses that were generated with lengths of `--lengths`, and the time that others wait for the longest:
-        the part `generation` of the report. None without that option.
+        """The responses that the program has generated: their lengths by `--lengths`, the time that others wait for the
+        longest, `serving` (latencies and throughput) and `rollouts` (the parts of reinforcement learning's steps): the
+        part `generation` of the report. None if nothing was generated, and no lengths were stated.
         """
         found: dict[str, Any] | None = self._simulated.get("generation")
         return found

@@ -32,6 +32,7 @@ def whole_report(
     seen = Seen(
         timeline.snapshot(),
         timeline.activity(),
+        timeline.generation(),
         traffic,
         network.links_of(traffic.links),
         [restart._asdict() for restart in restarts],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ from phantora_async.report.stated_values import (
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 from phantora_async.spending.energy import Launched, energy_document
-from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
+from phantora_async.virtual_time import GenerationNote, MemoryPeaks, RankSnapshot, Snapshot
 from phantora_async.virtual_time.snapshot import SimulatorFigures
 from phantora_async.wording import utf8
 from profiles import Source
@@ -63,6 +63,8 @@ class Seen:
 
     snapshot: Snapshot
     activity: Activity
+    generation: Mapping[int, Sequence[GenerationNote]]
+    """See ``Timeline.generation``."""
     traffic: Traffic
     links: Sequence[netsim.Link]
     """The links of ``traffic``."""
@@ -85,7 +87,7 @@ def build(
     """The whole document. `failure` says why the run failed, `stopped` which option ended it; None if none did."""
     snapshot, traffic = seen.snapshot, seen.traffic
     figures = snapshot.simulator
-    simulated = _simulated(spec, snapshot, fact_builder, exit_code == 0) | {
+    simulated = _simulated(spec, seen, fact_builder, exit_code == 0) | {
         "restarts": list(seen.restarts),
         "activity": activity_document(seen.activity),
         "links": links_document(traffic.width_ns, snapshot.now_ns, seen.links, traffic.nbytes),
@@ -158,7 +160,8 @@ def to_json(document: Document) -> bytes:
         return orjson.dumps(utf8(document), option=option)
 
 
-def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, ended_well: bool) -> Document:
+def _simulated(spec: RunSpec, seen: Seen, fact_builder: FactBuilder, ended_well: bool) -> Document:
+    snapshot = seen.snapshot
     ranks = ranks_document(spec, snapshot, fact_builder)
     costs, reads, sharing = fact_builder.costs, fact_builder.reads, fact_builder.sharing
 
@@ -235,8 +238,12 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "routing": routing_document(spec.routing, fact_builder.routing, sharing),
         "data_shapes": sizes_document(spec.data_shapes, reads, sharing),
         **(
-            {"generation": generation_document(spec.lengths, fact_builder.generated, snapshot.ranks, sharing)}
-            if spec.lengths
+            {
+                "generation": generation_document(
+                    spec.lengths, fact_builder.generated, snapshot.ranks, seen.generation, snapshot.now_ns, sharing
+                )
+            }
+            if spec.lengths or seen.generation
             else {}
         ),
         **({"start": start} if start is not None else {}),

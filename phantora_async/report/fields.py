@@ -55,11 +55,32 @@ _ROUTED = Fields(
 _GENERATED = Fields(
     {"program": TEXT} | _fields(WHOLE, "ranks", "batches", "responses", "ended", "tokens", "longest", "places")
 )
-_GENERATION = Fields(
-    {"policy": TEXT, "programs": Each(_GENERATED), **_fields(WHOLE, "ranks", "generating_ns", "partial_ns")}
-)
 _START = Fields(_fields(WHOLE, "communicators", "ranks", "low_ns", "high_ns"))
 _CHANGES = Each(Each(WHOLE, 2))
+_SPREAD = Maybe(Fields(_fields(NUMBER, "mean", "median", "p90", "p99")))
+_LEVEL: dict[str, Shape] = {"mean": NUMBER, "most": WHOLE}
+_SERVING = Fields(
+    {
+        **_fields(WHOLE, "requests", "prompt_tokens", "tokens"),
+        **_fields(NUMBER, "requests_per_s", "tokens_per_s"),
+        **_fields(_SPREAD, "first_token_ns", "per_token_ns", "latency_ns"),
+        "batch": Fields(_LEVEL),
+        "listed": Each(
+            Fields(
+                _fields(WHOLE, "rank", "arrived_ns", "first_token_ns", "latency_ns", "prompt_tokens", "tokens")
+                | {"per_token_ns": Maybe(NUMBER)}
+            )
+        ),
+        "over_time": Each(Fields({"rank": WHOLE, "batch": _CHANGES, "kv_blocks": _CHANGES})),
+    },
+    {"kv_blocks": Fields(_LEVEL | {"blocks": WHOLE})},
+)
+_ROLLOUT = _fields(WHOLE, "cycles", "generating_ns", "scoring_ns", "updating_ns", "between_ns")
+_ROLLOUTS = Fields(_ROLLOUT | {"ranks": Each(Fields(_ROLLOUT | {"rank": WHOLE}, {"early_ns": WHOLE}))})
+_GENERATION = Fields(
+    {"policy": TEXT, "programs": Each(_GENERATED), **_fields(WHOLE, "ranks", "generating_ns", "partial_ns")},
+    {"serving": _SERVING, "rollouts": _ROLLOUTS},
+)
 _OVER_TIME = [account.name for account in TIME_ACCOUNTS if account.common]
 _RARE_OVER_TIME = [account.name for account in TIME_ACCOUNTS if not account.common]
 _ACTIVITY = Fields(

@@ -27,7 +27,7 @@ from phantora_async.virtual_time.snapshot import (
     StreamSnapshot,
     WaitSnapshot,
 )
-from phantora_async.virtual_time.states import NO_MEMORY, GpuMemory, HostState, MemoryPeaks, StreamState
+from phantora_async.virtual_time.states import NO_MEMORY, GenerationNote, GpuMemory, HostState, MemoryPeaks, StreamState
 from phantora_async.virtual_time.timeline import Host, Listener, OutsideWait, Recorded, Stop, Timeline
 from phantora_async.virtual_time.timelines import Timelines
 
@@ -44,6 +44,7 @@ __all__ = [
     "CommCreation",
     "CommCreationFact",
     "Event",
+    "GenerationNote",
     "GpuMemory",
     "Host",
     "HostState",

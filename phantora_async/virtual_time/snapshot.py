@@ -27,7 +27,15 @@ from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.native.binding import int64s
 from phantora_async.virtual_time.results import CompletedCollective, StepInstants, StepWindow
-from phantora_async.virtual_time.states import NO_MEMORY, GpuMemory, HostState, MemoryPeaks, StreamState, Totals
+from phantora_async.virtual_time.states import (
+    NO_MEMORY,
+    GenerationNote,
+    GpuMemory,
+    HostState,
+    MemoryPeaks,
+    StreamState,
+    Totals,
+)
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
@@ -163,6 +171,17 @@ def take_activity(timeline: Timeline) -> Activity:
         [memory[at] for at in shown],
         [len(used[at]) for at in shown],
     )
+
+
+def take_generation(timeline: Timeline) -> dict[int, tuple[GenerationNote, ...]]:
+    """See ``Timeline.generation``."""
+    found = {}
+    for place, host in enumerate(timeline.own_hosts):
+        view = timeline.engine.host(place)
+        if view.nnotes:
+            rows = int64s(view.notes, 5 * view.nnotes).reshape(-1, 5).tolist()
+            found[host.rank] = tuple(map(GenerationNote._make, rows))
+    return found
 
 
 def _gpus(timeline: Timeline, place: int, now_ns: int) -> list[Any]:

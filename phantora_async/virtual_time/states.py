@@ -77,6 +77,18 @@ class GpuMemory(NamedTuple):
     """1: the process has ended, and its context with it."""
 
 
+class GenerationNote(NamedTuple):
+    """What a rank told of the responses that its program generates."""
+
+    at_ns: int
+    kind: int
+    """The record's: BATCH, RESPONSE, KV_BLOCKS, TRAINING; MARKER: a step ends."""
+    first: int
+    second: int
+    third: int
+    """The values of the record's row."""
+
+
 class Totals(NamedTuple):
     """What a rank has counted since the run's start: the fields of COUNTERS."""
 

@@ -24,8 +24,8 @@ from phantora_async.virtual_time.native.binding import Engine, PaceTable, Progra
 from phantora_async.virtual_time.network import NetworkModel
 from phantora_async.virtual_time.results import Results
 from phantora_async.virtual_time.rows import LiveRows
-from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
-from phantora_async.virtual_time.states import NO_TOTALS, HostState, MemoryPeaks, Totals
+from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity, take_generation
+from phantora_async.virtual_time.states import NO_TOTALS, GenerationNote, HostState, MemoryPeaks, Totals
 from phantora_async.virtual_time.timelines import Timelines
 
 TURN = 100_000
@@ -345,6 +345,12 @@ class Timeline:
     def activity(self) -> Activity:
         """The activity of every rank's GPUs over time, until now."""
         return take_activity(self)
+
+    def generation(self) -> dict[int, tuple[GenerationNote, ...]]:
+        """What ranks have told of the responses that they generate, in the order of the instants. Only those that have
+        told something, and one of those that share a timeline.
+        """
+        return take_generation(self)
 
     def listen(self, listener: Listener, ranks: Iterable[int]) -> None:
         """Adds a listener that is told from now on of all that happens to these ranks."""

@@ -53,6 +53,18 @@ def test_responses_of_transformers(run: Run) -> None:
         "places": places,
     }
     assert generation["policy"] == POLICY
+    serving = generation["serving"]
+    assert (serving["requests"], serving["tokens"]) == (18, sum(lengths))
+    assert sorted(one["tokens"] for one in serving["listed"]) == sorted(lengths)
+    assert serving["batch"]["most"] == 6
+    # Responses of a batch have their first token together, and the longer ones go on.
+    first_batch = serving["listed"][:2]
+    assert len({(one["arrived_ns"], one["first_token_ns"]) for one in first_batch}) == 1
+    assert [one["tokens"] for one in first_batch] == sorted(expected["greedy"])
+    latencies = [one["latency_ns"] for one in first_batch]
+    assert 0 < first_batch[0]["first_token_ns"] <= latencies[0] < latencies[1] < generation["generating_ns"]
+    assert serving["tokens_per_s"] == pytest.approx(sum(lengths) / generation["generating_ns"] * 1e9, rel=1e-3)
+    assert "rollouts" not in generation
     assert 0 < generation["partial_ns"] < generation["generating_ns"] < done.simulated["virtual_ns"]
     # Steps take alike times, so the share of time in which a batch waits is nearly that of steps.
     waiting = sum(max(batch) - min(batch) for batch in expected.values())

@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "emu.control.read_warnings",
     ],
     "emu.control.generation": [
+        "emu.contract",
         "emu.contract.policies",
         "emu.interpreter.hook_library",
         "emu.private",

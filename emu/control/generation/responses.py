@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ...contract import records
 from ...contract.policies.length_policy import LengthPolicy, prompt_key
 from ...interpreter.hook_library import Hook
+
+_EVENT = records.ResponseEventKind
 
 
 @dataclass(slots=True)
@@ -27,30 +31,65 @@ class _Total:
 
 
 class Responses:
-    """The lengths of responses, by the policy of `--lengths`."""
+    """The lengths of responses, by the policy of `--lengths`; None: the program decides."""
 
-    def __init__(self, hook: Hook, policy: LengthPolicy) -> None:
+    def __init__(self, hook: Hook, policy: LengthPolicy | None) -> None:
         self._hook = hook
-        self._policy = policy
+        self.policy = policy
         self.rank = 0
         """The rank whose process this is."""
         self._before: Counter[tuple[bytes, int]] = Counter()
         """How many responses prompts have had, by prompt and replica."""
         self._totals: dict[str, _Total] = {}
+        self._free: list[int] = []
+        """The numbers of responses that have ended, to be given again: a step then tells what the step before told."""
+        self._numbers = 0
+        self._kv_blocks = (0, 0)
 
-    def length(self, prompt: Iterable[int], replica: int) -> int:
+    def length(self, policy: LengthPolicy, prompt: Iterable[int], replica: int) -> int:
         """Returns the length of the next response to this prompt. `replica`: processes that generate the same responses
         have the same number.
         """
         key = prompt_key(prompt)
         before = self._before[key, replica]
         self._before[key, replica] += 1
-        return self._policy.length(key, before, replica)
+        return policy.length(key, before, replica)
 
+    # ---- instants, for the report ----------------------------------------------------------------------------------
     def running(self, responses: int) -> None:
         """Tells that the program generates so many responses from now on."""
         self._hook.batch(responses)
 
+    def arrived(self, prompt_tokens: int) -> int:
+        """Tells that the program is asked for a response now, and returns the response's number."""
+        if not self._free:
+            heapq.heappush(self._free, self._numbers)
+            self._numbers += 1
+        number = heapq.heappop(self._free)
+        self._hook.response(_EVENT.ARRIVED, number, prompt_tokens)
+        return number
+
+    def first(self, number: int) -> None:
+        """Tells that the program knows the first token of a response now."""
+        self._hook.response(_EVENT.FIRST, number, 1)
+
+    def ended(self, number: int, tokens: int) -> None:
+        """Tells that the program knows the last token of a response now."""
+        self._hook.response(_EVENT.ENDED, number, tokens)
+        heapq.heappush(self._free, number)
+
+    def dropped(self, number: int, tokens: int) -> None:
+        """Tells that a response will not be complete."""
+        self._hook.response(_EVENT.DROPPED, number, tokens)
+        heapq.heappush(self._free, number)
+
+    def kv_blocks(self, used: int, blocks: int) -> None:
+        """Tells how many blocks of keys and values are in use from now on."""
+        if (used, blocks) != self._kv_blocks:
+            self._kv_blocks = used, blocks
+            self._hook.kv_blocks(used, blocks)
+
+    # ---- lengths, for the report -----------------------------------------------------------------------------------
     def warn(self, text: str) -> None:
         text = f"--lengths: {text}"
         self._hook.warn_once(text, text)

@@ -1,4 +1,5 @@
-"""The tokens that the loop of transformers' `generate` samples: an end token where a response has its length.
+"""The sequences that the loop of transformers' `generate` makes: when their tokens are known, and with `--lengths` an
+end token where a response has its length.
 
 The loop itself is left as it is. Where it samples (`argmax`, `multinomial`) from scores that nobody computed, the
 tokens of all sequences become known integers, so that what follows is computed: the test for the end token, padding
@@ -33,28 +34,46 @@ class Batch:
 
     loop: CodeType
     """The loop, which samples in its own frame."""
+    size: int
+    """The number of sequences."""
+    prompt_tokens: int
+    """The number of each prompt's tokens, with padding."""
+    program: str
+    stated: Stated | None = None
+    """What `--lengths` states."""
+    sampled: int = 0
+    """The number of tokens that each sequence has."""
+    turns: int = 0
+    finished: bool = False
+    known: int = 0
+    """The number of these that the loop has waited for."""
+    running: dict[int, int] = field(default_factory=dict)
+    """The numbers of the responses that are not complete, by sequence."""
+
+    def has_ended(self, sequence: int) -> bool:
+        return self.stated is not None and self.known >= self.stated.lengths[sequence]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What sequences are made of."""
+
     lengths: list[int]
     """The length of each sequence's response."""
     ends: tuple[int, ...]
     """The ids of end tokens; the first one is sampled."""
     other: int
     """The id of the token that is sampled until then."""
-    program: str
-    sampled: int = 0
-    """The number of tokens that each sequence has."""
-    running: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.running = len(self.lengths)
+    def tokens(self, number: int) -> list[int]:
+        """Returns the token of each sequence that has this number, from 1. Behind its end token a sequence has end
+        tokens: loops pad there.
+        """
+        return [self.ends[0] if number >= length else self.other for length in self.lengths]
 
-    def next_tokens(self) -> list[int]:
-        """Returns the next token of each sequence. Behind its end token a sequence has end tokens: loops pad there."""
-        self.sampled += 1
-        return [self.ends[0] if self.sampled >= length else self.other for length in self.lengths]
-
-    def complete(self) -> list[tuple[int, bool]]:
+    def complete(self, sampled: int) -> list[tuple[int, bool]]:
         """Returns for each response how many tokens it has, and whether its end token was sampled."""
-        return [(min(length, self.sampled), length <= self.sampled) for length in self.lengths]
+        return [(min(length, sampled), length <= sampled) for length in self.lengths]
 
 
 class SampledTokens:
@@ -68,14 +87,39 @@ class SampledTokens:
     # ---- the life of a batch ---------------------------------------------------------------------------------------
     def begin(self, batch: Batch) -> None:
         self._stack().append(batch)
-        self.responses.running(batch.running)
+        batch.running = {one: self.responses.arrived(batch.prompt_tokens) for one in range(batch.size)}
+        self.responses.running(batch.size)
+
+    def look(self, finished: bool) -> None:
+        """The innermost loop is before a turn, and has waited for the tokens of the turns before. `finished`: it knows
+        that all sequences are complete, and may go round for the sake of other ranks.
+        """
+        stack = self._stack()
+        if not stack or stack[-1].finished:
+            return
+        batch = stack[-1]
+        batch.turns += 1
+        batch.finished = finished
+        if batch.turns == 1:
+            return
+        batch.known += 1
+        if batch.known == 1:
+            for number in batch.running.values():
+                self.responses.first(number)
+        ended = [one for one in batch.running if batch.has_ended(one)]
+        for one in ended:
+            self.responses.ended(batch.running.pop(one), batch.known)
+        if ended and batch.running:
+            self.responses.running(len(batch.running))
 
     def end(self) -> None:
         """Ends the batch that began last."""
         batch = self._stack().pop()
+        for number in batch.running.values():
+            (self.responses.ended if batch.known else self.responses.dropped)(number, batch.known)
         self.responses.running(0)
-        if batch.sampled:
-            self.responses.complete(batch.program, batch.complete(), together=True)
+        if batch.sampled and batch.stated is not None:
+            self.responses.complete(batch.program, batch.stated.complete(batch.sampled), together=True)
 
     def _stack(self) -> list[Batch]:
         found: list[Batch] | None = getattr(self._batches, "stack", None)
@@ -94,9 +138,10 @@ class SampledTokens:
             scores = args[0]
             if (
                 not stack
+                or stack[-1].stated is None
                 or not scores.is_floating_point()
                 or scores.dim() != 2
-                or scores.size(0) != len(stack[-1].lengths)
+                or scores.size(0) != stack[-1].size
                 or not _called_by(stack[-1].loop)
             ):
                 return call(keyset, *args, **kwargs)
@@ -104,32 +149,29 @@ class SampledTokens:
             known = self._control.small([scores]) and self._control.known([scores])
             result = computed(keyset, *args, **kwargs)
             if not known:
-                self._fill(stack[-1], as_tuple(result)[0])
+                self._fill(stack[-1], stack[-1].stated, as_tuple(result)[0])
             return result
 
         return sample
 
-    def _fill(self, batch: Batch, tokens: Tensor) -> None:
+    def _fill(self, batch: Batch, stated: Stated, tokens: Tensor) -> None:
         """Writes the next token of each sequence."""
         import torch
 
         control = self._control
-        if tokens.numel() != len(batch.lengths):
+        if tokens.numel() != batch.size:
             return
         view = control.unrecorded(lambda: control.find_view(tokens))
         if view is None:
             self.responses.warn("tokens that a loop samples could not be stated: its responses have other lengths")
             return
-        chosen = batch.next_tokens()
+        batch.sampled += 1
+        chosen = stated.tokens(batch.sampled)
 
         def fill(_: bool) -> None:
             view.copy_(torch.tensor(chosen, dtype=view.dtype, device="cpu").view(view.shape))
 
         control.compute_when_arrived([], [tokens], fill)
-        running = sum(batch.sampled < length for length in batch.lengths)
-        if running != batch.running and running:
-            self.responses.running(running)
-        batch.running = running
 
     def known(self, tensor: Tensor) -> list[Any] | None:
         """Returns a tensor's elements as nested lists; None if they are not known."""

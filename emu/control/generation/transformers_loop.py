@@ -1,6 +1,8 @@
-"""The loop of transformers' `generate` that samples: begins a batch of responses, and ends it.
+"""The loop of transformers' `generate` that samples: begins a batch of responses, tells when its tokens are
+known, and ends it.
 
-Loops that choose several tokens at a time (beam search, assisted decoding) are not followed, which is told.
+Loops that choose several tokens at a time (beam search, assisted decoding) are not followed. With `--lengths` that is
+told.
 """
 
 from __future__ import annotations
@@ -12,21 +14,27 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...private.changes import Names, changes
-from .sampled_tokens import Batch, SampledTokens
+from .sampled_tokens import Batch, SampledTokens, Stated
 
 PURPOSE = "responses of transformers"
 LOOP = "GenerationMixin._sample"
+TURN = "GenerationMixin._has_unfinished_sequences"
+"""The loop calls it before each turn: with what it has learned of the tokens of the turn before."""
 OTHERS = {"GenerationMixin._beam_search": "beam search", "GenerationMixin._assisted_decoding": "assisted decoding"}
 _PROGRAM = "transformers' generate"
 
 
 def follow(tokens: SampledTokens) -> None:
-    """Makes responses of transformers' `generate` have their lengths from now on. Called once, in the forker."""
+    """Tells of responses of transformers' `generate` from now on, and makes them have their lengths. Called once, in
+    the forker.
+    """
 
     def change(names: Names) -> None:
         names.change(LOOP, lambda loop: _followed(loop, tokens))
-        for path, what in OTHERS.items():
-            names.change(path, functools.partial(_told, tokens=tokens, what=what))
+        names.change(TURN, lambda turn: _looking(turn, tokens))
+        if tokens.responses.policy is not None:
+            for path, what in OTHERS.items():
+                names.change(path, functools.partial(_told, tokens=tokens, what=what))
 
     changes.when_imported(PURPOSE, change)
 
@@ -44,14 +52,14 @@ def _followed(loop: Callable[..., Any], tokens: SampledTokens) -> Callable[..., 
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        batch = _batch(tokens, code, model, input_ids, stopping_criteria, generation_config, kwargs)
-        if batch is not None:
-            tokens.begin(batch)
+        if getattr(generation_config, "is_assistant", False):  # its tokens are proposals
+            return loop(model, input_ids, logits_processor, stopping_criteria, generation_config, *args, **kwargs)
+        stated = _stated(tokens, model, input_ids, stopping_criteria, generation_config, kwargs)
+        tokens.begin(Batch(code, input_ids.size(0), input_ids.size(1), _PROGRAM, stated))
         try:
             return loop(model, input_ids, logits_processor, stopping_criteria, generation_config, *args, **kwargs)
         finally:
-            if batch is not None:
-                tokens.end()
+            tokens.end()
 
     return sample
 
@@ -65,10 +73,22 @@ def _told(loop: Callable[..., Any], *, tokens: SampledTokens, what: str) -> Call
     return generate
 
 
-def _batch(
-    tokens: SampledTokens, code: Any, model: Any, input_ids: Any, criteria: Any, config: Any, arguments: Any
-) -> Batch | None:
-    """Returns the batch that the loop begins; None if it knows no end token."""
+def _looking(turn: Callable[..., Any], tokens: SampledTokens) -> Callable[..., Any]:
+    @functools.wraps(turn)
+    def look(model: Any, this_peer_finished: bool, *args: Any, **kwargs: Any) -> Any:
+        tokens.look(this_peer_finished)
+        return turn(model, this_peer_finished, *args, **kwargs)
+
+    return look
+
+
+def _stated(
+    tokens: SampledTokens, model: Any, input_ids: Any, criteria: Any, config: Any, arguments: Any
+) -> Stated | None:
+    """Returns the tokens of the batch that the loop begins; None if no policy states them, or it knows no end token."""
+    policy = tokens.responses.policy
+    if policy is None:
+        return None
     ends = tuple(dict.fromkeys(_ends(tokens, criteria)))
     if not ends:
         tokens.responses.warn(
@@ -81,8 +101,8 @@ def _batch(
     replica = _replica(tokens, model)
     # Before so many tokens transformers samples no end token; the number includes the prompt.
     least = (getattr(config, "min_length", None) or 0) - input_ids.size(1) + 1
-    lengths = [max(tokens.responses.length(prompt, replica), least) for prompt in prompts]
-    return Batch(code, lengths, ends, other, _PROGRAM)
+    lengths = [max(tokens.responses.length(policy, prompt, replica), least) for prompt in prompts]
+    return Stated(lengths, ends, other)
 
 
 def _ends(tokens: SampledTokens, criteria: Any) -> Iterator[int]:

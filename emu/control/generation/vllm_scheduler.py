@@ -1,4 +1,5 @@
-"""vLLM's scheduler, which appends sampled tokens to requests and tests whether they stop: tokens become those that the
+"""vLLM's scheduler, which appends sampled tokens to requests and tests whether they stop: tells when requests arrive,
+have tokens and end, and how many blocks of keys and values they hold. With `--lengths` tokens become those that the
 policy states before they are appended.
 
 What is on the device stays unknown: no time depends on it, and of a request that has stopped nothing is read any more.
@@ -34,11 +35,22 @@ class _Stated:
         return self.end if number >= self.length else self.other
 
 
+@dataclass(slots=True)
+class _Followed:
+    """A request between its arrival and its end."""
+
+    number: int
+    """The response's number, see ``Responses.arrived``."""
+    stated: _Stated | None
+
+
 def follow(responses: Responses) -> None:
-    """Makes responses of vLLM have their lengths from now on. Called once, in the forker."""
+    """Tells of vLLM's responses from now on, and makes them have their lengths. Called once, in the forker."""
     scheduler = Scheduling(responses)
 
     def change(names: Names) -> None:
+        names.change("Scheduler.add_request", scheduler.adding)
+        names.change("Scheduler.finish_requests", scheduler.finishing)
         names.change("Scheduler._update_request_with_output", scheduler.appending)
         names.change("Scheduler.schedule", scheduler.telling)
         names.change("Scheduler.update_from_output", scheduler.telling)
@@ -51,29 +63,53 @@ class Scheduling:
 
     def __init__(self, responses: Responses) -> None:
         self._responses = responses
-        self._stated: WeakKeyDictionary[Any, _Stated | None] = WeakKeyDictionary()
+        self._followed: WeakKeyDictionary[Any, _Followed] = WeakKeyDictionary()
         self._running = 0
+
+    def adding(self, add: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(add)
+        def add_followed(scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            if request not in self._followed:
+                self._followed[request] = self._begin(request)
+            return add(scheduler, request, *args, **kwargs)
+
+        return add_followed
+
+    def finishing(self, finish: Callable[..., Any]) -> Callable[..., Any]:
+        """Requests end from outside: the client has gone, or has found a stop string in the text."""
+
+        @functools.wraps(finish)
+        def finish_followed(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            result = finish(scheduler, *args, **kwargs)
+            for request in [one for one in self._followed if one.is_finished()]:
+                self._responses.dropped(self._followed.pop(request).number, request.num_output_tokens)
+            return result
+
+        return finish_followed
 
     def appending(self, append: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(append)
         def append_stated(scheduler: Any, request: Any, new_token_ids: list[int], *args: Any, **kwargs: Any) -> Any:
-            if request not in self._stated:
-                self._stated[request] = self._of(request)
-            stated = self._stated[request]
+            followed = self._followed.get(request)
+            if followed is None:
+                return append(scheduler, request, new_token_ids, *args, **kwargs)
+            stated, before = followed.stated, request.num_output_tokens
             if stated is not None:
-                first = request.num_output_tokens + 1
-                new_token_ids[:] = [stated.token(first + place) for place in range(len(new_token_ids))]
+                new_token_ids[:] = [stated.token(before + 1 + place) for place in range(len(new_token_ids))]
             result = append(scheduler, request, new_token_ids, *args, **kwargs)
-            stopped = result[1]
-            if stopped and stated is not None:
-                length = request.num_output_tokens
-                self._responses.complete(_PROGRAM, [(length, length >= stated.length)], together=False)
+            length, stopped = request.num_output_tokens, result[1]
+            if not before and length:
+                self._responses.first(followed.number)
+            if stopped:
+                self._responses.ended(self._followed.pop(request).number, length)
+                if stated is not None:
+                    self._responses.complete(_PROGRAM, [(length, length >= stated.length)], together=False)
             return result
 
         return append_stated
 
     def telling(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Tells how many requests run after the method, where that has changed."""
+        """Tells how many requests run after the method, and how many blocks are in use, where that has changed."""
 
         @functools.wraps(method)
         def tell(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -83,12 +119,21 @@ class Scheduling:
             if running != self._running and (running >= self._running or not len(scheduler.waiting)):
                 self._running = running
                 self._responses.running(running)
+            pool = scheduler.kv_cache_manager.block_pool
+            # One block stands for none.
+            self._responses.kv_blocks(pool.num_gpu_blocks - 1 - pool.get_num_free_blocks(), pool.num_gpu_blocks - 1)
             return result
 
         return tell
 
-    def _of(self, request: Any) -> _Stated | None:
-        """Draws the length of a request; None if it has no end token."""
+    def _begin(self, request: Any) -> _Followed:
+        return _Followed(self._responses.arrived(len(request.prompt_token_ids or ())), self._stated(request))
+
+    def _stated(self, request: Any) -> _Stated | None:
+        """Draws the length of a request; None if no policy states it, or it has no end token."""
+        policy = self._responses.policy
+        if policy is None or request.sampling_params is None:
+            return None
         parameters = request.sampling_params
         stops = tuple(parameters.stop_token_ids or ())
         end = parameters.eos_token_id
@@ -99,7 +144,7 @@ class Scheduling:
                 "length"
             )
             return None
-        length = self._responses.length(request.prompt_token_ids or (), self._responses.rank)
+        length = self._responses.length(policy, request.prompt_token_ids or (), self._responses.rank)
         other = next(token for token in itertools.count() if token not in ends)
         # Before so many tokens vLLM samples no end token.
         return _Stated(max(length, parameters.min_tokens + 1 if parameters.min_tokens else 1), ends[0], other)

@@ -1,6 +1,7 @@
 /* Sends what policies have chosen: emu/control counts it, the coordinator reports it. */
 #include "channel/channel.h"
 #include "core/base.h"
+#include "nvtx/nvtx.h"
 #include "op_stream/emit.h"
 
 #include <stdlib.h>
@@ -28,8 +29,22 @@ PH_EXPORT void phantora_data_size(uint64_t calls, uint64_t most, uint64_t chosen
 /* A scheduler of responses may be a process that is no rank: nobody reads what it says. */
 PH_EXPORT void phantora_batch(uint32_t responses) {
     if (!ph_channel_is_open()) return;
+    ph_program_generates();
     struct ph_BATCH record = {.responses = responses};
     ph_emit(PH_KIND_BATCH, &record, sizeof record, NULL, 0);
+}
+
+/* event: RESPONSE_EVENT of records.def. */
+PH_EXPORT void phantora_response(uint32_t event, uint32_t response, uint64_t tokens) {
+    if (!ph_channel_is_open()) return;
+    struct ph_RESPONSE record = {.event = event, .response = response, .tokens = tokens};
+    ph_emit(PH_KIND_RESPONSE, &record, sizeof record, NULL, 0);
+}
+
+PH_EXPORT void phantora_kv_blocks(uint64_t used, uint64_t blocks) {
+    if (!ph_channel_is_open()) return;
+    struct ph_KV_BLOCKS record = {.used = used, .blocks = blocks};
+    ph_emit(PH_KIND_KV_BLOCKS, &record, sizeof record, NULL, 0);
 }
 
 /* program: the payload of GENERATION in records.def. */

@@ -267,6 +267,15 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
 
 void ph_range_push(const char *message) { ph_range_push_op(known_op(message)); }
 
+static _Atomic bool generates;
+
+void ph_program_generates(void) { atomic_store_explicit(&generates, true, memory_order_relaxed); }
+
+static void backward_begins(void) {
+    if (atomic_exchange(&steps.backward_seen, true)) return;
+    if (atomic_load_explicit(&generates, memory_order_relaxed)) ph_emit(PH_KIND_TRAINING, NULL, 0, NULL, 0);
+}
+
 void ph_range_push_op(const ph_known_op *op) {
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
@@ -276,8 +285,7 @@ void ph_range_push_op(const ph_known_op *op) {
     }
     if (UNLIKELY(ph_tracing)) ph_trace_range(true, op->op.key, op->op.name, op->op.sizes, depth);
     if (LIKELY(!thread->uncounted)) { /* a compiler that traces a backward pass ends no step */
-        if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
-            atomic_store(&steps.backward_seen, true);
+        if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed)) backward_begins();
         if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
     }
     if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;

@@ -50,6 +50,8 @@ void ph_range_mark(const char *message);
 extern bool (*ph_step_captured)(const char *name);
 /* A graph was launched. */
 void ph_graph_replayed(void);
+/* The program generates responses: from now on TRAINING records tell where backward passes begin. */
+void ph_program_generates(void);
 /* The launched graph has come to the end of a captured optimizer's step. */
 void ph_step_replayed(const char *name);
 

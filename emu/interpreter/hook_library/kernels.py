@@ -25,6 +25,10 @@ class KernelCalls(Library):
         self._data_size = self._function("data_size", None, c_uint64, c_uint64, c_uint64, c_char_p)
         self.batch: Callable[[int], None] = self._function("batch", None, c_uint32)
         """Sends a BATCH record: from now on the program generates so many responses at once."""
+        self.response: Callable[[int, int, int], None] = self._function("response", None, c_uint32, c_uint32, c_uint64)
+        """Sends a RESPONSE record: an event of RESPONSE_EVENT, the response's number, tokens."""
+        self.kv_blocks: Callable[[int, int], None] = self._function("kv_blocks", None, c_uint64, c_uint64)
+        """Sends a KV_BLOCKS record: the blocks in use, and how many there are."""
         self._generation = self._function("generation", None, *[c_uint64] * 6, c_char_p)
         self.close_segments: Callable[[], None] = self._function("close_segments", None)
 

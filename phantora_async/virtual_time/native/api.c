@@ -315,13 +315,14 @@ API int64_t vt_held(const engine *e) {
 }
 
 typedef struct {
-    int64_t rank, state, clock_ns, steps, counters, facts_done, queued, last_site, nmemory, ndevices, ntaken;
+    int64_t rank, state, clock_ns, steps, counters, facts_done, queued, last_site, nmemory, ndevices, ntaken, nnotes;
     int64_t wait, wait_site, wait_creation, nqueries, nelapsed, nclocks, nstreams, ncheckpoints;
     int64_t generating_ns, partial_ns;
     const memory_change *memory;
     const uint8_t *queries;
     const int64_t *elapsed, *clocks;
     const taken_change *taken;
+    const generation_note *notes;
 } host_view;
 
 static int64_t wait_site(const host *it) {
@@ -347,6 +348,7 @@ API void vt_host(const engine *e, int64_t number, host_view *to) {
                       .nmemory = it->nmemory,
                       .ndevices = ndevices,
                       .ntaken = it->ntaken,
+                      .nnotes = it->nnotes,
                       .wait = it->wait,
                       .wait_site = wait_site(it),
                       .wait_creation = it->wait == FOR_CREATION ? ((const creation *)it->waits_for)->number : -1,
@@ -361,7 +363,8 @@ API void vt_host(const engine *e, int64_t number, host_view *to) {
                       .queries = it->queries,
                       .elapsed = it->elapsed,
                       .clocks = it->clocks,
-                      .taken = it->taken};
+                      .taken = it->taken,
+                      .notes = it->notes};
 }
 
 API int64_t vt_state(const engine *e, int64_t host) { return e->hosts[host].state; }

@@ -88,10 +88,10 @@ _View = _structure(
 )
 _Host = _structure(
     "Host",
-    *_numbers("rank state clock_ns steps counters facts_done queued last_site nmemory ndevices ntaken"),
+    *_numbers("rank state clock_ns steps counters facts_done queued last_site nmemory ndevices ntaken nnotes"),
     *_numbers("wait wait_site wait_creation nqueries nelapsed nclocks nstreams ncheckpoints"),
     *_numbers("generating_ns partial_ns"),
-    *((name, _pointer) for name in ("memory", "queries", "elapsed", "clocks", "taken")),
+    *((name, _pointer) for name in ("memory", "queries", "elapsed", "clocks", "taken", "notes")),
 )
 _SHARES = 7
 """SHARES of engine.h."""

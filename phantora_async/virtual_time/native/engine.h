@@ -294,6 +294,12 @@ typedef struct {
     int64_t at_ns, gpu, nbytes, child, parent, ended;
 } taken_change;
 
+/* A row of the kind BATCH, RESPONSE, KV_BLOCKS or TRAINING, with its values; and MARKER, the end of a step, if there
+ * was one of these before. */
+typedef struct {
+    int64_t at_ns, kind, values[3];
+} generation_note;
+
 typedef struct {
     int64_t kind, fact, qid, value, more;
 } answer;
@@ -345,7 +351,7 @@ typedef struct {
     int64_t steps, counters; /* done; how many COUNTERS */                                                             \
     int64_t polls, polled_ns;                                                                                          \
     generating batch;                                                                                                  \
-    int64_t nmemory, ntaken, created, ndevices_used;                                                                   \
+    int64_t nmemory, ntaken, nnotes, created, ndevices_used;                                                           \
     int64_t known;   /* so many next questions of a loop are overtaken: the work is complete */                        \
     turns asking;    /* of the next row, questions of a loop */                                                        \
     void *waits_for; /* a thing as wait_kind says */                                                                   \
@@ -398,6 +404,8 @@ struct host {
     int64_t memory_room;
     taken_change *taken; /* kept: `ntaken` says how many count */
     int64_t taken_room;
+    generation_note *notes; /* kept: `nnotes` says how many count */
+    int64_t notes_room;
     int64_t *called; /* of a program: collectives, by the rank's communicators */
     pair_count *pairs;
     checkpoint **checkpoints; /* kept: its history since global virtual time, while the simulation is ahead of that */
@@ -670,6 +678,7 @@ void block(engine *e, host *it, host_state state, wait_kind wait, void *waits_fo
 void set_state(engine *e, host *it, host_state state);
 void wake(engine *e, host *it);
 int64_t next_of(engine *e, const host *it);
+void note_generation(host *it, int64_t now_ns, int64_t kind, const uint64_t *values);
 generating generated_until(generating it, int64_t now_ns);
 int64_t facts_done(const host *it);
 stream *stream_of(const host *it, uint32_t id);

@@ -404,8 +404,21 @@ static bool has_too_much(const engine *e, const host *it) {
     return false;
 }
 
+void note_generation(host *it, int64_t now_ns, int64_t kind, const uint64_t *values) {
+    it->notes = grown(it->notes, it->nnotes, &it->notes_room, sizeof *it->notes);
+    generation_note *made = &it->notes[it->nnotes++];
+    *made = (generation_note){.at_ns = now_ns, .kind = kind};
+    for (int i = 0; values && i < 3; i++) made->values[i] = (int64_t)values[i];
+}
+
+static outcome note_of_row(engine *e, host *it, const row *what) {
+    note_generation(it, e->now_ns, what->kind, what->values);
+    return GOES_ON;
+}
+
 static outcome mark(engine *e, host *it, const row *what) {
     if (what->values[0] != MARKER_STEP) return GOES_ON;
+    if (it->nnotes) note_of_row(e, it, what);
     if (it->heard) tell(e, it, TOLD_STEP_MARKED, e->now_ns, 0, NULL);
     step_end *made = (step_end *)make(e, A_STEP, sizeof *made);
     made->host = it;
@@ -444,6 +457,7 @@ generating generated_until(generating it, int64_t now_ns) {
 }
 
 static outcome note_batch(engine *e, host *it, const row *what) {
+    note_of_row(e, it, what);
     it->batch = generated_until(it->batch, e->now_ns);
     it->batch.responses = (int64_t)what->values[0];
     if (!it->batch.responses || it->batch.responses > it->batch.most) it->batch.most = it->batch.responses;
@@ -639,6 +653,10 @@ outcome execute_row(engine *e, host *it, const row *what) {
         return note_memory(e, it, what);
     case BATCH:
         return note_batch(e, it, what);
+    case RESPONSE:
+    case KV_BLOCKS:
+    case TRAINING:
+        return note_of_row(e, it, what);
     case GPU_MEMORY:
         return note_taken(e, it, what);
     case COUNTERS:

@@ -35,5 +35,6 @@ void end_process(engine *e, host *it) {
     it->silent = it->may_pass = it->retry = it->poll_delayed = false;
     it->polls = 0;
     it->batch = generated_until(it->batch, e->now_ns);
+    if (it->batch.responses) note_generation(it, e->now_ns, BATCH, NULL);
     it->batch.responses = it->batch.most = 0;
 }

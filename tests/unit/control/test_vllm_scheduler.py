@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emu.contract.policies.length_policy import parse
+from emu.contract.records import ResponseEventKind
 from emu.control.generation.responses import Responses
 from emu.control.generation.vllm_scheduler import Scheduling
 
@@ -17,6 +18,14 @@ class Told:
         self.batches: list[int] = []
         self.totals: tuple[Any, ...] = ()
         self.warnings: list[str] = []
+        self.events: list[tuple[int, int, int]] = []
+        self.blocks: list[tuple[int, int]] = []
+
+    def response(self, event: int, number: int, tokens: int) -> None:
+        self.events.append((event, number, tokens))
+
+    def kv_blocks(self, used: int, blocks: int) -> None:
+        self.blocks.append((used, blocks))
 
     def batch(self, responses: int) -> None:
         self.batches.append(responses)
@@ -45,6 +54,23 @@ class Request:
     def num_output_tokens(self) -> int:
         return len(self.output)
 
+    aborted: bool = False
+
+    def is_finished(self) -> bool:
+        return self.aborted
+
+
+class Pool:
+    """The blocks of keys and values, of which one stands for none."""
+
+    num_gpu_blocks = 11
+
+    def __init__(self) -> None:
+        self.free = 10
+
+    def get_num_free_blocks(self) -> int:
+        return self.free
+
 
 class Scheduler:
     """Appends tokens and tests for the end, as vLLM's scheduler does."""
@@ -53,6 +79,14 @@ class Scheduler:
         self.most = most
         self.running: list[Request] = []
         self.waiting: list[Request] = []
+        self.block_pool = Pool()
+        self.kv_cache_manager = self
+
+    def add(self, request: Request) -> None:
+        self.waiting.append(request)
+
+    def finish(self, request: Request) -> None:
+        request.aborted = True
 
     def append(self, request: Request, new_token_ids: list[int]) -> tuple[list[int], bool]:
         for token in new_token_ids:
@@ -63,11 +97,13 @@ class Scheduler:
         return new_token_ids, False
 
 
-def generate(request: Request, policy: str, *, most: int = 100, tokens: int = 1) -> Told:
+def generate(request: Request, policy: str | None, *, most: int = 100, tokens: int = 1) -> Told:
     told = Told()
-    responses = Responses(told, parse(policy))  # type: ignore[arg-type]
-    append = Scheduling(responses).appending(Scheduler.append)
+    responses = Responses(told, parse(policy) if policy else None)  # type: ignore[arg-type]
+    scheduling = Scheduling(responses)
+    append = scheduling.appending(Scheduler.append)
     scheduler = Scheduler(most)
+    scheduling.adding(Scheduler.add)(scheduler, request)
     while not append(scheduler, request, [0] * tokens)[1]:
         pass
     responses.report()
@@ -118,6 +154,46 @@ def test_a_request_without_an_end_token_is_left_as_it_is_and_warns() -> None:
     assert request.output == [0] * 6
     assert told.totals == ()
     assert "names no end token" in told.warnings[0]
+
+
+ARRIVED, FIRST, ENDED, DROPPED = ResponseEventKind
+
+
+def test_a_request_arrives_has_a_first_token_and_ends() -> None:
+    told = generate(Request(Parameters(), [5, 6, 7]), "fixed:4")
+    assert told.events == [(ARRIVED, 0, 3), (FIRST, 0, 1), (ENDED, 0, 4)]
+
+
+def test_without_a_policy_tokens_stay_and_are_told_of() -> None:
+    request = Request(Parameters(), [5])
+    told = generate(request, None, most=3)
+    assert request.output == [0, 0, 0]
+    assert told.events == [(ARRIVED, 0, 1), (FIRST, 0, 1), (ENDED, 0, 3)]
+    assert told.totals == ()
+
+
+def test_numbers_are_given_again_and_a_request_that_its_client_ends_is_dropped() -> None:
+    told, scheduler = Told(), Scheduler()
+    scheduling = Scheduling(Responses(told, None))  # type: ignore[arg-type]
+    add, finish = scheduling.adding(Scheduler.add), scheduling.finishing(Scheduler.finish)
+    first, second, third = (Request(Parameters(), [1] * tokens) for tokens in (2, 3, 4))
+    add(scheduler, first)
+    add(scheduler, second)
+    finish(scheduler, first)
+    add(scheduler, third)
+    assert told.events == [(ARRIVED, 0, 2), (ARRIVED, 1, 3), (DROPPED, 0, 0), (ARRIVED, 0, 4)]
+
+
+def test_blocks_in_use_are_told_where_they_change() -> None:
+    told, scheduler = Told(), Scheduler()
+
+    def take(scheduler: Scheduler, free: int) -> None:
+        scheduler.block_pool.free = free
+
+    tell = Scheduling(Responses(told, None)).telling(take)  # type: ignore[arg-type]
+    for free in (10, 7, 7, 9):
+        tell(scheduler, free)
+    assert told.blocks == [(0, 10), (3, 10), (1, 10)]
 
 
 def test_places_that_others_take_at_once_are_not_empty() -> None:

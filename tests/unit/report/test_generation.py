@@ -32,7 +32,7 @@ def test_totals_replace_those_before_and_ranks_add_up() -> None:
     generated.take(0, record(1, 4, 4, 100, 40, 160))
     generated.take(0, record(2, 8, 7, 200, 60, 400))
     generated.take(1, record(2, 8, 8, 300, 50, 400))
-    document = generation_document("fixed:9", generated, snapshots((5000, 1000), (7000, 3000), (0, 0)))
+    document = generation_document("fixed:9", generated, snapshots((5000, 1000), (7000, 3000), (0, 0)), {}, 9000)
     assert document == {
         "policy": "fixed:9",
         "programs": [
@@ -56,14 +56,14 @@ def test_totals_replace_those_before_and_ranks_add_up() -> None:
 def test_ranks_that_share_a_timeline_count_each() -> None:
     generated = GeneratedResponses()
     generated.take(0, record(1, 4, 4, 40, 10, 40))
-    (program,) = generation_document("fixed:10", generated, snapshots((1, 0)), {0: (0, 1, 2)})["programs"]
+    (program,) = generation_document("fixed:10", generated, snapshots((1, 0)), {}, 9000, {0: (0, 1, 2)})["programs"]
     assert (program["ranks"], program["responses"], program["tokens"], program["longest"]) == (3, 12, 120, 10)
 
 
 def test_the_text_names_lengths_the_wait_and_another_policy() -> None:
     generated = GeneratedResponses()
     generated.take(0, record(1, 8, 7, 200, 60, 480))
-    document = generation_document("lognormal:25,1", generated, snapshots((6_000_000, 1_500_000)))
+    document = generation_document("lognormal:25,1", generated, snapshots((6_000_000, 1_500_000)), {}, 10_000_000)
     assert generation_notes(document, 10_000_000) == [
         "responses: sampled tokens are not computed; lengths follow the policy lognormal:25,1 (--lengths)",
         "  vLLM: 8 responses of 25.0 tokens on average, the longest has 60; the program cut 1 before the end token; "
@@ -75,5 +75,5 @@ def test_the_text_names_lengths_the_wait_and_another_policy() -> None:
 
 
 def test_lengths_that_nothing_has_used_are_a_warning() -> None:
-    (note,) = generation_notes(generation_document("fixed:9", GeneratedResponses(), []), 1000)
+    (note,) = generation_notes(generation_document("fixed:9", GeneratedResponses(), [], {}, 1000), 1000)
     assert note.startswith("warning: --lengths fixed:9: no rank has told of a response with a stated length.")

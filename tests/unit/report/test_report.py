@@ -30,7 +30,9 @@ from ..virtual_time.scripted import Script, new_fact_builder, play, scripts
 
 def seen(timeline: Timeline) -> Seen:
     """Returns what is seen without a network."""
-    return Seen(timeline.snapshot(), timeline.activity(), LinkTraffic(LEAST_PARTS).traffic([]), [])
+    return Seen(
+        timeline.snapshot(), timeline.activity(), timeline.generation(), LinkTraffic(LEAST_PARTS).traffic([]), []
+    )
 
 
 def spec(world_size: int) -> RunSpec:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.contract import records
-from phantora_async.virtual_time import HostState, Snapshot, StreamState, Timeline, Timelines
+from phantora_async.virtual_time import GenerationNote, HostState, Snapshot, StreamState, Timeline, Timelines
 
 from .programs import MOST, Ahead, Program, eager, network, never, on_demand, play, programs, write
 from .scripted import FixedNetwork, Script, new_fact_builder, scripts
@@ -128,3 +128,20 @@ def test_a_batch_waits_while_it_has_fewer_responses_than_before() -> None:
     (rank,) = timeline.snapshot().ranks
     assert rank.generating_ns == 10 + 40 + 5 + 6 + 200 + 7 + 30
     assert rank.partial_ns == 5 + 6 + 30
+
+
+def test_what_ranks_tell_of_responses_is_kept_with_its_instants() -> None:
+    script = Script(0, 1)
+    script.step(after=5).add(records.Response.encode(10, records.ResponseEventKind.ARRIVED, 3, 17))
+    script.batch(1, after=7).add(records.KvBlocks.encode(1, 4, 90)).add(records.Training.encode(2)).step(after=5).bye()
+    timeline = timeline_of(script)
+    timeline.run(1000)
+    assert timeline.generation() == {
+        0: (
+            GenerationNote(15, records.RESPONSE, records.ResponseEventKind.ARRIVED, 3, 17),
+            GenerationNote(22, records.BATCH, 1, 0, 0),
+            GenerationNote(23, records.KV_BLOCKS, 4, 90, 0),
+            GenerationNote(25, records.TRAINING, 0, 0, 0),
+            GenerationNote(30, records.MARKER, records.MarkerKind.STEP, 0, 0),
+        )
+    }
