@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 
+from .policy import Policy, trace_lines
+
 FORMS = "fixed:N, lognormal:MEAN,SIGMA or trace:FILE"
 KINDS = FIXED, LOGNORMAL, TRACE = "fixed", "lognormal", "trace"
 MOST_TOKENS = 1 << 30
@@ -27,10 +29,9 @@ _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
-class LengthPolicy:
-    text: str
-    """The policy as the user wrote it."""
-    kind: str
+class LengthPolicy(Policy):
+    """The policy by which responses have lengths."""
+
     mean: float = 0.0
     """The length of all responses (fixed), or the mean of their distribution (lognormal)."""
     sigma: float = 0.0
@@ -101,16 +102,13 @@ def _whole(word: str, what: str) -> int:
 
 
 def _read_trace(path: Path) -> tuple[tuple[int, ...], ...]:
-    """Reads a trace, whose lines are lengths, separated by blanks or commas. `#` begins a comment."""
+    """Reads a trace, whose lines are lengths."""
     lines = []
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        words = line.partition("#")[0].replace(",", " ").split()
-        if not words:
-            continue
+    for where, words in trace_lines(path):
         try:
             lines.append(tuple(_whole(word, "length") for word in words))
         except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from None
+            raise ValueError(f"{where}: {error}") from None
     if not lines:
         raise ValueError(f"{path} has no lengths: expected lines of whole numbers")
     return tuple(lines)

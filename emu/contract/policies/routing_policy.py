@@ -11,17 +11,16 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from .policy import Policy, trace_lines
+
 FORMS = "balanced, zipf:EXPONENT, random:SEED or trace:FILE"
 KINDS = BALANCED, ZIPF, RANDOM, TRACE = "balanced", "zipf", "random", "trace"
 
 
 @dataclass(frozen=True, slots=True)
-class RoutingPolicy:
+class RoutingPolicy(Policy):
     """The policy by which tokens spread over experts."""
 
-    text: str
-    """The policy as the user wrote it."""
-    kind: str
     exponent: float = 0.0
     """The exponent of ZIPF: the n-th most popular expert gets a share proportional to n ** -exponent."""
     seed: int = 0
@@ -71,17 +70,12 @@ def _number(text: str) -> float:
 
 
 def _read_trace(path: Path) -> tuple[tuple[float, ...], ...]:
-    """Reads a trace, which has a line for each layer: the experts' loads, separated by blanks or commas. `#` begins a
-    comment.
-    """
+    """Reads a trace, which has a line for each layer: the experts' loads."""
     layers = []
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        words = line.partition("#")[0].replace(",", " ").split()
-        if not words:
-            continue
+    for where, words in trace_lines(path):
         loads = tuple(map(_number, words))
         if not all(0 <= load < math.inf for load in loads) or not sum(loads) > 0:
-            raise ValueError(f"{path}:{number}: expected the experts' loads: numbers that are not negative, not all 0")
+            raise ValueError(f"{where}: expected the experts' loads: numbers that are not negative, not all 0")
         layers.append(loads)
     if not layers:
         raise ValueError(f"{path} has no loads: expected a line of numbers for each layer")

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from .policy import trace_lines
+
 FORMS = "most, fraction:F (0 to 1) or trace:FILE"
 KINDS = MOST, FRACTION, TRACE = "most", "fraction", "trace"
 ANY = "*"
@@ -99,15 +101,9 @@ def _size(word: str, where: str) -> Size:
 
 
 def _read_trace(path: Path) -> tuple[tuple[str, tuple[Size, ...]], ...]:
-    """Reads a trace, which has a line for each place: where, then the sizes of its calls, in turn. `#` begins a
-    comment.
-    """
+    """Reads a trace, which has a line for each place: where, then the sizes of its calls, in turn."""
     found: dict[str, tuple[Size, ...]] = {}
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        words = line.partition("#")[0].replace(",", " ").split()
-        if not words:
-            continue
-        where = f"{path}:{number}"
+    for where, words in trace_lines(path):
         place, *sizes = words
         if not sizes:
             raise ValueError(f"{where}: expected sizes after the place {place!r}")
