@@ -1,6 +1,6 @@
 // Puts the sections on the page. While a run lasts, those whose data has changed are made again.
 
-const SECTIONS = [progress, states, tiles, steps, breakdown, reasons, activity, memory, modules, links, kernels, configuration, notes];
+const SECTIONS = [progress, states, tiles, steps, breakdown, reasons, activity, memory, modules, links, kernels, requests, configuration, notes];
 
 // Sections that say nothing if no GPU was used.
 const OF_GPUS = [tiles, steps, breakdown, activity, memory];
@@ -64,6 +64,7 @@ const READS = new Map([
   [reasons, view => view.report.simulated.reasons],
   [memory, ({report: {simulated: s}}) => [s.ranks, s.memory, s.activity]],
   [modules, view => view.report.simulated.modules], [links, view => view.report.simulated.links], [kernels, ({work, report: {simulated: s}}) => [work, s.cost_sources, s.step]],
+  [requests, view => view.report.simulated.generation],
   [configuration, ({report}) => [report.simulated.collectives, report.simulator, report.run]], [notes, view => view.notes],
 ]);
 

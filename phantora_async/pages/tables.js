@@ -1,4 +1,4 @@
-// More sections: links, kernels, configuration, notes.
+// More sections: links, kernels, requests, configuration, notes.
 
 function links(view) {
   const {links} = view.report.simulated;
@@ -55,6 +55,24 @@ function kernels(view) {
     new Rows('work', [['kernel', one => one.title, 'text long', one => one.title], ...figures,
       ['line', one => one.site, 'text', one => one.site], ['family', one => one.family, 'text', one => one.family], ['source', one => one.source, 'text', one => one.source],
       ['bound by', one => one.bound, 'text', one => one.bound]], work.kernels, SHOWN_KERNELS, 'Search kernels, operations, lines, families').element);
+}
+
+// The requests of an inference engine: percentiles of all, then the listed ones.
+function requests(view) {
+  const {serving} = view.report.simulated.generation ?? {};
+  if (!serving?.requests) return null;
+  const {batch, kv_blocks: blocks} = serving;
+  const figures = [['time to first token', serving.first_token_ns], ['time per output token', serving.per_token_ns],
+    ['latency', serving.latency_ns]].filter(([, spread]) => spread);
+  const one = number => count(+number.toFixed(1));
+  return section('requests', 'Requests',
+    el('p', {}, `${plural(serving.requests, 'request')} with ${plural(serving.tokens, 'token')}: ${one(serving.requests_per_s)} requests/s and ${one(serving.tokens_per_s)} tokens/s while anything is generated. ` +
+      `Batch: ${one(batch.mean)} on average, ${count(batch.most)} at most.` +
+      (blocks ? ` KV blocks in use: ${one(blocks.mean)} on average, ${count(blocks.most)} at most, of ${count(blocks.blocks)}.` : '')),
+    table([['', ([name]) => name, 'text'], ...['mean', 'median', 'p90', 'p99'].map(key => [key, ([, spread]) => seconds(spread[key])])], figures),
+    folded('Requests one by one', () => table([['rank', row => count(row.rank)], ['arrives at', row => seconds(row.arrived_ns)],
+      ['prompt', row => count(row.prompt_tokens)], ['tokens', row => count(row.tokens)], ['first token', row => seconds(row.first_token_ns)],
+      ['per token', row => row.per_token_ns === null ? '' : seconds(row.per_token_ns)], ['latency', row => seconds(row.latency_ns)]], serving.listed)));
 }
 
 function configuration(view) {

@@ -19,8 +19,10 @@ from phantora_async import cli
 from phantora_async.figures import MFU, RESERVED, STEP_TIME
 from phantora_async.pages import page, view
 from phantora_async.report import read, terminal_report
+from phantora_async.report.serving import serving_document
 
 from ..report.test_report import document, train
+from ..report.test_serving import SERVED
 from ..virtual_time.scripted import scripts
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \u2028 \ud800"
@@ -170,6 +172,24 @@ def test_figures_on_the_page_name_their_windows(tmp_path: Path) -> None:
     for name in ("first_listed", "first_counted", "last_counted"):
         del content["simulated"]["step"][name]
     assert any("median of the steps that count" in line for line in shown(content, tmp_path))
+
+
+def test_requests_have_a_section_with_their_percentiles(tmp_path: Path) -> None:
+    content = report()
+    assert not any("Requests" in line for line in shown(content, tmp_path))
+    serving = serving_document({0: SERVED}, 100_000_000)
+    content["simulated"]["generation"] = {
+        "policy": "",
+        "programs": [],
+        "ranks": 1,
+        "generating_ns": 40_000_000,
+        "partial_ns": 0,
+        "serving": serving,
+    }
+    (line,) = [line for line in shown(content, tmp_path) if line.startswith("Requests")]
+    assert "3 requests with 15 tokens: 75 requests/s and 375 tokens/s while anything is generated." in line
+    assert "Batch: 1.5 on average, 2 at most. KV blocks in use: 4.6 on average, 6 at most, of 100." in line
+    assert "time to first token 8.33 ms 9.00 ms 10.00 ms 10.00 ms" in line
 
 
 def test_a_page_of_a_run_without_gpus_shows_no_step_time(tmp_path: Path) -> None:
