@@ -21,6 +21,10 @@ MORE = {
         6,
         "a question that is asked time and again is a loop: its turns are recorded, counted, priced and played",
     ),
+    "MARKER": (
+        6,
+        "the end of a step also divides a rollout's training from the time until the next one",
+    ),
     "NCCL_DATA": (
         6,
         "bytes of a collective are sent in parts, mirrored, and divided by roots, each in a file of its own",
