@@ -25,7 +25,7 @@ POINTS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ServedRequest:
     """A request that is complete."""
 
     rank: int
@@ -50,7 +50,7 @@ class Request:
         return self.ended_ns - self.arrived_ns
 
 
-def requests_of(notes: Notes) -> list[Request]:
+def requests_of(notes: Notes) -> list[ServedRequest]:
     """The complete requests, in the order of ranks and then of their ends."""
     found = []
     for rank, told in sorted(notes.items()):
@@ -67,7 +67,7 @@ def requests_of(notes: Notes) -> list[Request]:
                 first[number] = note.at_ns
             elif note.first == ResponseEventKind.ENDED and number in arrived and number in first:
                 since_ns, prompt = arrived.pop(number)
-                found.append(Request(rank, since_ns, first.pop(number), note.at_ns, prompt, tokens))
+                found.append(ServedRequest(rank, since_ns, first.pop(number), note.at_ns, prompt, tokens))
     return found
 
 
@@ -114,7 +114,7 @@ def serving_document(notes: Notes, until_ns: int, sharing: Sharing = EACH_ITS_OW
     return document
 
 
-def _listed(request: Request) -> Document:
+def _listed(request: ServedRequest) -> Document:
     return {
         "rank": request.rank,
         "arrived_ns": request.arrived_ns,
