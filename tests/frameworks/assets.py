@@ -51,9 +51,7 @@ def make(folder: Path) -> None:
     shutil.rmtree(assets, ignore_errors=True)  # of a clone
     write_tokenizer(assets / "tokenizer")
     (assets / "c4_test").mkdir()
-    (assets / "c4_test" / "data.json").write_text(
-        "".join(json.dumps({"text": text(700, seed)}) + "\n" for seed in range(60))
-    )
+    (assets / "c4_test" / "data.json").write_text(c4())
     (folder / "text.txt").write_text(text(40_000, 0))
     write_images(assets / "cc12m_test")
     write_encoders(assets / "flux_test_encoders")
@@ -74,6 +72,11 @@ def make(folder: Path) -> None:
 def text(n_words: int, seed: int) -> str:
     words = random.Random(seed)
     return " ".join(words.choice(WORDS) for _ in range(n_words))
+
+
+def c4() -> str:
+    """Returns texts in the form of torchtitan's part of the data set C4."""
+    return "".join(json.dumps({"text": text(700, seed)}) + "\n" for seed in range(60))
 
 
 def write_tokenizer(folder: Path) -> None:

@@ -45,7 +45,7 @@ print(json.dumps([missing, versions, sys.version_info[:2]]))
 
 
 @functools.cache
-def _looked(modules: tuple[str, ...], packages: tuple[str, ...]) -> tuple[list[str], dict[str, str], tuple[int, int]]:
+def looked(modules: tuple[str, ...], packages: tuple[str, ...]) -> tuple[list[str], dict[str, str], tuple[int, int]]:
     """Returns which of the modules the ranks' interpreter lacks, the versions of the packages that it has, and its
     own."""
     command = [RANKS_PYTHON, "-c", _LOOK, json.dumps([modules, packages])]
@@ -57,7 +57,7 @@ def _looked(modules: tuple[str, ...], packages: tuple[str, ...]) -> tuple[list[s
 def absent(job: Job) -> str:
     """Returns what the job needs and this machine lacks; empty if nothing."""
     framework = job.framework
-    missing, _, python = _looked(("torch", *framework.modules, *job.modules), ())
+    missing, _, python = looked(("torch", *framework.modules, *job.modules), ())
     if python < framework.python:
         return f"needs Python {framework.python[0]}.{framework.python[1]}"
     if missing:
@@ -72,7 +72,7 @@ def absent(job: Job) -> str:
 
 
 def versions(framework: Framework) -> str:
-    _, found, _ = _looked((), (*framework.packages, "torch"))
+    _, found, _ = looked((), (*framework.packages, "torch"))
     named = [f"{name} {version}" for name, version in found.items() if version]
     commit = [f"{framework.checkout.partition('/')[2]} {framework.commit}"] if framework.commit else []
     return ", ".join([*commit, *named])

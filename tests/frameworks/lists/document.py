@@ -1,0 +1,83 @@
+"""docs/data/test-lists.json, which keeps the verdicts, and docs/data/test-lists.md, which is written from it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from . import verdict
+from .lists import TestList
+from .verdict import Verdict
+
+DATA = Path(__file__).parents[3] / "docs" / "data" / "test-lists.json"
+PATH = DATA.with_suffix(".md")
+HEAD = """\
+# Test lists of the frameworks
+
+Tests that frameworks run on their own GPUs, unmodified, on emulated ones: `python -m tests.frameworks.lists NAME` runs
+a list, `--write` keeps the verdicts here. Skipped is what the test itself skips here.
+
+A test that passes needs no computed kernels. Of those that fail, a test needs them ("values") if a comparison of
+numbers failed in it, and its run has read values that no kernel computed. "packages": something is not installed here
+or would have to be downloaded. "other" is everything else, with the line that says what. In torchtitan's lists no test
+compares numbers: it passes if the training ends with exit code 0. Seconds are of a busy machine with two cores.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The verdicts of a list's tests that were run, and on which versions. `known`: how many tests the list has."""
+
+    versions: str
+    date: str
+    known: int
+    tests: Mapping[str, Verdict] = field(default_factory=dict)
+
+
+def read(text: str) -> dict[str, Results]:
+    return {
+        name: Results(**(kept | {"tests": {test: Verdict(**one) for test, one in kept["tests"].items()}}))
+        for name, kept in json.loads(text).items()
+    }
+
+
+def written(results: Mapping[str, Results]) -> str:
+    kept = {name: asdict(one) for name, one in sorted(results.items())}
+    for one in kept.values():
+        one["tests"] = {test: one["tests"][test] for test in sorted(one["tests"])}
+    return json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+
+
+def render(lists: Sequence[TestList], results: Mapping[str, Results]) -> str:
+    parts = [HEAD]
+    for tests in lists:
+        if (found := results.get(tests.name)) is not None:
+            parts.append("\n".join(_section(tests, found)) + "\n")
+    return "\n".join(parts)
+
+
+def _section(tests: TestList, results: Results) -> Iterator[str]:
+    yield f"## {tests.title}"
+    yield ""
+    counts = Counter(_verdict(one) for one in results.tests.values())
+    counted = ", ".join(
+        f"{counts[name]} {name}" for name in sorted(counts, key=lambda name: (name != verdict.PASSES, name))
+    )
+    yield f"`python -m tests.frameworks.lists {tests.name}`, {results.versions}, {results.date}."
+    yield f"{len(results.tests)} of {results.known} tests were run: {counted}."
+    yield ""
+    yield "| test | verdict | needs computed kernels | what it says | seconds |"
+    yield "| --- | --- | --- | --- | ---: |"
+    for name, one in sorted(results.tests.items()):
+        needs = (
+            "yes" if one.cause == verdict.VALUES else "no" if one.state == verdict.PASSES or not tests.numbers else ""
+        )
+        says = " ".join(one.says.replace("|", "/").replace("`", "'").split())[:160]
+        yield f"| `{name.rpartition('::')[2]}` | {_verdict(one)} | {needs} | {says} | {one.seconds:.0f} |"
+
+
+def _verdict(one: Verdict) -> str:
+    return f"{one.state}: {one.cause}" if one.cause else one.state

@@ -1,0 +1,131 @@
+"""The lists: where a framework keeps its tests, and the command that it runs them by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TestList:
+    """A list of tests of one framework.
+
+    `collect` is a program for the ranks' interpreter, started in the clone of `checkout` (in the folder `scripts` if
+    there is none), that prints the name of each test on a line. `command` is what `--launcher` starts there: `{out}`
+    becomes an empty folder, and `{tests}` the names of the tests. `together`: how many tests share a run. `junit`: the
+    command writes verdicts to `{out}/junit.xml`; without it, the exit code is the verdict of the only test.
+
+    `numbers`: whether tests may compare results of kernels.
+    """
+
+    __test__ = False  # no test class of pytest
+
+    name: str
+    title: str
+    ranks: int
+    packages: tuple[str, ...]
+    modules: tuple[str, ...]
+    collect: tuple[str, ...]
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    checkout: str = ""
+    together: int = 1
+    junit: bool = False
+    numbers: bool = True
+
+
+_ENABLED = """
+import importlib, sys
+suite = sys.argv[1]
+from tests.integration_tests import run_tests
+for test in run_tests._TEST_SUITES_FUNCTION[suite]():
+    if not test.disabled:
+        print("test:", test.test_name)
+"""
+
+
+def _torchtitan(suite: str) -> TestList:
+    """Returns a suite of torchtitan's integration tests. Its own runner starts `run_train.sh`, which starts torchrun;
+    a test passes if that ends with 0.
+    """
+    return TestList(
+        name=f"torchtitan-{suite}",
+        title=f"torchtitan's integration tests: {suite}",
+        ranks=8,
+        packages=("torch", "torchao"),
+        modules=("tyro", "datasets", "spmd_types", "tensorboard", "wandb"),
+        checkout="pytorch/torchtitan",
+        collect=("-c", _ENABLED, suite),
+        command=(
+            *("python", "-m", "tests.integration_tests.run_tests", "{out}/results"),
+            *("--test_suite", suite, "--test_name", "{tests}"),
+        ),
+        numbers=False,
+    )
+
+
+_SCRIPTS = """
+import pkgutil
+from accelerate.test_utils import scripts
+for module in pkgutil.walk_packages(scripts.__path__, scripts.__name__ + "."):
+    if module.name.rpartition(".")[2].startswith("test_"):
+        print("test:", module.name)
+"""
+
+LISTS: Sequence[TestList] = (
+    _torchtitan("features"),
+    _torchtitan("models"),
+    _torchtitan("h100"),
+    TestList(
+        name="pytorch-nccl",
+        title="PyTorch's tests of torch.distributed and DDP with NCCL, two processes",
+        ranks=2,
+        packages=("torch", "expecttest"),
+        modules=("expecttest", "pytest"),
+        collect=(
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            "/dev/null",
+            "--rootdir",
+            ".",
+            "--collect-only",
+            "-q",
+            "spawned.py",
+        ),
+        command=(
+            *(
+                "python",
+                "-m",
+                "pytest",
+                "-v",
+                "-p",
+                "no:cacheprovider",
+                "-c",
+                "/dev/null",
+                "--rootdir",
+                ".",
+                "--junit-xml",
+                "{out}/junit.xml",
+            ),
+            *("--timeout", "200", "{tests}"),
+        ),
+        environment=(("BACKEND", "nccl"), ("WORLD_SIZE", "2"), ("TEMP_DIR", "/tmp")),
+        together=24,
+        junit=True,
+    ),
+    TestList(
+        name="accelerate",
+        title="Accelerate's test scripts, two processes",
+        ranks=2,
+        packages=("accelerate", "torch"),
+        modules=("accelerate",),
+        collect=("-c", _SCRIPTS),
+        command=(
+            *("python", "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"),
+            *("--module", "{tests}"),
+        ),
+    ),
+)

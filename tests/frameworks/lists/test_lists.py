@@ -1,0 +1,77 @@
+"""Verdicts of tests are read as the runners print them, and docs/data/test-lists.md is what they make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import document, verdict
+from .document import Results
+from .lists import LISTS, TestList
+from .verdict import FAILS, OTHER, PACKAGES, PASSES, SKIPPED, VALUES, Verdict
+
+NOT_CLOSE = """\
+Process 0 exited with error code 10 and exception:
+Traceback (most recent call last):
+  File "/a/b/distributed_test.py", line 2, in test_sums
+E   AssertionError: Tensor-likes are not close!
+E
+E   Mismatched elements: 3 / 4 (75.0%)
+RuntimeError: Process 0 exited with error code 10 and exception:
+"""
+JUNIT = """\
+<testsuites><testsuite>
+<testcase name="test_sums" time="3.5"><failure message="m">AssertionError: Scalars are not equal!</failure></testcase>
+<testcase name="test_file" time="1"><error message="m">OSError: [Errno 2] /a/b/c.txt is missing</error></testcase>
+<testcase name="test_rocm" time="0"><skipped message="needs ROCm"/></testcase>
+<testcase name="test_ranks" time="2"/>
+</testsuite></testsuites>
+"""
+TESTS = TestList("some", "Some tests", 2, ("torch",), (), (), (), junit=True)
+
+
+def test_a_test_needs_values_if_it_compares_numbers_and_read_some_that_nobody_computed() -> None:
+    says = "AssertionError: Tensor-likes are not close! Mismatched elements: 3 / 4 (75.0%)"
+    assert verdict.failed(NOT_CLOSE, 2.0, unknown_read=True) == Verdict(FAILS, VALUES, says, 2.0)
+    assert verdict.failed(NOT_CLOSE, 2.0, unknown_read=False) == Verdict(FAILS, OTHER, says, 2.0)
+    raised = "RuntimeError: no such group"
+    assert verdict.failed(raised, 2.0, unknown_read=True) == Verdict(FAILS, OTHER, raised, 2.0)
+
+
+def test_a_missing_package_is_no_fault_of_the_emulator() -> None:
+    text = "[default] [rank0]:ModuleNotFoundError: No module named 'deep_ep'\nChildFailedError: x\n"
+    expected = Verdict(FAILS, PACKAGES, "ModuleNotFoundError: No module named 'deep_ep'", 1.0)
+    assert verdict.failed(text, 1.0, unknown_read=True) == expected
+
+
+def test_pytest_s_verdicts_are_read(tmp_path: Path) -> None:
+    (tmp_path / "junit.xml").write_text(JUNIT)
+    assert verdict.from_junit(tmp_path / "junit.xml", unknown_read=True) == {
+        "test_sums": Verdict(FAILS, VALUES, "AssertionError: Scalars are not equal!", 3.5),
+        "test_file": Verdict(FAILS, OTHER, "OSError: [Errno 2] c.txt is missing", 1.0),
+        "test_rocm": Verdict(SKIPPED, "", "needs ROCm", 0.0),
+        "test_ranks": Verdict(PASSES, "", "", 2.0),
+    }
+
+
+def test_what_a_run_printed_before_its_end_counts() -> None:
+    output = (
+        "a.py::T::test_one PASSED [ 25%]\na.py::T::test_two FAILED [ 50%]\na.py::T::test_three \nerror: deadlock: x\n"
+    )
+    assert verdict.from_lines(output) == {"test_one": Verdict(PASSES), "test_two": Verdict(FAILS)}
+    assert verdict.ended(output) == "deadlock: x"
+
+
+def test_the_document_is_up_to_date() -> None:
+    """After a change: `python -m tests.frameworks.lists --write` with a list and a test."""
+    results = document.read(document.DATA.read_text())
+    assert document.written(results) == document.DATA.read_text()
+    assert document.render(LISTS, results) == document.PATH.read_text()
+    assert set(results) <= {tests.name for tests in LISTS}
+
+
+def test_the_document_counts_verdicts() -> None:
+    kept = {"a.py::T::test_one": Verdict(PASSES, "", "", 7.2), "test_two": Verdict(FAILS, VALUES, "a | b", 3.0)}
+    text = document.render([TESTS], {"some": Results("torch 2.15.0", "2026-11-30", 5, kept)})
+    assert "2 of 5 tests were run: 1 passes, 1 fails: values." in text
+    assert "| `test_one` | passes | no |  | 7 |" in text
+    assert "| `test_two` | fails: values | yes | a / b | 3 |" in text
