@@ -40,7 +40,8 @@ def test_the_report_names_ranks_size_and_line(shared_run: Run) -> None:
     assert worker["children"]
     parts = done.simulated["ranks"][0]["memory"]["parts"]
     assert parts["other ranks"] == 256 * MIB + 128 * MIB + 2 * MEMORY.context_nbytes
-    assert done.simulated["ranks"][0]["memory"]["device_peak_nbytes"] < (874 + 600) * MIB
+    own = done.simulated["ranks"][0]["memory"]["device_peak_nbytes"]
+    assert own < (874 + 64 + 600) * MIB, "with the cuBLAS handle of autograd's thread"
     verdict = done.simulated["memory"]["verdict"]
     assert (verdict["rank"], verdict["needed_nbytes"]) == (0, sum(parts.values()))
     assert not done.simulated["independent"]

@@ -39,7 +39,7 @@ MAY_INCLUDE = {
     "copies": [*STREAMS, "graphs", "kernels"],
     "holders": [*DEVICE_MEMORY, "data", "nvtx"],
     # One folder for each API.
-    "cublas": WORK,
+    "cublas": [*WORK, "holders"],
     "cudart": WORK,
     "cudnn": WORK,
     "cufft": WORK,

@@ -85,6 +85,25 @@ static void products(void) {
     cublasDestroy_v2(it);
 }
 
+static void handles_take_memory(void) {
+    handle *first, *of_autograd, *more;
+    int capability = ph_cfg.cc_major;
+    fake_reset();
+    fake_taken = 0;
+    fake_capacity = 100 << 20;
+    ph_cfg.cc_major = 9;
+    CHECK(cublasCreate_v2(&first) == 0 && fake_taken == 0); /* reserved_nbytes has it */
+    CHECK(cublasCreate_v2(&of_autograd) == 0 && fake_taken == 64 << 20);
+    CHECK(cublasCreate_v2(&more) == 3 && !more && fake_taken == 64 << 20); /* there is no room */
+    CHECK(cublasDestroy_v2(of_autograd) == 0 && fake_taken == 0 && cublasDestroy_v2(NULL) == 1);
+    CHECK(cublasCreate_v2(&of_autograd) == 0 && fake_taken == 64 << 20);
+    ph_cfg.cc_major = 8;
+    CHECK(cublasCreate_v2(&more) == 0 && fake_taken == 64 << 20); /* not known */
+    CHECK(cublasDestroy_v2(more) == 0 && cublasDestroy_v2(of_autograd) == 0 && cublasDestroy_v2(first) == 0);
+    CHECK(fake_taken == 0);
+    ph_cfg.cc_major = capability;
+}
+
 static void light_products(void) {
     handle *it;
     descriptor *operation, *a, *b, *d, *preference;
@@ -389,6 +408,7 @@ static void graphs(void) {
 
 int main(void) {
     products();
+    handles_take_memory();
     light_products();
     graphs();
     windows();
