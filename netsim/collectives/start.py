@@ -10,11 +10,13 @@ sources. What programs do themselves (imports, data, compiling) is no part of th
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.resources import files
+from importlib import resources
+
+from formats.toml import read_toml
+from netsim.errors import SpecError
 
 RINGS = 3
 """The times that data goes around the ring: addresses, what each member is, and what each has found."""
@@ -69,7 +71,8 @@ class Made:
 @cache
 def start_times() -> StartTimes:
     """The constants of ``start.toml``."""
-    table = tomllib.loads(files(__package__).joinpath("start.toml").read_text())
+    with resources.as_file(resources.files("netsim.collectives") / "start.toml") as path:
+        _, table = read_toml(path, SpecError)
     return StartTimes(**{field.name: Range(*table[field.name]) for field in fields(StartTimes)})
 
 

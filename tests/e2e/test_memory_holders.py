@@ -91,12 +91,14 @@ def test_sharded_parameters_are_told_apart_from_gathered_ones(shared_run: Run) -
 def test_other_allocators_than_pytorch_s_own(
     run: Run, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The memory of an allocator that counts nothing is counted where CUDA gives memory out, in pages of 2 MiB."""
+    """The memory of an allocator that counts nothing is counted where CUDA gives memory out, in pages of 2 MiB,
+    the cuBLAS handle of autograd's thread (64 MiB) included.
+    """
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")
     done = run("allocators.py", str(tmp_path_factory.mktemp("allocator") / "own.so"), n=2)
     assert done.exit_code == 0, done.output
     memory = [rank["memory"] for rank in done.simulated["ranks"]]
-    for rank, (name, rounded) in enumerate((("cudaMallocAsync", 1), ("pluggable", 16 << 20))):
+    for rank, (name, rounded) in enumerate((("cudaMallocAsync", 1), ("pluggable", (64 + 16) << 20))):
         most = int(done.log(rank).split(f"{name} at most ")[1])
         assert most <= memory[rank]["allocated_peak_nbytes"] < most + rounded
     assert "Exception ignored" not in done.output
