@@ -130,7 +130,7 @@ class Row:
         if self.value is None:
             return f"{title} not known"
         if math.isnan(self.limit):
-            return f"{title} {shown(self.value)}, but the baseline has none to compare with (--update stores it)"
+            return f"{title} {shown(self.value)}, with nothing to compare it with"
         if self.against == "budget":
             least = "at least " if self.so_far else ""
             text = f"{title} {least}{shown(self.value)} of {shown(self.limit)} ({_change(self.value, self.limit)})"

@@ -63,7 +63,7 @@ void ns_play(netsim *s, int count, const int32_t *order, const int64_t *submit, 
              const int64_t *nbytes, const int64_t *offsets, const int32_t *links, int64_t *done, int64_t *most_bytes);
 void ns_count(const netsim *s, ns_counters *out);
 
-/* The same calls for links with queues (trains.h). `reverse`: the link of the other direction, or -1. `whole`, `parts`:
+/* These are for links with queues (trains.h). `reverse`: the link of the other direction, or -1. `whole`, `parts`:
  * the rules, in the order of nt_rules.
  */
 typedef struct trains trains;

@@ -238,9 +238,9 @@ class Run:
     @property
     def start(self) -> dict[str, Any] | None:
         """An estimate of the time until NCCL has made the run's communicators, which no other figure contains:
-        `low_ns`, `high_ns`, `communicators` of a rank, `ranks` of the largest one. None if there were none.
+        `low_ns`, `high_ns`, `communicators` of a rank, `ranks` of the largest. None if there were none, and in replays.
         """
-        found: dict[str, Any] | None = self._simulated.get("start")
+        found: dict[str, Any] | None = self.report.get("start")
         return found
 
     @property

@@ -194,6 +194,8 @@ def _judged(job: Job, done: Run | None, failure: str, stored: Stored, wall_s: fl
         figures = {name: value for name, value in figures.items() if name not in OF_TIME}
     worse = {row.figure.name for row in rows if row.broken and row.against == "baseline"}
     causes = list(dict.fromkeys(text for names, texts in reasons if worse.intersection(names) for text in texts))
+    if worse and not stored.figures:
+        causes.append("the baseline does not have this job (--update stores it)")
     return Judged(
         job,
         rows,

@@ -107,6 +107,7 @@ def build(
             [rank.steps for rank in snapshot.ranks],
             simulated["step"],
         ),
+        "start": start_document(fact_builder.communicators.by_id.values(), spec.servers, spec.nccl.version),
         "simulator": usage.document()
         | {
             "rank_cpu": _rank_cpu(spec, fact_builder),
@@ -179,7 +180,6 @@ def _simulated(spec: RunSpec, seen: Seen, fact_builder: FactBuilder, ended_well:
     add_lines(kernels["signatures"], costs, fact_builder)
     calls = window_counts(snapshot.ranks, [info.calls for info in fact_builder.rank_info])
     step = step_document(snapshot)
-    start = start_document(fact_builder.communicators.by_id.values(), spec.servers, spec.nccl.version)
     gpu_use = GpuUse(
         seats_of(spec.servers),
         [info.placed for info in fact_builder.rank_info],
@@ -246,7 +246,6 @@ def _simulated(spec: RunSpec, seen: Seen, fact_builder: FactBuilder, ended_well:
             if spec.lengths or seen.generation
             else {}
         ),
-        **({"start": start} if start is not None else {}),
         "checkpoints": checkpoints,
         "stated_values": stated_document(spec.values, reads, sharing),
         "decided": decided_document(reads, sharing),

@@ -217,7 +217,6 @@ _SIMULATED = Fields(
         "read_attributes": Each(Fields(_fields(TEXT, "line", "attribute", "then", "now") | {"rank": WHOLE})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "generation": _GENERATION,
-        "start": _START,
         "data_shapes": Fields({"policy": TEXT, "places": Each(_SIZED)}),
         "stated_values": Each(_STATED),
         "checkpoints": Each(_CHECKPOINT),
@@ -296,6 +295,7 @@ SHAPE = Fields(
         ),
         "run": _RUN,
         "loading": Maybe(_LOADING),
+        "start": Maybe(_START),
         "folding": Maybe(
             Fields(
                 _fields(TEXT, "mesh")

@@ -42,6 +42,7 @@ def notes(document: Mapping[str, Any], verbose: bool = True) -> list[str]:
     some += _folding(document.get("folding"))
     some += _remarks(simulated)
     some += loading_notes(document.get("loading"))
+    some += start_notes(document.get("start"))
     return some
 
 
@@ -251,7 +252,6 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
     notes += sizes_notes(simulated["data_shapes"]) if "data_shapes" in simulated else []
     notes += generation_notes(simulated["generation"], simulated["virtual_ns"]) if "generation" in simulated else []
-    notes += start_notes(simulated.get("start"))
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")

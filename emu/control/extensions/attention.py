@@ -69,7 +69,7 @@ _CACHED = {
     "left": ("window_size_left",),
     "right": ("window_size_right",),
 }
-"""The same of operations that attend to a cache."""
+"""Names of arguments of operations that attend to a cache, by what they are here."""
 _ALL = 2**64 - 1
 FROM_FIRST_KEY = 1
 """A `custom_mask_type`: the first query sees the first key. Others that are not 0: the last query sees the last key."""
