@@ -1,6 +1,7 @@
 """Runs the published hangs and the programs that end well, and prints what was found, with seconds of processor time.
 
 python -m tests.hangs
+python -m tests.hangs many
 python -m tests.hangs --keep FOLDER 'two_*' slow_rank
 python -m tests.hangs --judge FOLDER --write
 """
@@ -22,7 +23,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from . import document
-from .published import Hang, Verdict, good_programs, hangs
+from .published import MANY, MANY_RANKS, Hang, Verdict, cases_done, good_programs, hangs, many_programs
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS_PYTHON = os.environ.get("PHANTORA_TEST_PYTHON", sys.executable)
@@ -43,8 +44,9 @@ def run(program: Path, ranks: int, options: list[str]) -> Done:
     """Runs a program as a user would, in an empty folder."""
     with tempfile.TemporaryDirectory(prefix="hangs-") as name:
         folder = Path(name)
-        for file in (program, program.with_name("job.py")):
-            shutil.copy(file, folder)
+        for file in (program, *(program.with_name(name) for name in ("job.py", "cases.py"))):
+            if file.exists():
+                shutil.copy(file, folder)
         command = [sys.executable, "-m", "phantora_async", "run", "-n", str(ranks), "--python", RANKS_PYTHON]
         command += ["--run-dir", "run", *options, program.name]
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -64,8 +66,10 @@ def run(program: Path, ranks: int, options: list[str]) -> Done:
 def _programs(patterns: list[str]) -> Iterator[tuple[str, Hang | None, Path, int]]:
     programs = [(hang.name, hang, hang.program, hang.ranks) for hang in hangs()]
     programs += [(path.stem, None, path, ranks) for path, ranks in good_programs().items()]
+    programs += [(path.stem, None, path, MANY_RANKS) for path in many_programs()]
     for program in programs:
-        if not patterns or any(fnmatch(program[0], pattern) for pattern in patterns):
+        names = (program[0], program[2].parent.name)
+        if not patterns or any(fnmatch(name, pattern) for name in names for pattern in patterns):
             yield program
 
 
@@ -97,7 +101,11 @@ def main() -> int:
         else:
             verdict = hang.judge(done.exit_code, done.output)
         print(f"{name:20} {verdict} (exit code {done.exit_code}, {done.processor_s:.1f} s)", flush=True)
-        return document.Row(name, hang, ranks, verdict, done.processor_s)
+        cases = 0
+        if path.parent == MANY:
+            cases = cases_done(done.output)
+            print(f"{name:20} {cases} cases", flush=True)
+        return document.Row(name, hang, ranks, verdict, done.processor_s, cases)
 
     with ThreadPoolExecutor(arguments.at_once) as pool:
         rows = list(pool.map(one, _programs(arguments.names)))

@@ -21,15 +21,22 @@ processor time of the whole command.
 
 """
 
+MANY_NOTES = """
+A case that was among them at first ended as a deadlock, and by PyTorch's source it hangs on GPUs, too: with PyTorch
+2.15, `new_group([0, 1], use_local_synchronization=True)` splits a group of NCCL off that of all ranks, and waits for
+ranks that do not call it. The case now makes a group of gloo.
 
+One kind of program ends well on GPUs and not here: one that learns from a store's timeout that a key is missing
+([limitations](../limitations.md#networks-and-waits)).
+"""
 NOTES = """
 ## What is not found, and why
 
 - `nccl_gloo`, `monitored`: a rank does not stop at `torch.cuda.synchronize`, so what it tells others over gloo then
   comes too early ([limitations](../limitations.md#processes)). In `monitored` the message names the rank and its
   all-reduce, not the line where it would wait.
-- `skip_connection`: by NCCL's source rank 1 waits in its first batch, for rank 0 to end connecting, and so the message
-  names that line; its second batch was expected.
+- `skip_connection`: on GPUs NCCL connects two ranks at their first message, and a batch waits for all of its
+  connections. Connections take no part in the simulation.
 - `last_batch`: ranks 2 and 3 gather fewer rows, and rank 3 called too late to be named beside rank 2.
 - `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here.
 
@@ -56,12 +63,15 @@ class Row:
     ranks: int
     verdict: str
     processor_s: float
+    cases: int = 0
+    """The number of cases that the program is; 0: it is one."""
 
 
 def render(rows: Sequence[Row]) -> str:
     """The whole page."""
     published = [row for row in rows if row.hang is not None]
-    well = [row for row in rows if row.hang is None]
+    well = [row for row in rows if row.hang is None and not row.cases]
+    many = [row for row in rows if row.cases]
     counts = Counter(row.verdict for row in published)
     right = counts[Verdict.RIGHT] + counts[Verdict.ALONE]
     tried = [row for row in published if row.verdict != NOT_RUN]
@@ -84,6 +94,15 @@ def render(rows: Sequence[Row]) -> str:
     text += "| program | ranks | here | s |\n|---|---:|---|---:|\n"
     for row in well:
         text += f"| {row.name} | {row.ranks} | {row.verdict} | {_second(row)} |\n"
+    cases, end_well = sum(row.cases for row in many), sum(row.cases for row in many if row.verdict == "ends well")
+    text += f"\n{cases} more programs are cases of {len(many)} jobs, which run them one after the other: "
+    text += "collectives, messages, parallel models, and what ranks tell each other on the host. "
+    text += "`python -m tests.hangs many` runs these jobs; the runs below are of 30 November 2026, on one state. "
+    text += f"{end_well} of the {cases} end well ({_seconds(many)} of processor time for a job).\n\n"
+    text += "| job | ranks | cases | here | s |\n|---|---:|---:|---|---:|\n"
+    for row in many:
+        text += f"| {row.name} | {row.ranks} | {row.cases} | {row.verdict} | {_second(row)} |\n"
+    text += MANY_NOTES
     return text + NOTES
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROGRAMS, WELL = HERE / "programs", HERE / "well"
+PROGRAMS, WELL, MANY = HERE / "programs", HERE / "well", HERE / "many"
+MANY_RANKS = 4
+"""The ranks of each program in ``many``."""
 ENDED = "ended"
 """In place of a line: the rank had ended, or left the script, when others waited for it."""
 STUCK = 75
@@ -94,6 +96,16 @@ def good_programs() -> dict[Path, int]:
         for path in sorted(WELL.glob("*.py"))
         if path.stem != "job"
     }
+
+
+def many_programs() -> list[Path]:
+    """The programs of which each is many cases that end well."""
+    return [path for path in sorted(MANY.glob("*.py")) if path.stem != "cases"]
+
+
+def cases_done(output: str) -> int:
+    """The number of cases whose end a program of ``many`` has printed."""
+    return len(re.findall(r"^case \w+$", output, re.MULTILINE))
 
 
 def _names(lines: list[str], rank: int, place: str) -> bool:
