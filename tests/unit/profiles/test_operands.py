@@ -45,3 +45,13 @@ def test_without_operands_the_cost_is_a_lower_bound() -> None:
 def test_what_a_block_counts(buffers: str, expected: int, at_least: bool) -> None:
     found = operands(parse(f"sized;k;1,1,1;32,1,1;0;;;-;{buffers}"))
     assert (found.total, found.at_least) == (expected, at_least)
+
+
+def test_a_block_that_is_larger_than_all_tensors_of_its_operator_is_a_view() -> None:
+    """Four tokens are written into the cache of the first layer, which begins where the block of all layers does."""
+    shapes = "[[4, 8, 128], [4, 8, 128], [8192, 16, 8, 128], [8192, 16, 8, 128], [4]]"
+    written = f"sized;write;4,1,1;512,1,1;0;ops::write;{shapes};-"
+    found = operands(parse(f"{written};~40960,17179869184,32768,512,512"))
+    assert (found.total, found.at_least) == (512 + 512 + 3 * 32768, True)
+    own = operands(parse(f"{written};268435456,32768,512,512"))
+    assert own.total == 268435456 + 32768 + 2 * 512, "a block that its tensor can fill counts whole"
