@@ -46,8 +46,6 @@ CLOSE_S = 15.0
 """The seconds that the forker may take to end everything before it is killed."""
 MOST_THREADS = 1024
 """The largest number of threads that OMP_NUM_THREADS is taken for."""
-ISOLATED = ("-I", "-S")
-"""Python's options for a process that needs its standard library alone: it starts in half the time."""
 NETWORK_BUILDER = """\
 import sys
 if sys.path[0] == "": del sys.path[0]
@@ -238,7 +236,6 @@ class Launcher:
         """
         self._network_builder = await asyncio.create_subprocess_exec(
             sys.executable,
-            *ISOLATED,
             "-c",
             NETWORK_BUILDER,
             str(Path(__file__).parents[2]),
