@@ -13,7 +13,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from types import ModuleType
@@ -80,19 +80,11 @@ _LIBRARIES: list[Any] = []
 def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
     """Returns the function to call in the place of `call`, which calls the CUDA kernel of one of these operations."""
     arguments = schema_of(operation).arguments
-    places = {
-        ours: (n, argument.name, argument.default_value)
-        for ours, names in _NAMES.items()
-        for n, argument in enumerate(arguments)
-        if argument.name in names
-    }
-    hook = control.hook
+    given_to, hook = _reader(arguments, _NAMES), control.hook
     in_name = all(argument.name != "custom_mask_type" for argument in arguments)
 
     def attend(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        given = {
-            ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
-        }
+        given = given_to(args, kwargs)
         used_k = given.pop("used_k", None)
         in_memory = used_k is not None or (given.get("ends_k") is not None and control.capturing())
         found = lengths(**given, used_k=used_k, joins=False) if in_name and in_memory else None
@@ -101,6 +93,25 @@ def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
         return _during(hook.sequences, sequences(control, in_name, **given), call, keyset, args, kwargs)
 
     return attend
+
+
+def _reader(
+    arguments: Sequence[Any], names: Mapping[str, Sequence[str]]
+) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
+    """Returns a function that finds in a call's arguments those that an operation has, by what they are here."""
+    places = {
+        ours: (n, argument.name, argument.default_value)
+        for ours, known in names.items()
+        for n, argument in enumerate(arguments)
+        if argument.name in known
+    }
+
+    def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {
+            ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
+        }
+
+    return given
 
 
 def _during(
@@ -125,20 +136,11 @@ def told_where(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
     """Returns the function to call in the place of `call`, which calls the CUDA kernels of an operation that attends to
     a cache.
     """
-    arguments = schema_of(operation).arguments
-    places = {
-        ours: (n, argument.name, argument.default_value)
-        for ours, names in _CACHED.items()
-        for n, argument in enumerate(arguments)
-        if argument.name in names
-    }
-    hook, joins = control.hook, schema_of(operation).name in JOINING
+    schema = schema_of(operation)
+    given_to, hook, joins = _reader(schema.arguments, _CACHED), control.hook, schema.name in JOINING
 
     def attend(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        given = {
-            ours: args[n] if n < len(args) else kwargs.get(name, default) for ours, (n, name, default) in places.items()
-        }
-        return _whole(_during(hook.lengths, lengths(**given, joins=joins), call, keyset, args, kwargs))
+        return _whole(_during(hook.lengths, lengths(**given_to(args, kwargs), joins=joins), call, keyset, args, kwargs))
 
     return attend
 
