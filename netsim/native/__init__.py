@@ -68,7 +68,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "nt_new": (_net, [_int, *[_bytes] * 5]),
     "nt_free": (None, [_net]),
     "nt_add": (_i64, [_net, _i64, _i64, _i64, _i64, _int, _int, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
-    "nt_renumber": (None, [_net, _int, _bytes, _bytes]),
+    "nt_renumber": (_int, [_net, _i64]),
     "nt_redirect": (None, [_net, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
     "nt_retime": (None, [_net, _i64, _i64]),
     "nt_retract": (None, [_net, _i64]),

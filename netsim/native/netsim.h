@@ -77,8 +77,8 @@ void nt_free(trains *s);
 int64_t nt_add(trains *s, int64_t start, int64_t nbytes, int64_t cap, int64_t order, int joint, int port,
                int64_t answer, int n, const int32_t *links, const int32_t *weights, const int32_t *paths, int npaths,
                const int64_t *path_from);
-/* Other numbers for the order of flows, which is as before. */
-void nt_renumber(trains *s, int n, const int64_t *names, const int64_t *orders);
+/* Numbers flows anew, `gap` apart, in the order that they have: as many as returned, in nt_flows and nt_ticks. */
+int nt_renumber(trains *s, int64_t gap);
 void nt_redirect(trains *s, int64_t flow, int n, const int32_t *links, const int32_t *weights, const int32_t *paths,
                  int npaths, const int64_t *path_from);
 void nt_retime(trains *s, int64_t flow, int64_t start);

@@ -276,17 +276,56 @@ int64_t nt_add(trains *s, int64_t start, int64_t nbytes, int64_t cap, int64_t or
     return name_of_train(s, i);
 }
 
-static void renumber_events(const trains *s, happenings *h) {
-    for (int32_t i = 0; i < h->n; i++)
-        if (h->items[i].kind != PORT && s->flows[h->items[i].flow].generation == h->items[i].generation)
-            h->items[i].order = s->flows[h->items[i].flow].order;
+static void put_out_train(trains *s, int32_t i, int64_t at) {
+    if (s->nout == s->out_room) {
+        int32_t room = s->out_room;
+        s->out_flows = grow(s->out_flows, &room, s->nout + 1, sizeof *s->out_flows);
+        s->out_ticks = grow(s->out_ticks, &s->out_room, s->nout + 1, sizeof *s->out_ticks);
+    }
+    s->out_flows[s->nout] = name_of_train(s, i);
+    s->out_ticks[s->nout++] = at;
 }
 
-void nt_renumber(trains *s, int n, const int64_t *names, const int64_t *orders) {
-    for (int i = 0; i < n; i++) s->flows[find_train(s, names[i])].order = (uint64_t)orders[i];
+/* Events of flows that are no more go: they kept their old numbers, which would not order them among the new ones. */
+static void renumber_events(const trains *s, happenings *h) {
+    int32_t n = h->n;
+    h->n = 0;
+    for (int32_t i = 0; i < n; i++) {
+        happening e = h->items[i];
+        if (e.kind != PORT) {
+            if (s->flows[e.flow].generation != e.generation) continue;
+            e.order = s->flows[e.flow].order;
+        }
+        push_happening(h, e); /* at most the place that was read just now is written */
+    }
+}
+
+static int by_order(const void *a, const void *b) {
+    const start_ *x = a, *y = b;
+    return x->order != y->order ? (x->order < y->order ? -1 : 1) : x->flow < y->flow ? -1 : x->flow > y->flow;
+}
+
+/* Flows that have ended are renumbered with the others: what a late fact has happen again may need their order. */
+int nt_renumber(trains *s, int64_t gap) {
+    start_ *all = NULL;
+    int32_t n = 0, room = 0;
+    s->nout = 0;
+    for (int32_t i = 0; i < s->nflows; i++) {
+        if (!s->flows[i].used) continue;
+        all = grow(all, &room, n + 1, sizeof *all);
+        all[n++] = (start_){.order = s->flows[i].order, .flow = i};
+    }
+    if (n) qsort(all, (size_t)n, sizeof *all, by_order);
+    for (int32_t k = 0; k < n; k++) {
+        train_flow *f = &s->flows[all[k].flow];
+        f->order = (uint64_t)(k + 1) * (uint64_t)gap;
+        if (!f->dropped) put_out_train(s, all[k].flow, (int64_t)f->order);
+    }
+    free(all);
     renumber_events(s, &s->now.events);
     for (int32_t k = 0; k < s->nkept; k++) renumber_events(s, &s->kept[k].events);
     gather_starts(s);
+    return s->nout;
 }
 
 void nt_redirect(trains *s, int64_t name, int n, const int32_t *links, const int32_t *weights, const int32_t *paths,
@@ -347,16 +386,6 @@ void nt_capacity(trains *s, int link, int64_t at, int64_t capacity) {
     memmove(s->turns + i + 1, s->turns + i, (size_t)(s->nturns++ - i) * sizeof *s->turns);
     s->turns[i] = (turn_){at, capacity, link};
     end(s, at);
-}
-
-static void put_out_train(trains *s, int32_t i, int64_t at) {
-    if (s->nout == s->out_room) {
-        int32_t room = s->out_room;
-        s->out_flows = grow(s->out_flows, &room, s->nout + 1, sizeof *s->out_flows);
-        s->out_ticks = grow(s->out_ticks, &s->out_room, s->nout + 1, sizeof *s->out_ticks);
-    }
-    s->out_flows[s->nout] = name_of_train(s, i);
-    s->out_ticks[s->nout++] = at;
 }
 
 int nt_advance(trains *s, int64_t to) {

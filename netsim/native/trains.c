@@ -139,6 +139,15 @@ static int64_t train_of(const trains *s, const train_flow *f, const sending *x) 
     return part > s->rules.packet ? part / s->rules.packet * s->rules.packet : s->rules.packet;
 }
 
+/* The train's first byte reaches the next link, or its end, at `e.at`. What arrives is looked at one tick before: a
+ * flow then ends after the event that finds it, so all events before an instant tell of all that ends up to it.
+ */
+static void go_on(trains *s, int32_t flow, happening e) {
+    const train_flow *f = &s->flows[flow];
+    e.at -= e.hop == f->first[e.path + 1] - f->first[e.path];
+    expect(s, flow, REACH, e);
+}
+
 /* A train leaves its port: at `now` it begins, at `tail` its last byte is through. */
 static void leave(trains *s, int32_t flow, int32_t p, int64_t nbytes, int64_t now, int64_t tail) {
     const train_flow *f = &s->flows[flow];
@@ -159,9 +168,8 @@ static void leave(trains *s, int32_t flow, int32_t p, int64_t nbytes, int64_t no
     x->next = now + lasts(nbytes, x->rate);
     q->free = most(q->free, now) + lasts(nbytes, (double)q->rate);
     if (x->sent == f->nbytes) stop_sending(s, q, flow);
-    expect(
-        s, flow, REACH,
-        (happening){.at = begins + first + way, .hop = f->port + 1, .path = p, .nbytes = nbytes, .tail = tail + way});
+    go_on(s, flow,
+          (happening){.at = begins + first + way, .hop = f->port + 1, .path = p, .nbytes = nbytes, .tail = tail + way});
     if (q->sends >= 0) wake_port(s, link, q->free, now);
 }
 
@@ -287,7 +295,7 @@ static void start(trains *s, int32_t flow, int64_t now) {
 static void arrive(trains *s, const happening *e) {
     const train_flow *f = &s->flows[e->flow];
     sending *x = &s->now.sendings[e->flow];
-    int64_t tail = most(e->tail, e->at);
+    int64_t tail = most(e->tail, e->at + 1);
     x->arrived += e->nbytes;
     x->tail = most(x->tail, tail);
     complete(s, e->flow);
@@ -326,7 +334,7 @@ static void reach(trains *s, const happening *e) {
     next.at = one.begins + first + s->latencies[link];
     next.tail = most(one.ends, e->tail + first) + s->latencies[link];
     next.hop++;
-    expect(s, e->flow, REACH, next);
+    go_on(s, e->flow, next);
 }
 
 static double power(double base, int64_t n) {

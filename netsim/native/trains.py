@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -103,10 +103,9 @@ class TrainCore(Core):
             )
         )
 
-    def renumber(self, orders: Mapping[int, int]) -> None:
-        """Gives flows other numbers that order them as before."""
-        names, numbers = array("q", orders.keys()).tobytes(), array("q", orders.values()).tobytes()
-        self._lib.ns_renumber(self._net, len(orders), names, numbers)
+    def renumber(self, gap: int) -> dict[int, int]:
+        """Numbers flows anew, so far apart, in the order that they have. Returns each flow's number."""
+        return {flow: number for number, flow in self._out(self._lib.ns_renumber(self._net, gap))}
 
     def play(self, table: FlowTable, submit: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
         """See ``Core.play``; without a port of its own each flow begins at its first link."""

@@ -59,9 +59,9 @@ class Queues:
         before = self._orders.peekitem(place - 1)[1] if place else 0
         after = before + 2 * GAP if place == len(self._orders) else self._orders.peekitem(place)[1]
         if after - before < 2 or after >= MOST_ORDER:
-            for number, known in enumerate(self._orders):
-                self._orders[known] = (number + 1) * GAP
-            self.core.renumber({self._flows[known]: order for known, order in self._orders.items()})
+            numbers = self.core.renumber(GAP)
+            for known in self._orders:
+                self._orders[known] = numbers[self._flows[known]]
             return self._order(key)
         return (before + after) // 2
 

@@ -37,6 +37,13 @@ def test_one_flow_takes_its_bytes_one_packet_more_and_the_latencies() -> None:
         assert net.next_completion() == (1_000 + 40_960 + 410 + 200, flow)  # 409.6 ns, up to a whole ns
 
 
+def test_a_flow_that_ends_at_the_present_is_told() -> None:
+    """A packet of 1,000 bytes at 10 bytes/ns takes 100 ns on each of two links, and their latencies."""
+    net = RoutedNetwork(star({**QUEUES, "packet_nbytes": 1_000}))
+    flow = net.send(0, 1, 1_000, 0, "x").flow
+    assert net.advance(400) == [(400, flow)]
+
+
 def test_a_short_flow_waits_for_all_that_is_queued_before_it() -> None:
     """Two senders of 409,600 bytes leave 204,800 bytes at the switch after 20,480 ns; a packet that reaches it then
     waits 20,480 ns for them. A fluid link gives it a third of its rate at once.
