@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { MOST = 16 };
@@ -16,15 +17,20 @@ enum { MOST = 16 };
 static struct {
     char name[32];   /* the file name up to its version: `libnccl.so` */
     char ours[4096]; /* what is opened instead */
+    char only[32];   /* the one version that a name without a folder finds; empty: each */
 } libraries[MOST];
 static atomic_size_t n; /* written by one thread, in the forker */
 
-/* From now on who opens a library of this name, of any version and in any folder, gets the other one. */
-__attribute__((visibility("default"))) void phantora_open_instead(const char *name, const char *ours) {
+/* From now on who opens a library of this name, of any version and in any folder, gets the other one. Without a folder
+ * the loader is asked for versions other than `only`, if that is told: it finds those that are installed. */
+__attribute__((visibility("default"))) void phantora_open_instead(const char *name, const char *ours,
+                                                                  const char *only) {
     size_t at = n;
     if (at == MOST || strlen(name) >= sizeof libraries[at].name || strlen(ours) >= sizeof libraries[at].ours) return;
+    if (strlen(only) >= sizeof libraries[at].only) return;
     strcpy(libraries[at].name, name);
     strcpy(libraries[at].ours, ours);
+    strcpy(libraries[at].only, only);
     n = at + 1;
 }
 
@@ -33,8 +39,9 @@ static const char *instead_of(const char *path, int mode) {
     if (!path || (slash && mode & RTLD_NOLOAD)) return path; /* is this very file loaded? */
     for (size_t i = 0, known = n; i < known; i++) {
         size_t length = strlen(libraries[i].name);
-        if (strncmp(base, libraries[i].name, length) == 0 && (base[length] == 0 || base[length] == '.'))
-            return libraries[i].ours;
+        if (strncmp(base, libraries[i].name, length) != 0 || (base[length] != 0 && base[length] != '.')) continue;
+        bool another = !slash && libraries[i].only[0] && base[length] && strcmp(base, libraries[i].only) != 0;
+        return another ? path : libraries[i].ours;
     }
     return path;
 }

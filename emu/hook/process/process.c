@@ -89,11 +89,15 @@ static void neighbour(char *path, size_t capacity, const char *name) {
     snprintf(path, capacity, "%.*s%s%s", n, about.dli_fname, slash ? "/" : "", name);
 }
 
+static const char RUNTIME[] = "libcudart.so";
+static char runtime[32]; /* the name of the runtime that PyTorch is built for, once that is told */
+
 /* Programs and libraries open others by their file names: NVML, the runtime (cuDNN's frontend, CuPy), NCCL (vLLM). A
  * library of that name that depends on this one is loaded first, so the loader gives them a handle of it, in which our
  * functions are found. NVTX finds this library by an environment variable. */
 PH_EXPORT void phantora_stand_in(const char *name) {
     char path[4096];
+    if (strncmp(name, RUNTIME, sizeof RUNTIME - 1) == 0) snprintf(runtime, sizeof runtime, "%s", name);
     neighbour(path, sizeof path, name);
     if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
         fprintf(stderr, "phantora-async: cannot load %s (%s): programs that open it by name will fail\n", path,
@@ -102,18 +106,21 @@ PH_EXPORT void phantora_stand_in(const char *name) {
 
 /* From now on whoever opens a library whose calls are taken here (of libcufft, libcufile, libcusolver and libcusparse
  * only few are, so a handle of the real one is worth more), in any folder and of any version, gets a handle of
- * this one. Called when PyTorch is loaded, which needs the real ones under their names. */
+ * this one. A runtime of another version than PyTorch's is not there by its name alone: cuDNN's frontend tries several
+ * versions, and who finds two does not know which to take. Called when PyTorch is loaded, which needs the real ones
+ * under their names. */
 PH_EXPORT void phantora_open_ours(void) {
     static const char *const TAKEN[] = {
-        "libcuda.so",   "libcudart.so",   "libnvidia-ml.so", "libnccl.so",
+        "libcuda.so",   RUNTIME,          "libnvidia-ml.so", "libnccl.so",
         "libcublas.so", "libcublasLt.so", "libcudnn.so",     "libcupti.so",
     };
     char path[4096];
-    void (*open_instead)(const char *, const char *);
+    void (*open_instead)(const char *, const char *, const char *);
     *(void **)&open_instead = dlsym(RTLD_DEFAULT, "phantora_open_instead");
     if (!open_instead) return; /* the process was started without the library that comes before all others */
     neighbour(path, sizeof path, "libcuda.so.1");
-    for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++) open_instead(TAKEN[i], path);
+    for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++)
+        open_instead(TAKEN[i], path, TAKEN[i] == RUNTIME ? runtime : "");
 }
 
 /* The runtime's name depends on the major version of CUDA that PyTorch is built for: who loads this library tells it. A

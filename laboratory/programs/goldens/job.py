@@ -1,4 +1,4 @@
-"""Runs one of Megatron-LM's scripts with Apex's stand-ins, and writes what it logs of memory to a file.
+"""Runs one of Megatron-LM's scripts with Apex's stand-ins, and writes what it logs of memory and time to a file.
 
 phantora-async run -n 8 --python PYTHON job.py SCRIPT OUT.jsonl ARGUMENTS
 """
@@ -22,7 +22,7 @@ class SummaryWriter:
         self._file = open(OUT, "a")
 
     def add_scalar(self, name, value, step, *_):
-        if name.startswith("mem"):
+        if name.startswith("mem") or name == "iteration-time":
             self._file.write(json.dumps([name, step, float(value)]) + "\n")
             self._file.flush()
 

@@ -1,4 +1,4 @@
-"""Runs Megatron-LM's functional tests, and compares memory with their golden values.
+"""Runs Megatron-LM's functional tests, and compares memory and time with their golden values.
 
     python laboratory/programs/goldens/run.py MEGATRON OUT.jsonl [--jobs N] [--python PYTHON] [--only TEST,TEST] [--fold MESH] [--until SECONDS]
     python laboratory/programs/goldens/run.py --table OUT.jsonl
@@ -13,6 +13,7 @@ A test has golden values of several containers and machines: its first and secon
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,7 @@ SET = {
 """Variables that the script sets by which Megatron's tests are started."""
 GPUS = {"h100": "dgx-h100", "a100": "dgx-a100"}
 FIGURES = ("mem-allocated-bytes", "mem-max-allocated-bytes")
+TIME = "iteration-time"
 
 
 def arguments(given):
@@ -54,7 +56,7 @@ def arguments(given):
 
 def goldens(folder):
     """Returns for each file of golden values its figures after iterations 1 and 2 and at the end, as far as the file
-    has them.
+    has them, and the median of its iterations' times.
     """
     found = {}
     for path in sorted(folder.glob("golden_values_*.json")):
@@ -63,6 +65,9 @@ def goldens(folder):
             values = {name: told[name]["values"] for name in FIGURES if name in told}
             kind = path.stem.removeprefix("golden_values_")
             found[kind] = {name: [one.get("1"), one.get("2"), list(one.values())[-1]] for name, one in values.items()}
+            times = [one for one in told.get(TIME, {"values": {}})["values"].values() if one != "nan"]
+            if times:
+                found[kind][TIME] = statistics.median(times)
     return found
 
 
@@ -95,7 +100,7 @@ def run(megatron, python, fold, test, gpu):
             for line in out.read_text().splitlines():
                 name, _, value = json.loads(line)
                 found.setdefault(name, []).append(value)
-            told["found"] = {name: found.get(name) for name in FIGURES}
+            told["found"] = {name: found.get(name) for name in (*FIGURES, TIME)}
         if done.returncode:
             told["error"] = done.stdout[-2000:] + done.stderr[-2000:]
         return told
@@ -130,6 +135,19 @@ def table(path):
                 print(
                     f"| `{told['test']}` | {told['gpu'].upper()} | {what} | {golden:,} | {int(value):,} | {off} | {kind} |"
                 )
+        if row := times(told):
+            print(f"| `{told['test']}` | {told['gpu'].upper()} | {row}")
+
+
+def times(told):
+    """Returns the row of the last iteration's time, beside the medians of this kind of GPU's files."""
+    known = [one for kind in named(told["goldens"], told["gpu"]) if (one := told["goldens"][kind].get(TIME))]
+    mine = told["found"].get(TIME)
+    if not known or not mine:
+        return None
+    low, high, here = 1000 * min(known), 1000 * max(known), 1000 * mine[-1]
+    off = "within" if low <= here <= high else f"{here / (low if here < low else high) - 1:+.0%}".replace("%", " %")
+    return f"time of an iteration, ms | {low:.0f} to {high:.0f} | {here:.0f} | {off} | {len(known)} files |"
 
 
 def main():

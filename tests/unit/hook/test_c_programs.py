@@ -115,14 +115,22 @@ BY_PATH = """
 import ctypes, os, sys
 hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 assert hook.phantora_load(sys.argv[2].encode()) == 0
+hook.phantora_stand_in(b"libcudart.so.13")
 folder = sys.argv[3]
 answers = lambda name: ctypes.CDLL(os.path.join(folder, name)).ncclAllReduce(0) == 41
 assert answers("libnccl.so.2")
 hook.phantora_open_ours()
 assert answers("libncclx.so.2") and answers("libother.so")
 address = lambda library: ctypes.cast(library.ncclAllReduce, ctypes.c_void_p).value
-for name in (f"{folder}/libnccl.so.2", f"{folder}/libnccl.so.9", "libnccl.so", "libcublas.so.13", "libcudart.so.11.0"):
+names = "libnccl.so", "libcublas.so.13", "libcudart.so", "libcudart.so.13", f"{folder}/libcudart.so.11.0"
+for name in (f"{folder}/libnccl.so.2", f"{folder}/libnccl.so.9", *names):
     assert address(ctypes.CDLL(name)) == address(hook), name
+try:
+    ctypes.CDLL("libcudart.so.11.0")
+except OSError:
+    pass
+else:
+    raise AssertionError("a runtime that is not installed was found")
 assert ctypes.CDLL(f"{folder}/libnccl.so.2", mode=os.RTLD_NOLOAD | os.RTLD_NOW).ncclAllReduce(0) == 41
 opens = ctypes.CDLL(f"{folder}/libopens.so")
 assert opens.inner() == 7
@@ -130,7 +138,9 @@ assert opens.inner() == 7
 
 
 def test_who_opens_a_library_by_its_path_gets_the_emulated_calls(library, tmp_path):
-    """Other libraries are opened as before, also where only the caller's own search path leads."""
+    """Other libraries are opened as before, also where only the caller's own search path leads; of the runtime only
+    PyTorch's version is there by its name alone.
+    """
     inner = tmp_path / "inner"
     inner.mkdir()
     opens = (
