@@ -4,7 +4,8 @@ Floating-point values are not computed. Integers that come from memory are not k
 count that ends a loop to be what `values.value_loaded` says. Of a loop three iterations are followed, the first, the
 middle and the last one; what changes from one to the next is taken to change evenly. A loop whose end is data, and in
 which data says where rows lie (a permutation of tokens among experts), turns as often as it takes to go once through
-the largest buffer that it reads or writes in this way.
+the buffer that it reads or writes in this way; of several, through the one that takes the fewest turns. Where it moves
+single items instead of rows (the tokens that a request has sampled), no buffer says how often, and it turns once.
 """
 
 from __future__ import annotations
@@ -111,14 +112,12 @@ known.
 def launch_work(program: Program, grid: tuple[int, int, int], integers: Integers) -> LaunchWork:
     """The work of a whole launch."""
     work = _launch_work(program, grid, integers, None)
-    if not work.turned_nbytes:
-        return work
-    base = max(work.turned_nbytes, key=work.turned_nbytes.__getitem__)
-    behind = integers.get(base)
-    if not isinstance(behind, Buffer) or not behind.nbytes:
-        work.guesses += 1
-        return work
-    return _launch_work(program, grid, integers, behind.nbytes / work.turned_nbytes[base])
+    turns = [
+        behind.nbytes / asked
+        for base, asked in work.turned_nbytes.items()
+        if isinstance(behind := integers.get(base), Buffer) and behind.nbytes
+    ]
+    return _launch_work(program, grid, integers, min(turns)) if turns else work
 
 
 def _launch_work(program: Program, grid: tuple[int, int, int], integers: Integers, turns: float | None) -> LaunchWork:
@@ -262,6 +261,7 @@ class _Run:
         before, reduced, around = self.rounds, self.reductions, self.turned
         self.turned = True
         turns = 1.0 if self.turns is None else self.turns
+        self.work.guesses += self.turns is None
         final = self._iteration(one, variable, 0, carried, [value for _, value in carried], turns, weight)
         self.turned = around
         self.rounds = before + (self.rounds - before) * turns
@@ -375,7 +375,7 @@ class _Run:
         if isinstance(pointer, Pointer) and pointer.offset is not None:
             touched, asked, bounds = _sectors(pointer.offset, shape, mask, nbytes)
             side[base].add(weight * touched, weight * asked, None if pointer.random else bounds)
-            if self.turned and pointer.random and self.turns is None:
+            if self.turned and pointer.random and shape and asked and self.turns is None:
                 self.work.turned_nbytes[base] += weight * asked
             # Whole vectors of 16 bytes where neighbours lie side by side, else one access an element, as where many
             # ask for the same.

@@ -63,7 +63,7 @@ class LaunchWork:
     gathers: float = 0.0
     """The loads of integers in loops of products, whose turns wait for them."""
     turned_nbytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """The bytes that loops whose end is data ask for where data says, by pointer argument."""
+    """The bytes of rows that loops whose end is data ask for where data says, by pointer argument."""
     smallest_tile: tuple[int, int] | None = None
     """The smallest tile of the products: the least rows and columns."""
     longest: float = 1.0

@@ -236,6 +236,40 @@ def test_a_loop_that_data_ends_fills_the_buffer_that_it_writes() -> None:
     assert unknown.guesses, "how often it turns is assumed"
 
 
+# Each request counts the tokens that it has sampled: their number is in memory, and each token says which count grows.
+SAMPLED = """tt.func public @kernel(%counts: !tt.ptr<i32>, %tokens: !tt.ptr<i64>, %n: !tt.ptr<i32>) {
+%c0 = arith.constant 0 : i32
+%c1 = arith.constant 1 : i32
+%request = tt.get_program_id x : i32
+%0 = tt.addptr %n, %request : !tt.ptr<i32>, i32
+%sampled = tt.load %0 : !tt.ptr<i32>
+scf.for %i = %c0 to %sampled step %c1 : i32 {
+%1 = tt.addptr %tokens, %request : !tt.ptr<i64>, i32
+%2 = tt.addptr %1, %i : !tt.ptr<i64>, i32
+%token = tt.load %2 : !tt.ptr<i64>
+%3 = tt.addptr %counts, %token : !tt.ptr<i32>, i64
+%before = tt.load %3 : !tt.ptr<i32>
+%after = arith.addi %before, %c1 : i32
+tt.store %3, %after : !tt.ptr<i32>
+}
+tt.return
+}""".replace("\n", "|")
+
+
+def test_a_loop_that_data_ends_and_that_moves_single_items_turns_once() -> None:
+    """The table of counts is large, whatever the number of tokens: it does not say how often the loop turns."""
+    work = launch_work(read_program(SAMPLED), (16, 1, 1), {"counts": Buffer(256 * 128_256 * 4)})
+    assert work.writes["counts"].asked_nbytes == 16 * 4
+    assert work.reads["tokens"].asked_nbytes == 16 * 8
+    assert work.guesses, "how often it turns is assumed"
+    known = launch_work(read_program(SAMPLED), (16, 1, 1), {"counts": Buffer(1 << 20), "n": (3,) * 16})
+    assert known.writes["counts"].asked_nbytes == 3 * 16 * 4
+    assert not known.guesses
+    found = profiles.CostModel(GPU).cost(signature(SAMPLED, 16, "131334144b,-,-"))
+    assert 0 < found.solo_ns < 10_000, "a launch, and the loads of one turn"
+    assert found.unknown == "Triton program of kernel: a loop's length is data"
+
+
 def test_a_permutation_of_tokens_among_experts_takes_what_its_rows_take() -> None:
     """Measured on an H200: 16,384 rows of 4,096 items to six experts each in 263 us, here with rows of 1,024 items."""
     rows, row, times = 65536, 2048, 6
