@@ -23,6 +23,10 @@ TRANSFORMER_ENGINE = (
     "Transformer Engine's PyTorch extension is published as source alone; it needs g++, but neither nvcc nor a GPU: "
     "examples/build_transformer_engine.sh builds it in some minutes (docs/libraries.md)"
 )
+APEX = (
+    "Apex's kernels are compiled by nvcc and are not on PyPI; with --no-gradient-accumulation-fusion "
+    "(gradient_accumulation_fusion=False in a TransformerConfig) Megatron adds gradients by a kernel of PyTorch"
+)
 SPAWN = (
     "the script starts processes itself, in each rank again; if they are its ranks, start it once on each server: "
     "phantora-async run -n N --launcher -- python SCRIPT"
@@ -49,6 +53,7 @@ _ADVICE = (
         re.compile(r"shared object file for Transformer Engine torch|No module named 'transformer_engine_torch'"),
         TRANSFORMER_ENGINE,
     ),
+    (re.compile(r"\bfused_weight_gradient_mlp_cuda\b"), APEX),
 )
 
 

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from emu.start import unfused_attention
-from emu.start.advice import TRANSFORMER_ENGINE, advice
+from emu.start.advice import APEX, TRANSFORMER_ENGINE, advice
 
 BACKENDS = "transformer_engine.pytorch.attention.dot_product_attention.backends"
 
@@ -44,3 +44,15 @@ def test_a_script_that_asks_for_transformer_engine_without_its_extension_is_told
 ) -> None:
     assert advice(error) == TRANSFORMER_ENGINE
     assert "examples/build_transformer_engine.sh" in TRANSFORMER_ENGINE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError("No module named 'fused_weight_gradient_mlp_cuda'"),
+        RuntimeError("the custom CUDA extension fused_weight_gradient_mlp_cuda module is not found"),
+    ],
+)
+def test_who_misses_apex_s_accumulation_is_told_the_option_that_does_without(error: Exception) -> None:
+    assert advice(error) == APEX
+    assert "--no-gradient-accumulation-fusion" in APEX
