@@ -204,6 +204,7 @@ def _simulated(spec: RunSpec, seen: Seen, fact_builder: FactBuilder, ended_well:
         "gpu": spec.gpu.name,
         "cluster": spec.cluster.name,
         "assumed_links": spec.assumed_links,
+        **({"congestion": spec.cluster.queues} if spec.cluster.queues else {}),
         "host": spec.host.name,
         "host_mode": spec.host_mode,
         "gpu_use": gpu_use_document(snapshot.ranks, fact_builder.rank_info, fact_builder.user_of_gpu),

@@ -214,6 +214,7 @@ _SIMULATED = Fields(
     {
         "kernel_times": Each(Fields({"file": TEXT, "gpu": TEXT, "signatures": WHOLE, "carried_over": FLAG})),
         "assumed_links": TEXT,
+        "congestion": TEXT,
         "read_attributes": Each(Fields(_fields(TEXT, "line", "attribute", "then", "now") | {"rank": WHOLE})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "generation": _GENERATION,

@@ -231,6 +231,11 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
     since = window(simulated, sources.get("window", "run"))
     notes = _played(simulated) + _faults(simulated)
+    if kind := simulated.get("congestion"):
+        notes.append(
+            f"the network's links have queues ({kind}): transfers between two ranks fill them and wait in them; the "
+            "hops of a collective go at one rate, wait in queues, but fill none"
+        )
     notes += guest_notes(simulated.get("memory", {}).get("guests", []), len(simulated["servers"]))
     for restart in simulated.get("restarts", []):
         end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"

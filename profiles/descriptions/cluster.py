@@ -58,6 +58,12 @@ class Cluster:
         return gbps / 8 if isinstance(gbps, int | float) and gbps > 0 else None
 
     @property
+    def queues(self) -> str:
+        """The kind of `[network.congestion]`: links have queues. Empty: flows share links fairly at every instant."""
+        congestion = self.network.get("congestion")
+        return str(congestion.get("kind", "")) if isinstance(congestion, dict) else ""
+
+    @property
     def links(self) -> str:
         """Describes the links inside a server and between servers: ``PCIe of 31 GB/s, 2 cards of 200 Gbit/s``."""
         server = self._server()

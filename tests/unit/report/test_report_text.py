@@ -140,6 +140,15 @@ def test_uneven_steps_are_told_beside_their_median() -> None:
     )
 
 
+def test_a_network_with_queues_says_what_fills_them() -> None:
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    assert "queues" not in terminal_report(report)
+    report["simulated"]["congestion"] = "dcqcn"
+    text = " ".join(terminal_report(report).split())
+    assert "links have queues (dcqcn): transfers between two ranks fill them" in text
+    assert "the hops of a collective go at one rate, wait in queues, but fill none" in text
+
+
 def test_one_collective_is_one() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     for count, words in ((1, "simulated, 1 collective"), (0, "simulated, 0 collectives")):
