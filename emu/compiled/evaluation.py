@@ -255,24 +255,25 @@ class _Run:
             raise _Diverges(value.flatten())
         return int(value.flatten()[0])
 
-    def _bounds(self, values: Sequence[Any]) -> range:
-        """Returns the numbers that a loop counts: instances may end it elsewhere, as long as it turns as often."""
+    def _counted(self, values: Sequence[Any]) -> list[Tensor]:
+        """Returns the numbers that a loop counts, one for each turn: instances may begin and end it elsewhere, as long as
+        it turns as often.
+        """
         import torch
 
-        start, step = self._one(values[0]), self._one(values[2])
-        ends = values[1]
-        if ends is None or step <= 0:
+        start, end, step = values[0], values[1], self._one(values[2])
+        if start is None or end is None or step <= 0:
             raise NotEvaluated("an unknown number decides how often it turns")
-        turns = torch.div(ends.to(torch.int64) - start + step - 1, step, rounding_mode="floor").clamp(min=0)
-        return range(start, start + self._one(turns) * step, step)
+        way = end.to(torch.int64) - start.to(torch.int64)
+        turns = torch.div(way + step - 1, step, rounding_mode="floor").clamp(min=0)
+        return [start + turn * step for turn in range(self._one(turns))]
 
     def _loop(self, operation: Operation, values: Sequence[Any]) -> Sequence[Any]:
         variable, *_ = operation.operands
         carried = _CARRIED.findall(operation.text.partition("iter_args(")[2])
         state = [self._values.get(first) for _, first in carried]
-        counter = values[1]
-        for at in self._bounds(values[1:4]):
-            self._values[variable] = counter.new_full(counter.shape, at)
+        for at in self._counted(values[1:4]):
+            self._values[variable] = at
             for (name, _), value in zip(carried, state, strict=True):
                 self._values[name] = value
             state = self._block(operation.regions[0])

@@ -261,3 +261,39 @@ def test_a_thousand_instances_that_take_a_few_ways_are_followed() -> None:
         "tt.store %to, %sum : !tt.ptr<i64>",
     ]
     assert stored([], lines, grid=1000) == {place: place % 3 * 10 for place in range(1000)}
+
+
+def test_instances_whose_loops_begin_elsewhere_are_followed_together() -> None:
+    """As rows of a batch, one behind the other: 300 sequences, each of two numbers, whose places begin at 2 * pid."""
+    lines = [
+        "%c1 = arith.constant 1 : i32",
+        "%c2 = arith.constant 2 : i32",
+        "%pid = tt.get_program_id x : i32",
+        "%first = arith.muli %pid, %c2 : i32",
+        "%last = arith.addi %first, %c2 : i32",
+        "scf.for %i = %first to %last step %c1 : i32 {",
+        "%from = tt.addptr %in, %i : !tt.ptr<i64>, i32",
+        "%value = tt.load %from : !tt.ptr<i64>",
+        "%to = tt.addptr %out, %i : !tt.ptr<i64>, i32",
+        "tt.store %to, %value : !tt.ptr<i64>",
+        "}",
+    ]
+    numbers = [7 * place for place in range(600)]
+    assert stored(numbers, lines, grid=300) == {place: 7 * place for place in range(600)}
+
+
+def test_loops_that_begin_elsewhere_may_turn_differently_often() -> None:
+    """Instances 0 to 3 count from their own number to 3: three, two, one and no turns."""
+    lines = [
+        "%c1 = arith.constant 1 : i32",
+        "%c4 = arith.constant 4 : i32",
+        "%pid = tt.get_program_id x : i32",
+        "%row = arith.muli %pid, %c4 : i32",
+        "scf.for %i = %pid to %n step %c1 : i32 {",
+        "%place = arith.addi %row, %i : i32",
+        "%to = tt.addptr %out, %place : !tt.ptr<i64>, i32",
+        "%value = arith.extsi %i : i32 to i64",
+        "tt.store %to, %value : !tt.ptr<i64>",
+        "}",
+    ]
+    assert stored([], lines, grid=4, n=3) == {0: 0, 1: 1, 2: 2, 5: 1, 6: 2, 10: 2}
