@@ -256,8 +256,8 @@ class _Run:
         return int(value.flatten()[0])
 
     def _counted(self, values: Sequence[Any]) -> list[Tensor]:
-        """Returns the numbers that a loop counts, one for each turn: instances may begin and end it elsewhere, as long as
-        it turns as often.
+        """Returns the numbers that a loop counts, one for each turn: instances may begin and end it elsewhere, as long
+        as it turns as often.
         """
         import torch
 
