@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 Once = Callable[[str, Callable[[Path], Any]], Any]
@@ -20,6 +21,8 @@ def pytest_configure() -> None:
     send SIGINT to what they start.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile("untimed", deadline=None)  # no test fails because a machine is busy
+    hypothesis.settings.load_profile("untimed")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of some thousand processes would compile our modules again
 
 

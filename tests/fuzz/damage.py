@@ -64,7 +64,6 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
     return settings(
         max_examples=max(1, round(examples * TIMES)),
         derandomize=TIMES == 1,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -70,7 +70,7 @@ def _play(steps: list[Any], waits: list[int]) -> tuple[RoutedNetwork, dict[int, 
 
 
 @given(SENDS, FAULTS, st.randoms(use_true_random=False))
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, suppress_health_check=list(HealthCheck))
 def test_failures_and_flows_in_any_order(sends: list[Any], faults: list[Any], random: Any) -> None:
     numbered = list(enumerate(sends + faults))
     answers = []

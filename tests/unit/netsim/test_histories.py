@@ -17,7 +17,7 @@ EXAMPLES = pytest.mark.parametrize("examples", [100, pytest.param(1500, marks=py
 
 
 def given_many(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
 class _NoRoutes:

@@ -41,7 +41,7 @@ def width(parts: int) -> int:
     return width_for(0, parts)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(work=st.lists(st.tuples(st.integers(0, 1 << 26), st.integers(0, 1 << 26)), max_size=40))
 @example(work=[(0, 1 << 26)] * 20)
 def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(work: list[tuple[int, int]]) -> None:
@@ -63,7 +63,7 @@ def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(work: list[tuple
 
 @pytest.mark.parametrize("ahead", [eager, on_demand])
 def test_speculation_leaves_no_mark(ahead: Ahead) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(size=st.integers(1, MOST), program=programs, seed=st.integers(0, 2**32))
     def check(size: int, program: Program, seed: int) -> None:
         one = play(write(size, program, 5_000_000), new_network, seed, ahead, 8).timeline.activity()
@@ -143,7 +143,6 @@ _TRAFFIC = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(traffic=_TRAFFIC, seed=st.integers(0, 2**32), cut=st.integers(0, 30))
 def test_sums_of_links_do_not_depend_on_the_order(traffic: list[Carried], seed: int, cut: int) -> None:
     one, other = LinkTraffic(4), LinkTraffic(4)

@@ -5,7 +5,7 @@ GPU.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import profiles
@@ -109,7 +109,6 @@ def test_conv(gpu: str, direction: str, channels: tuple[int, int, int], taps: in
         ["memset;{}", "copy;h2d;{};pinned", "copy;d2h;{};pageable", "copy;d2d;{};pinned", "library;x;{};;"]
     ),
 )
-@settings(deadline=None)
 def test_bytes(gpu: str, pattern: str) -> None:
     times = [check(MODELS[gpu], pattern.format(nbytes)).solo_ns for nbytes in (0, 1, 4096, 10**6, 10**8, 10**11)]
     assert times == sorted(times)

@@ -19,7 +19,7 @@ from .recordings import load, outcome, record, replayed
 
 @pytest.mark.parametrize(("make_network", "scale"), [(fixed, 1), (network, 20_000)], ids=["fixed", "network"])
 def test_random_programs(make_network: Callable[[], NetworkModel], scale: int) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(size=st.integers(1, MOST), program=programs, depth=st.integers(1, 8), faults=fault_texts)
     def check(size: int, program: Program, depth: int, faults: list[str]) -> None:
         paces = paces_for(size, faults)

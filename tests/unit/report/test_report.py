@@ -182,7 +182,7 @@ def test_memory_of_a_process_that_has_ended_is_not_counted(monkeypatch: pytest.M
 def test_building_a_report_changes_nothing(ahead: Ahead, examples: int) -> None:
     """Built twice at every stop of a run, or only at its end: the last one is the same."""
 
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(size=st.integers(1, MOST), program=programs, seed=st.integers(0, 2**32))
     def check(size: int, program: Program, seed: int) -> None:
         def simulated(timeline: Timeline, fact_builder: FactBuilder) -> Document:

@@ -208,7 +208,7 @@ def _write(world: list[Script], rank: int, action: tuple[Any, ...]) -> None:
             script.step()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     size=st.integers(1, 4),
     program=st.lists(st.tuples(st.integers(0, 3), _action), max_size=40),

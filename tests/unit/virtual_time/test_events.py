@@ -58,7 +58,7 @@ def test_listeners_are_told_what_a_conservative_simulation_tells(
 ) -> None:
     went_back = 0
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(size=st.integers(2, MOST), program=programs, depth=st.integers(1, 8), seed=st.integers(0, 2**32))
     def check(size: int, program: Program, depth: int, seed: int) -> None:
         nonlocal went_back

@@ -40,7 +40,7 @@ DEAD_AT_THE_END: Program = [(0, ("exchange", 0, 3, 23)), (0, ("poll", 2, 3, 2001
 @pytest.mark.parametrize(("make_network", "scale"), [(fixed, 1), (network, 20_000)], ids=["fixed", "network"])
 @pytest.mark.parametrize("ahead", [never, eager, on_demand])
 def test_all_policies_agree_with_the_oracle(make_network: Callable[[], NetworkModel], scale: int, ahead: Ahead) -> None:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(
         size=st.integers(1, MOST),
         program=programs,

@@ -51,7 +51,7 @@ def is_in_reference(action: tuple[Any, ...]) -> bool:
     return True
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(size=st.integers(1, MOST), program=programs, depth=st.integers(1, 8), seed=st.integers(0, 2**32))
 def test_random_programs(size: int, program: Program, depth: int, seed: int) -> None:
     program = [(rank, action) for rank, action in program if is_in_reference(action)]

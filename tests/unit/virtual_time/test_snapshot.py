@@ -22,7 +22,7 @@ def timeline_of(*played: Script) -> Timeline:
 
 @pytest.mark.parametrize("ahead", [never, eager, on_demand])
 def test_looking_while_it_runs_changes_nothing(ahead: Ahead) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(size=st.integers(1, MOST), program=programs, depth=st.integers(1, 8), seed=st.integers(0, 2**32))
     def check(size: int, program: Program, depth: int, seed: int) -> None:
         taken: list[tuple[Snapshot, str]] = []
