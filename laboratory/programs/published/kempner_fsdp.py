@@ -1,7 +1,7 @@
 """KempnerForge's own training script, whose model is built on the GPU: published models without tensor parallelism are built
 in the host's memory, of which they need four bytes a parameter and rank.
 
-phantora-async run -n 8 --fold dp_shard*=8 kempnerforge.py CHECKOUT/scripts/train.py CHECKOUT/configs/train/debug.toml --distributed.dp_shard=8
+phantora-async run -n 8 --fold dp_shard*=8 kempner_fsdp.py CHECKOUT/scripts/train.py CHECKOUT/configs/train/debug.toml --distributed.dp_shard=8
 """
 
 import runpy
