@@ -32,7 +32,17 @@ _MACROS = ("RECORD_VERSION", "STRUCT", "UP", "ASK", "DOWN", "WORDS", "ENUM")
 _FIELD = re.compile(r"F\((\w+), (\w+)\)")
 _PAYLOAD = {"PAYLOAD": True, "NO_PAYLOAD": False}
 _ROW = re.compile(r"ROW\((.+?)\)")
-ROW_NUMBERS = ("number_of_kernel", "calls_of_kernel", "number_of_creation", "number_of_totals", "number_of_text")
+ROW_NUMBERS = (
+    "number_of_kernel",
+    "calls_of_kernel",
+    "number_of_creation",
+    "number_of_second_creation",
+    "creations_of_step",
+    "waits_in_step",
+    "further_steps",
+    "number_of_totals",
+    "number_of_text",
+)
 """Values of rows that are no fields of records: virtual time and recordings number in their own ways what rows cannot
 hold.
 """

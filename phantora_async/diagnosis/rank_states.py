@@ -191,8 +191,9 @@ def _activity(rank: RankSnapshot, fact_builder: FactBuilder, asleep: bool) -> _A
 def _waits(rank: RankSnapshot, wait: WaitSnapshot, site: Site | None, fact_builder: FactBuilder) -> str:
     at = f" at {site.called}" if site else ""
     if wait.creation is not None:
-        arrived = wait.creation.arrived
-        return f"waits{at} for {wait.creation.label}, which {named(arrived)} {_have(arrived)} joined"
+        arrived, missing = wait.creation.arrived, wait.creation.missing
+        text = f"waits{at} for {wait.creation.label}, which {named(arrived)} {_have(arrived)} joined"
+        return f"{text}; {named(missing)} {_have(missing)} not" if missing else text
     streams = "; ".join(_stream(stream, rank.rank, fact_builder) for stream in wait.streams)
     if rank.state == HostState.WAITS_EVENT:
         return f"waits{at} for an event on {streams}"

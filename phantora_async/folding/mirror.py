@@ -13,12 +13,12 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.folding import CannotFold, Folding
-from emu.contract.records import DeviceKind, NcclKind, ScopeKind
+from emu.contract.records import DeviceKind, EndKind, NcclKind, ScopeKind
 from phantora_async.errors import NotFoldable
 from phantora_async.folding.root_parts import ONE_GIVES, RootParts
 from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators, stated_members
 from phantora_async.ingest.data_exchange import FOLLOWS
-from phantora_async.ingest.messages import kind_of, root_of
+from phantora_async.ingest.messages import PARTS, kind_of, root_of
 from phantora_async.ingest.uncomputed_reads import path_of
 from phantora_async.virtual_time.facts import PAIRWISE, Comm, host_time
 
@@ -34,6 +34,7 @@ _OF_PROCESS = records.marked("PROCESS")
 none.
 """
 _OP = records.NcclOp
+_CONNECTED = records.ConnectPeer
 
 
 class _NotYet(Exception):
@@ -70,6 +71,7 @@ class Mirror:
             **dict.fromkeys(records.marked("HOST_TIME") & records.REPLY_OF.keys(), _host_time),
             records.COMM_INIT: self._init,
             records.COMM_SPLIT: self._split,
+            records.CONNECT: self._connect,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._sources,
@@ -195,6 +197,14 @@ class Mirror:
             members = self._folding.image(stated.members, rank, mirrored)
             payload = pack(f"<{2 + len(members)}I", 1, len(members), *members)
         return record._replace(parent=parent.id, color=-1, payload=payload)
+
+    def _connect(self, rank: int, mirrored: int, record: records.Connect) -> records.Connect:
+        own, its = self._comm(rank, mirrored, record.comm)
+        peers = []
+        for one in _CONNECTED.decode_all(record.payload, 0, record.npeers):
+            op = (NcclKind.SEND if one.ends & EndKind.SENDS else NcclKind.RECV) | (one.ends & PARTS)
+            peers.append(one._replace(peer=self._peer(rank, mirrored, own, its, op, one.peer)))
+        return record._replace(comm=its.id, payload=b"".join(_CONNECTED.encode(*one) for one in peers))
 
     def _launch(self, rank: int, mirrored: int, record: records.NcclLaunch) -> records.NcclLaunch:
         payload = record.payload

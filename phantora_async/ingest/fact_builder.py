@@ -21,6 +21,7 @@ from phantora_async.ingest.call_counts import CallCounts
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.collective_matching import CollectiveMatching
 from phantora_async.ingest.communicators import Answers, Communicators, Created, MemoryOf
+from phantora_async.ingest.connections import Connections
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.differing_lines import DifferingCalls
@@ -33,7 +34,14 @@ from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
 from phantora_async.virtual_time import NO_MEMORY, MemoryPeaks, Timelines
-from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact, ends_step, host_time
+from phantora_async.virtual_time.facts import (
+    Collective,
+    CommCreationFact,
+    ConnectFact,
+    NcclKernelFact,
+    ends_step,
+    host_time,
+)
 
 
 class Placed(NamedTuple):
@@ -157,6 +165,7 @@ class FactBuilder:
         self.communicators = Communicators(timelines, communicator_memory)
         self.sources = SourceTables(self.communicators, timelines)
         self._matching = CollectiveMatching(self.communicators, timelines, self._line_of)
+        self._connections = Connections(timelines)
         own = {rank: RankInfo() for rank in timelines.own}
         self.own_info = tuple(own.values())
         self.timeline_of = timelines.of_each
@@ -217,10 +226,11 @@ class FactBuilder:
             records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
+            records.CONNECT: self._connect,
             records.COST: self._cost,
         }
-        """The handlers by kind of record. Each returns the fact, or None if there is none. Other records are facts as
-        they are.
+        """The handlers by kind of record. Each returns the fact, several in a list, or None if there is none. Other
+        records are facts as they are.
         """
 
     def take(self, rank: int, arrived: list[Any]) -> list[Any]:
@@ -237,7 +247,9 @@ class FactBuilder:
         for record in arrived:
             handler = find(record.kind)
             fact = record if handler is None else handler(rank, record)
-            if fact is not None:
+            if fact.__class__ is list:
+                facts += fact
+            elif fact is not None:
                 facts.append(fact)
         return facts
 
@@ -265,6 +277,7 @@ class FactBuilder:
         self._exchange = DataExchange(self._timelines, self._mirrored)
         self.sources = SourceTables(self.communicators, self._timelines)
         self.communicators.restart()
+        self._connections.restart()
         self._matching.restart(ranks)
         self._answers.clear()
         for rank in ranks:
@@ -527,6 +540,13 @@ class FactBuilder:
         info = self.rank_info[rank]
         info.calls.collectives(collectives, info.sites.get(record.site))
         return NcclKernelFact(*record[:4], record.stream, tuple(collectives))
+
+    def _connect(self, rank: int, record: records.Connect) -> list[ConnectFact]:
+        try:
+            peers = records.ConnectPeer.decode_all(record.payload, 0, record.npeers)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        return self._connections.facts(rank, self.communicators.of(rank, record.comm), record, peers)
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record._replace(op=kind_of(record.op)))

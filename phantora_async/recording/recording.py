@@ -64,6 +64,8 @@ class Recast(NamedTuple):
     """The numbers of kernels in place of recorded ones."""
     warnings: list[tuple[str, tuple[int, ...], int]]
     """Each text with the ranks that gave it equally often, and how often they did together."""
+    connects: bool
+    """False: connections of messages, and who waits for them, are left out."""
 
 
 class OutsideSleep(NamedTuple):
@@ -119,6 +121,8 @@ class Recording:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._reader = reader = Reader(folder / FILE)
+        self.connects = True
+        """Do hosts wait where NCCL connects them?"""
         try:
             self.setup = from_plain(Setup, reader.header.get("spec"))
             self.costs = {
@@ -210,6 +214,7 @@ class Recording:
             found.__dict__.pop(name, None)
         found.setup, found.comms, found.creations = setup, tables.comms, tables.creations
         found.kernels, found.sleeps, found.warnings = tables.kernels, tables.sleeps, tables.warnings
+        found.connects = tables.connects
         meshes = {one.folding and one.folding.mesh for one in (setup, self.setup)}
         if len(meshes) > 1:
             # Calls were counted over all ranks of the run, and these are more or fewer.

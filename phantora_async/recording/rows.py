@@ -48,6 +48,10 @@ _COMMS = _in_rows(records.naming("comm_number"))
 """The fields of records in rows that are numbers of recordings and of communicators."""
 _LEFT_OUT = _in_rows(dict.fromkeys(WITH_ROW, ("qid", "drop")))
 """The fields whose numbers differ between equal steps; they are 0 in rows."""
+_, *_CONNECT = records.ENTRY_OF[records.CONNECT].row
+CREATIONS_OF_STEP = _CONNECT.index("creations_of_step")
+FURTHER_STEPS = _CONNECT.index("further_steps")
+"""The columns of rows of CONNECT that say how many creations the row has, and how many rows of its record follow."""
 MASK = (1 << 64) - 1
 NO_COMM = MASK
 """The number of a communicator that the rank has not used."""
@@ -69,9 +73,10 @@ def kernel_launches(rows: NDArray[np.void]) -> NDArray[np.intp]:
     return np.flatnonzero(holding(rows, "number_of_kernel"))
 
 
-def creations(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Returns for each row whether it asks for a communicator."""
-    return holding(rows, "number_of_creation")
+def creations(rows: NDArray[np.void]) -> NDArray[np.uint64]:
+    """Returns for each row how many communicators it asks for, or connections."""
+    connects = rows["kind"] == records.CONNECT
+    return np.where(connects, rows["values"][:, CREATIONS_OF_STEP], holding(rows, "number_of_creation"))
 
 
 def totals(rows: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -195,7 +200,12 @@ class RecordedRows:
     def number_of_creation(self, fact: Any) -> int:
         """0: the next one of the rank's creations."""
         creations = self._tables.creations
-        self.creations.append(creations.setdefault(fact.creation, len(creations)))
+        for one in fact.creations if fact.kind == records.CONNECT else (fact.creation,):
+            self.creations.append(creations.setdefault(one, len(creations)))
+        return 0
+
+    def number_of_second_creation(self, fact: Any) -> int:
+        """0: the one after that, if there are two."""
         return 0
 
     def number_of_totals(self, fact: Any) -> int:

@@ -18,7 +18,7 @@ from emu.contract.records import DeviceKind, HistoryKind, ScopeKind
 from phantora_async.ingest.costs import Priced as PricedSignature
 from phantora_async.recording.history import Dictionary, HostWork
 from phantora_async.recording.recording import Recording, Stream
-from phantora_async.recording.rows import HOST_TIME, WITH_ROW
+from phantora_async.recording.rows import FURTHER_STEPS, HOST_TIME, WITH_ROW
 from phantora_async.replaying.clock import PowerClock
 from profiles import CALL_KINDS, FINE_KINDS, WORK_KINDS, Cost, Gpu, HostModel, device_file_value
 
@@ -268,7 +268,10 @@ class _Folding:
                 self._now_ns = self._last_ns  # work that took no time then: there is no row for it
             return
         row = self._take(kind, self._then_ns, self._now_ns)
-        if kind == records.COUNTERS:
+        if kind == records.CONNECT:
+            for _ in range(int(self._rows["values"][row, FURTHER_STEPS])):
+                self._take(kind, self._then_ns, self._now_ns)
+        elif kind == records.COUNTERS:
             self._host_work.append(self._now_ns)
         elif kind == records.STREAM_CREATE:
             device = int(self._rows["values"][row, 0]) % DeviceKind.APART

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.recording.recording import Recording, Stream
-from phantora_async.recording.rows import ROW, creations, kernel_launches, made_recordings, named_recordings, totals
+from phantora_async.recording.rows import (
+    CREATIONS_OF_STEP,
+    ROW,
+    creations,
+    kernel_launches,
+    made_recordings,
+    named_recordings,
+    totals,
+)
 from phantora_async.virtual_time.native.binding import OPENS, OUTSIDE, Program, Tables
 
 _NO_RECORDING = (1 << 62) - 1
@@ -45,6 +53,8 @@ def programs_of(recording: Recording, streams: Sequence[Stream]) -> list[Program
         rows = resolved.get(id(stream))
         if rows is None:
             rows = resolved[id(stream)] = _resolved(stream.rows)
+            if not recording.connects:
+                rows["values"][rows["kind"] == records.CONNECT, CREATIONS_OF_STEP] = 0
         comms = recording.comms_of(rank)
         _check(recording, rank, rows, len(comms))
         programs.append(

@@ -12,12 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from emu.contract import records
 from emu.contract.folding import CannotFold
 from emu.contract.records import NcclKind
 from phantora_async.errors import UsageError
 from phantora_async.recording import Recording
 from phantora_async.recording.recording import Creation, OutsideSleep, Part, Recast
 from phantora_async.recording.rows import Call, kernel_launches
+from phantora_async.recording.rows import creations as creations_in
 from phantora_async.replaying.width import Width
 from phantora_async.virtual_time import Comm, Timelines
 from phantora_async.virtual_time.facts import ROOTED
@@ -81,6 +83,7 @@ class _RankMapping:
             self._sleeps(sources),
             [dict(changed) for changed in self._others],
             self._warnings(),
+            self._width is None,
         )
         self._check_joined(parts, tables)
         return recorded.recast(setup, parts, tables)
@@ -111,7 +114,13 @@ class _RankMapping:
 
     def _part(self, rank: int, source: int) -> Part:
         comms = [self._comm(comm, source, rank) for comm in self._recording.comms_of(source)]
-        creations = [self._creation(place, source, rank) for place in self._recording.creations_of(source)]
+        places = self._recording.creations_of(source)
+        if self._width is not None:
+            # How far peers are from each other is known for the recorded width only.
+            rows = self._recording.stream(source).rows
+            connects = np.repeat(rows["kind"] == records.CONNECT, creations_in(rows).astype(int))
+            places = [place for place, connection in zip(places, connects, strict=True) if not connection]
+        creations = [self._creation(place, source, rank) for place in places]
         return Part(source, [comm.id for comm in comms], creations, self._kernels_of(rank, source, comms))
 
     # ---- who takes whose place -------------------------------------------------------------------------------------

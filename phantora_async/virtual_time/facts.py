@@ -134,7 +134,9 @@ class Collective:
 
 
 class CommCreation:
-    """A communicator in the making: all members go on when the last has asked. Their facts hold the same object."""
+    """A communicator in the making, or a connection in one: all members go on when the last has asked. Their facts hold
+    the same object.
+    """
 
     __slots__ = ("joined", "label", "members", "sites", "size")
 
@@ -215,3 +217,18 @@ class CommCreationFact(NamedTuple):
     nbytes: int
     host_ns: int
     creation: CommCreation
+
+
+class ConnectFact(NamedTuple):
+    """One step of a CONNECT, resolved."""
+
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    creations: tuple[CommCreation, ...]
+    """The connections that are made in this step: two at most."""
+    waits: bool
+    """True if the host goes on when all of them are made; false if it only takes part."""
+    further: int
+    """The number of steps of the CONNECT after this one."""

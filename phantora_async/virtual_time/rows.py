@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from emu.contract import records
-from phantora_async.virtual_time.facts import UNSEEN, Collective, CommCreation, is_sleep
+from phantora_async.virtual_time.facts import UNSEEN, Collective, CommCreation, ConnectFact, is_sleep
 from phantora_async.virtual_time.native import binding
 from phantora_async.virtual_time.states import NO_TOTALS, Totals
 
@@ -23,6 +23,14 @@ _FIRST_FIELD = 4
 assert ROW_LAYOUT.size == binding.ROW_NBYTES
 
 
+_OF_STEP: dict[str, Callable[[ConnectFact], int]] = {
+    "creations_of_step": lambda fact: len(fact.creations),
+    "waits_in_step": lambda fact: int(fact.waits),
+    "further_steps": lambda fact: fact.further,
+}
+"""The values of rows of CONNECT that are the same wherever these are written."""
+
+
 class Numbers(Protocol):
     """Gives the numbers that rows have in place of what they cannot hold: ROW_NUMBERS of records.def."""
 
@@ -31,6 +39,8 @@ class Numbers(Protocol):
     def calls_of_kernel(self, fact: Any) -> int: ...
 
     def number_of_creation(self, fact: Any) -> int: ...
+
+    def number_of_second_creation(self, fact: Any) -> int: ...
 
     def number_of_totals(self, fact: Any) -> int: ...
 
@@ -61,7 +71,7 @@ def _row_writer(kind: int, row: tuple[str, ...], numbers: Numbers) -> Callable[[
     if len(fields) == len(values):
         return lambda fact: pack(*take(fact))
     assert not fields, f"the row of {records.NAMES[kind]} has fields and numbers"
-    numbered = [getattr(numbers, name) for name in values]
+    numbered = [_OF_STEP.get(name) or getattr(numbers, name) for name in values]
     return lambda fact: pack(*take(fact), *(number(fact) for number in numbered))
 
 
@@ -112,7 +122,13 @@ class LiveRows:
         return len(fact.collectives)
 
     def number_of_creation(self, fact: Any) -> int:
-        return self._creation_of(fact.creation) + 1
+        """Counts from 1; 0: a step in which nothing is made."""
+        if fact.kind != records.CONNECT:
+            return self._creation_of(fact.creation) + 1
+        return self._creation_of(fact.creations[0]) + 1 if fact.creations else 0
+
+    def number_of_second_creation(self, fact: ConnectFact) -> int:
+        return self._creation_of(fact.creations[1]) + 1 if len(fact.creations) > 1 else 0
 
     def number_of_totals(self, fact: records.Counters) -> int:
         self._counted += 1

@@ -69,6 +69,8 @@ class CommCreationSnapshot(NamedTuple):
     label: str
     arrived: tuple[int, ...]
     """The ranks whose hosts wait in it."""
+    missing: tuple[int, ...] = ()
+    """The members that have not asked; () if it is not known who the members are."""
 
 
 class WaitSnapshot(NamedTuple):
@@ -240,7 +242,8 @@ class _Ranks:
         if view.wait_creation >= 0:
             creation = self._timeline.creations[view.wait_creation]
             arrived = tuple(self._engine.asking(view.wait_creation, creation.size))
-            return WaitSnapshot(view.wait_site, (), CommCreationSnapshot(creation.label, arrived))
+            missing = tuple(rank for rank in creation.members if rank not in arrived)
+            return WaitSnapshot(view.wait_site, (), CommCreationSnapshot(creation.label, arrived, missing))
         return WaitSnapshot(view.wait_site, tuple(map(self._stream, self._engine.awaited(place))), None)
 
     def _stream(self, view: Any) -> StreamSnapshot:

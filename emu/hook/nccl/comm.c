@@ -73,6 +73,7 @@ static int ask(creation *it) {
     it->comm->sent = ph_allocate(reply.nranks * sizeof(uint64_t));
     it->comm->received = ph_allocate(reply.nranks * sizeof(uint64_t));
     it->comm->peers = ph_allocate(reply.nranks);
+    it->comm->met = ph_allocate(reply.nranks);
     it->comm->memory = reply;
     it->comm->id = reply.comm;
     return nccl_memory_made(it->comm);

@@ -302,6 +302,7 @@ static int launch(nccl_call *calls, size_t ncalls) {
         int status = nccl_memory_connect(&calls[i]);
         if (status != NCCL_OK) return status;
     }
+    nccl_connect_peers(calls, ncalls);
     for (size_t i = 0; i < ncalls;)
         if (ph_stream_capturing(calls[i].stream)) {
             ncalls = capture(calls, ncalls, calls[i].stream);

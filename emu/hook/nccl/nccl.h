@@ -3,6 +3,7 @@
  *
  *   collectives.c  the calls on buffers
  *   comm.c         communicators: ids, creation, splits, end
+ *   connections.c  with whom the first messages connect this rank
  *   group.c        groups: which calls become one launch, and its record
  *   members.c      who is in a communicator, as Python has told it
  *   memory.c       what communicators take of a GPU's memory
@@ -10,8 +11,8 @@
  *   symmetric.c    kernels of symmetric memory, which do what collectives do
  *   misc.c         memory, registration, reduction operators, versions, texts of errors
  *
- * Comes in: calls. Goes out: the records NCCL_LAUNCH, NCCL_DATA and COMM_DESTROY; the questions COMM_INIT and
- * COMM_SPLIT; bytes to data/.
+ * Comes in: calls. Goes out: the records NCCL_LAUNCH, NCCL_DATA, CONNECT and COMM_DESTROY; the questions COMM_INIT
+ * and COMM_SPLIT; bytes to data/.
  */
 #ifndef PHANTORA_NCCL_H
 #define PHANTORA_NCCL_H
@@ -44,6 +45,7 @@ typedef struct nccl_comm {
     _Atomic uint64_t taken;       /* what it has taken */
     _Atomic uint32_t connected;   /* see memory.c */
     unsigned char *peers;         /* likewise, by peer */
+    unsigned char *met;           /* see connections.c; by peer */
 } nccl_comm;
 
 /* One call on buffers. `op` is what the record says about it. */
@@ -83,6 +85,10 @@ bool nccl_in_group(void);
 void nccl_forget_end(nccl_comm *comm); /* no kernel of the communicator follows */
 void nccl_launches(void);              /* charges the host with a kernel of NCCL */
 int nccl_submit(const nccl_call *call);
+
+/* connections.c */
+/* Before a group's launch or its capture: tells with whom NCCL connects this rank for it. */
+void nccl_connect_peers(const nccl_call *calls, size_t ncalls);
 
 /* memory.c */
 /* Take what NCCL allocates, and return its status. */

@@ -458,7 +458,7 @@ API int64_t vt_arrived(const engine *e, int64_t number, int64_t *to) {
 API int64_t vt_asking(const engine *e, int64_t number, int64_t *to) {
     const creation *it = e->creations[number];
     if (!it->waiting) return 0;
-    for (int32_t i = 0; i < it->narrived; i++) to[i] = it->arrived[i]->rank;
+    for (int32_t i = 0; i < it->narrived; i++) to[i] = it->arrived[i].host->rank;
     return it->narrived;
 }
 

@@ -63,6 +63,7 @@ enum {
  * recordings that nobody names any more: values 4 and 5, 0: none. QUERY of programs: see is_marked. Others:
  *   NCCL_LAUNCH of a program: kernel; of other hosts: collectives (one, or a list), their count
  *   COMM_INIT, COMM_SPLIT creation + 1, 0: the next one of the program   COUNTERS how many there were, with this one
+ *   CONNECT creation + 1, second one + 1, how many of these (of a program its next ones), 1 if the host waits
  *   TRACE number of the text   HOST_ADVANCE 1 if the program slept   OUTSIDE gate + 1 or 0, for_ns   OPENS gate + 1
  */
 typedef struct {
@@ -279,10 +280,15 @@ struct collective {
     member *members, *aborted;
 };
 
+typedef struct {
+    host *host;
+    int64_t at_ns;
+} arrival;
+
 struct creation {
     int64_t number;
     int32_t size, narrived;
-    host **arrived;
+    arrival *arrived;
     bool waiting;
 };
 
@@ -352,9 +358,10 @@ typedef struct {
     int64_t polls, polled_ns;                                                                                          \
     generating batch;                                                                                                  \
     int64_t nmemory, ntaken, nnotes, created, ndevices_used;                                                           \
-    int64_t known;   /* so many next questions of a loop are overtaken: the work is complete */                        \
-    turns asking;    /* of the next row, questions of a loop */                                                        \
-    void *waits_for; /* a thing as wait_kind says */                                                                   \
+    int64_t known;        /* so many next questions of a loop are overtaken: the work is complete */                   \
+    turns asking;         /* of the next row, questions of a loop */                                                   \
+    void *waits_for;      /* a thing as wait_kind says */                                                              \
+    creation *awaited[2]; /* of its last row's creations, those that are not complete */                               \
     wait_kind wait;                                                                                                    \
     host_state state;                                                                                                  \
     bool silent;       /* its next row has not come, and the simulation goes on as if it came later */                 \

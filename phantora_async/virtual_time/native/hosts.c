@@ -373,16 +373,23 @@ static outcome destroy_comm(engine *e, host *it, const row *what) {
     return GOES_ON;
 }
 
-static outcome create_comm(engine *e, host *it, const row *what) {
-    int64_t number = (int64_t)what->values[0] - 1;
-    if (number < 0) number = it->program->creations[it->created];
-    creation *of = e->creations[number];
-    if (it->heard) tell(e, it, TOLD_COMM_ASKED, e->now_ns, 0, NULL);
-    if (of->narrived == of->size) return bad(e, it, "more ranks create a communicator than it has", 0);
-    it->created++;
-    if (join_creation(e, it, of)) return GOES_ON;
+/* The host takes part in `n` creations, two at most, and waits until they are complete. */
+static outcome create(engine *e, host *it, const row *what, int n, bool waits) {
+    creation *of[2] = {NULL, NULL};
+    for (int i = 0; i < n; i++) {
+        int64_t number = it->program ? it->program->creations[it->created + i] : (int64_t)what->values[i] - 1;
+        of[i] = e->creations[number];
+        if (of[i]->narrived == of[i]->size) return bad(e, it, "more ranks create a communicator than it has", 0);
+    }
+    if (it->heard && n) tell(e, it, TOLD_COMM_ASKED, e->now_ns, 0, NULL);
+    it->created += n;
+    it->awaited[0] = it->awaited[1] = NULL;
+    for (int i = 0; i < n; i++)
+        if (!join_creation(e, it, of[i]) && waits) it->awaited[i] = of[i];
+    creation *first = it->awaited[0] ? it->awaited[0] : it->awaited[1];
+    if (!first) return GOES_ON;
     it->cursor++;
-    return stop_at(e, it, WAITS_COMM_CREATION, FOR_CREATION, of);
+    return stop_at(e, it, WAITS_COMM_CREATION, FOR_CREATION, first);
 }
 
 /* ---- the program ---- */
@@ -648,7 +655,9 @@ outcome execute_row(engine *e, host *it, const row *what) {
         return destroy_stream(e, it, what);
     case COMM_INIT:
     case COMM_SPLIT:
-        return create_comm(e, it, what);
+        return create(e, it, what, 1, true);
+    case CONNECT:
+        return create(e, it, what, (int)what->values[2], what->values[3] != 0);
     case MEMORY:
         return note_memory(e, it, what);
     case BATCH:

@@ -32,8 +32,8 @@ bool ph_device_attribute(int attribute, int *value) {
     *value = 0;
     return false;
 }
-fake_record fake_records[256];
-int fake_nrecords, fake_nsignatures, fake_nlaunches;
+fake_record fake_records[256], fake_connects[64];
+int fake_nconnects, fake_nrecords, fake_nsignatures, fake_nlaunches;
 char fake_signatures[64][512];
 char fake_refused[64], fake_warned[64];
 enum ph_thread_kind fake_kind;
@@ -96,7 +96,7 @@ size_t ph_host_pages_list(const void *start, size_t nbytes, ph_piece **out) {
 void ph_host_pages_count(void) {}
 
 void fake_reset(void) {
-    fake_nrecords = fake_nsignatures = fake_nlaunches = 0;
+    fake_nconnects = fake_nrecords = fake_nsignatures = fake_nlaunches = 0;
     *fake_refused = *fake_warned = 0;
     fake_kind = PH_THREAD_PROGRAM;
 }
@@ -147,7 +147,8 @@ static void record(uint16_t kind, const void *fields, size_t nfields, const void
                    bool out_of_band) {
     pthread_mutex_lock(&lock);
     CHECK(fake_nrecords < 256 && nfields <= 128 && npayload <= 4096);
-    fake_record *it = &fake_records[fake_nrecords++];
+    CHECK(fake_nconnects < 64);
+    fake_record *it = kind == PH_KIND_CONNECT ? &fake_connects[fake_nconnects++] : &fake_records[fake_nrecords++];
     *it = (fake_record){.kind = kind, .fields_nbytes = nfields, .payload_nbytes = npayload, .out_of_band = out_of_band};
     memcpy(it->fields, fields, nfields);
     if (npayload) memcpy(it->payload, payload, npayload);

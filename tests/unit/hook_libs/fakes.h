@@ -21,6 +21,8 @@ typedef struct fake_record {
 
 extern fake_record fake_records[256];
 extern int fake_nrecords;
+extern fake_record fake_connects[64]; /* the records CONNECT, which are not among the others */
+extern int fake_nconnects;
 extern char fake_signatures[64][512]; /* every signature asked for, in order; keys seen before are not asked again */
 extern int fake_nsignatures, fake_nlaunches;
 extern char fake_refused[64], fake_warned[64]; /* names of the last call that was refused, and of the last warning */

@@ -29,7 +29,7 @@ TESTS = {
     "test_data.c": DATA,
     "test_nccl.c": [
         *DATA,
-        *sources("nccl", "collectives", "comm", "group", "members", "memory", "misc", "references"),
+        *sources("nccl", "collectives", "comm", "connections", "group", "members", "memory", "misc", "references"),
         *sources("device", "versions"),
     ],
     "test_math.c": [

@@ -431,6 +431,71 @@ static void memory_is_taken_when_it_is_needed(void) {
     fake_capacity = UINT64_MAX;
 }
 
+/* The peers of a CONNECT as one number: a digit each, what this rank does with the peer of that place. */
+static unsigned connected(int index, bool waits) {
+    CHECK(index < fake_nconnects);
+    const struct ph_CONNECT *it = (const void *)fake_connects[index].fields;
+    const struct ph_CONNECT_PEER *peers = (const void *)fake_connects[index].payload;
+    unsigned digits = 0;
+    CHECK(it->waits == waits && fake_connects[index].payload_nbytes == it->npeers * sizeof *peers);
+    for (uint32_t i = 0; i < it->npeers; i++) {
+        unsigned place = 1;
+        for (int k = 0; k < peers[i].peer; k++) place *= 10;
+        digits += peers[i].ends * place;
+    }
+    return digits;
+}
+
+static void first_messages_connect(void) {
+    enum { TO = PH_END_SENDS, FROM = PH_END_RECEIVES, BOTH = TO | FROM };
+    comm *it = make(4, 0);
+    int *a = fake_device(64), *b = fake_device(64);
+    CHECK(ncclAllReduce(a, a, 1, INT32, SUM, it, NULL) == 0 && fake_nconnects == 0);
+    CHECK(ncclSend(a, 1, INT32, 2, it, NULL) == 0 && connected(0, true) == 100 * TO);
+    CHECK(ncclSend(a, 1, INT32, 2, it, NULL) == 0 && fake_nconnects == 1);
+    ncclGroupStart(); /* its calls are on two streams: NCCL connects the group once */
+    CHECK(ncclSend(a, 1, INT32, 2, it, (void *)2) == 0 && ncclSend(a, 1, INT32, 3, it, (void *)2) == 0);
+    CHECK(ncclRecv(b, 1, INT32, 2, it, (void *)3) == 0 && ncclSend(a, 1, INT32, 0, it, (void *)3) == 0);
+    CHECK(ncclRecv(b, 1, INT32, 0, it, (void *)3) == 0 && ncclGroupEnd() == 0);
+    CHECK(fake_nconnects == 2 && connected(1, true) == 1000 * TO + 100 * FROM);
+    CHECK(ncclAlltoAll(a, b, 1, INT32, it, NULL) == 0 && fake_nconnects == 3);
+    CHECK(connected(2, true) == 1000 * FROM + 10 * BOTH);
+    CHECK(ncclRecv(b, 1, INT32, 1, it, NULL) == 0 && fake_nconnects == 3);
+}
+
+static void a_capture_connects(void) {
+    comm *it = make(2, 0);
+    int *a = fake_device(64);
+    fake_capturing = true;
+    CHECK(ncclSend(a, 1, INT32, 1, it, (void *)2) == 0);
+    CHECK(fake_nrecords == 0 && fake_nconnects == 1 && connected(0, true) == 10 * PH_END_SENDS);
+    fake_capturing = false;
+    fake_replay((void *)5, 1);
+    CHECK(fake_nrecords == 1 && fake_nconnects == 1);
+}
+
+static void *connects(void *it) {
+    CHECK(ncclSend(fake_device(64), 1, INT32, 1, it, NULL) == 0);
+    return NULL;
+}
+
+/* NCCL connects several communicators side by side; what threads beside the main one wait for stops no other. */
+static void some_only_take_part(void) {
+    comm *first = make(2, 0), *second = make(2, 0);
+    int *a = fake_device(64);
+    ncclGroupStart();
+    CHECK(ncclSend(a, 1, INT32, 1, first, NULL) == 0 && ncclRecv(a, 1, INT32, 1, second, NULL) == 0);
+    CHECK(ncclGroupEnd() == 0 && fake_nconnects == 2);
+    CHECK(connected(0, false) == 10 * PH_END_SENDS && connected(1, false) == 10 * PH_END_RECEIVES);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, connects, second) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(fake_nconnects == 3 && connected(2, false) == 10 * PH_END_SENDS);
+    comm *of_backward = make(2, 0);
+    fake_kind = PH_THREAD_AUTOGRAD;
+    CHECK(pthread_create(&thread, NULL, connects, of_backward) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(fake_nconnects == 1 && connected(0, true) == 10 * PH_END_SENDS);
+}
+
 static void ends_and_errors(void) {
     comm *it = make(2, 0), *other = make(2, 0);
     int *a = fake_device(64), version = 0;
@@ -466,6 +531,9 @@ int main(void) {
     graphs_replay();
     threads_in_turns_are_told();
     memory_is_taken_when_it_is_needed();
+    first_messages_connect();
+    a_capture_connects();
+    some_only_take_part();
     ends_and_errors();
     return 0;
 }

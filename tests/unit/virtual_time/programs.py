@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import netsim
 from emu.contract import records
-from emu.contract.records import NcclKind
+from emu.contract.records import EndKind, NcclKind
 from netsim.collectives import load_params
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.faults import Fault, parse
@@ -43,6 +44,7 @@ _action = st.one_of(
     st.tuples(st.just("collective"), st.integers(0, 4), st.integers(0, 2), st.integers(0, 300), _stream, _after),
     st.tuples(st.just("send"), st.integers(0, 4), _stream, st.integers(1, 300)),
     st.tuples(st.just("exchange"), st.integers(0, 4), _stream, st.integers(1, 300)),
+    st.tuples(st.just("connect"), st.integers(0, 4), st.integers(1, 3), st.booleans(), st.booleans(), _after),
     st.tuples(st.just("query"), _stream),
     st.tuples(st.just("poll"), _stream, st.sampled_from((3, 70)), st.sampled_from((0, 40, 2001))),
     st.tuples(
@@ -112,8 +114,9 @@ def write(size: int, program: Program, scale: int, life: int = 0) -> list[Script
         for rank in ranks:
             world[rank].add(_init(group, ranks, rank, 10 * rank * (group % 2), life))
     aborted: set[int] = set()
+    met: set[tuple[int, int, int]] = set()
     for rank, action in program:
-        _write(world, rank % size, action, ids, groups, aborted, scale)
+        _write(world, rank % size, action, ids, groups, aborted, met, scale)
     return [script.sync().clock().bye() for script in world]
 
 
@@ -124,6 +127,7 @@ def _write(
     ids: list[int],
     groups: list[tuple[int, ...]],
     aborted: set[int],
+    met: set[tuple[int, int, int]],
     scale: int,
 ) -> None:
     script = world[rank]
@@ -158,6 +162,22 @@ def _write(
                 one.comm = ids[0]
                 ops = (one.op(NcclKind.SEND, count, peer=peer), one.op(NcclKind.RECV, count, peer=peer))
                 one.launch(*ops, stream=stream, after=count % 50)
+        case ("connect", group, step, waits, others_wait, afters) if group not in aborted:
+            members = groups[group]
+            for place, member in enumerate(members):
+                to, come_from = (place + step) % len(members), (place - step) % len(members)
+                ends: Counter[int] = Counter()
+                if (group, place, to) not in met:
+                    ends[to] += EndKind.SENDS
+                if (group, come_from, place) not in met:
+                    ends[come_from] += EndKind.RECEIVES
+                del ends[place]
+                peers = b"".join(records.ConnectPeer.encode(*one) for one in ends.items())
+                does = waits if member == rank else others_wait
+                world[member].add(
+                    records.Connect.encode(afters[member], ids[group], len(ends), int(does), payload=peers)
+                )
+            met.update((group, place, (place + step) % len(members)) for place in range(len(members)))
         case ("query", stream):
             script.query(script.record(stream=stream))
         case ("poll", stream, count, after):

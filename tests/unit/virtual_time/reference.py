@@ -181,9 +181,9 @@ class Reference:
         elif kind == records.HOST_WAIT:
             host.waits = self._until(host, fact)
         elif kind in (records.COMM_INIT, records.COMM_SPLIT):
-            creation = fact.creation
-            self._asked[creation] = self._asked.get(creation, 0) + 1
-            host.waits = lambda: self._asked[creation] >= creation.size
+            self._join(host, (fact.creation,), waits=True)
+        elif kind == records.CONNECT:
+            self._join(host, fact.creations, waits=fact.waits)
         elif kind == records.MARKER and fact.marker == MarkerKind.STEP:
             busy = [stream for stream in host.streams.values() if stream.items]
             host.steps.append(step := Step(len(host.steps), self.now_ns, len(busy)))
@@ -196,6 +196,12 @@ class Reference:
         else:
             self._ask(host, fact)
         return True
+
+    def _join(self, host: Host, creations: tuple[CommCreation, ...], waits: bool) -> None:
+        for one in creations:
+            self._asked[one] = self._asked.get(one, 0) + 1
+        if waits:
+            host.waits = lambda: all(self._asked[one] >= one.size for one in creations)
 
     def _ask(self, host: Host, fact: Any) -> None:
         if fact.kind == records.CLOCK_READ:
