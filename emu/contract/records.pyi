@@ -19,7 +19,7 @@ def naming(what: str) -> dict[int, tuple[str, ...]]: ...
 def answer(question: int, qid: int, *values: int) -> bytes: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | ModuleMemory | Counters | LaunchCounts | Routing | DataSize | Batch | Response | KvBlocks | Training | Generation | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Module | ModuleCounts | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | GpuMemory | ModuleMemory | Counters | LaunchCounts | Routing | DataSize | Batch | Response | KvBlocks | Training | Generation | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | Flushed | StallClock | UnusedGpu | GpuUsed | Alone | Logged | Module | ModuleCounts | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | AttributeRead | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | Connect | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Flush | AtRest | Stalled | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -83,6 +83,7 @@ NCCL_LAUNCH: Final = 32
 DATA: Final = 96
 NCCL_DATA: Final = 34
 NCCL_SOURCES: Final = 35
+CONNECT: Final = 55
 COMM_DESTROY: Final = 33
 COMM_INIT: Final = 64
 COMM_SPLIT: Final = 65
@@ -1002,6 +1003,28 @@ class SourceTable(NamedTuple):
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[SourceTable]: ...
 
+class Connect(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    comm: int
+    npeers: int
+    waits: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, comm: int, npeers: int, waits: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class ConnectPeer(NamedTuple):
+    peer: int
+    ends: int
+    @staticmethod
+    def encode(peer: int, ends: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[ConnectPeer]: ...
+
 class CommDestroy(NamedTuple):
     kind: int
     site: int
@@ -1291,6 +1314,10 @@ class RedopKind(IntEnum):
 class MessageKind(IntEnum):
     OF_GATHER = 256
     OF_SCATTER = 512
+
+class EndKind(IntEnum):
+    SENDS = 1
+    RECEIVES = 2
 
 class LoopKind(IntEnum):
     FREE = 8

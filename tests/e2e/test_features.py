@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
         pytest.param("pipeline.py", 2, (), marks=pytest.mark.versions),
         pytest.param("pipeline.py", 4, ("--schedule", "gpipe"), marks=pytest.mark.thorough),
         pytest.param("pipeline.py", 2, ("--schedule", "interleaved"), marks=pytest.mark.thorough),
+        ("first_messages.py", 4, ()),
         ("tensor_parallel.py", 4, ()),
         pytest.param("fsdp_hybrid.py", 4, (), marks=pytest.mark.versions),
         pytest.param("ddp_amp.py", 2, (), marks=pytest.mark.versions),

@@ -181,6 +181,24 @@ CASES = {
         n=3,
         kind="deadlock",
     ),
+    "a connection that comes too late": Case(
+        # NCCL connects both peers of a batch before it sends: rank 0 waits for rank 2, and that for rank 1.
+        "def batch(*calls):\n"
+        "    for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):\n        work.wait()\n"
+        "if rank == 0:\n    batch((dist.isend, x, 1), (dist.isend, x, 2))  # A\n"
+        "elif rank == 1:\n    batch((dist.irecv, x, 0))  # B\n    batch((dist.isend, x, 2))\n"
+        "else:\n    batch((dist.irecv, x, 0), (dist.irecv, x, 1))  # C\n",
+        STUCK,
+        (
+            "deadlock: no rank can ever continue",
+            "from {A} for the connection from rank 0 to rank 2 on the communicator of ranks 0-2, "
+            "which rank 0 has joined; rank 2 has not",
+            "from {B} for the end of connecting from rank 0 to rank 1",
+            "from {C} for the connection from rank 1 to rank 2",
+        ),
+        n=3,
+        kind="deadlock",
+    ),
     "busy for ever": Case(
         "def spin():\n    while True:\n        pass  # A\nif rank == 1:\n    spin()\ndist.all_reduce(x)  # B\n",
         STUCK,

@@ -16,8 +16,8 @@ HEAD = """# Published hangs
 Each of these hangs was reported by somebody who had it on GPUs. The programs in `tests/hangs/programs/` are small ones
 of our own that do the same. What a message must name was written down before a program was run for the first time: the
 guilty rank with its line (or that it had ended), and the line where the others wait. `python -m tests.hangs --write`
-runs them and writes this page; the runs below are of 29 November 2026, on several states of that day. The seconds are
-processor time of the whole command.
+runs them and writes this page; the runs below are of 30 November 2026. The seconds are processor time of the whole
+command.
 
 """
 
@@ -35,8 +35,8 @@ NOTES = """
 - `nccl_gloo`, `monitored`: a rank does not stop at `torch.cuda.synchronize`, so what it tells others over gloo then
   comes too early ([limitations](../limitations.md#processes)). In `monitored` the message names the rank and its
   all-reduce, not the line where it would wait.
-- `skip_connection`: on GPUs NCCL connects two ranks at their first message, and a batch waits for all of its
-  connections. Connections take no part in the simulation.
+- `skip_connection` is found, but the line that was written down is one too late: by NCCL's source rank 1 already waits
+  at the end of its receive's connecting, until rank 0 is connected with all of its peers.
 - `last_batch`: ranks 2 and 3 gather fewer rows, and rank 3 called too late to be named beside rank 2.
 - `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here.
 

@@ -17,6 +17,11 @@ MORE = {
         "its fields are work on a GPU: prices of replays, the power limit's clock and the questions of a step take it "
         "as such",
     ),
+    "CONNECT": (
+        9,
+        "its rows are steps of which each names up to two creations: rows are written and read, renumbered, mirrored, "
+        "left out of wider replays and their peers resolved, each in a file of its own",
+    ),
     "QUERY": (
         6,
         "a question that is asked time and again is a loop: its turns are recorded, counted, priced and played",

@@ -49,7 +49,7 @@ def versions(tests: TestList) -> str:
 def collected(tests: TestList) -> list[str]:
     """Returns the names of the list's tests, as the framework has them."""
     command = [RANKS_PYTHON, *tests.collect]
-    environment = os.environ | dict(tests.environment)
+    environment = os.environ | {"PYTHONPATH": _path()} | dict(tests.environment)
     done = subprocess.run(command, cwd=folder_of(tests), env=environment, check=True, stdout=subprocess.PIPE, text=True)
     lines = done.stdout.splitlines()
     if tests.junit:
@@ -108,11 +108,10 @@ def _emulated(tests: TestList, batch: Sequence[str], folder: Path, limit_s: int)
     report = folder / "report.json"
     command = [sys.executable, "-m", "phantora_async", "run", "-n", str(tests.ranks), "--report", str(report)]
     command += ["--python", RANKS_PYTHON, "--run-dir", str(folder / "run"), "--no-progress", "--launcher", "--", *words]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         command,
         cwd=folder_of(tests),
-        env=os.environ | {"COLUMNS": "160", "PYTHONPATH": path} | dict(tests.environment),
+        env=os.environ | {"COLUMNS": "160", "PYTHONPATH": _path()} | dict(tests.environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -123,6 +122,10 @@ def _emulated(tests: TestList, batch: Sequence[str], folder: Path, limit_s: int)
         process.terminate()  # writes its report
         output, _ = process.communicate()
     return process.returncode, output, json.loads(report.read_text()) if report.exists() else {}
+
+
+def _path() -> str:
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
 
 
 def prepare(tests: TestList) -> None:
