@@ -41,6 +41,7 @@ def install(torch_version: str) -> None:
     changes.when_imported("graph locks", functools.partial(_release_at_the_end, locks))
     changes.when_imported("shared graphs", functools.partial(_graph_cache, locks))
     changes.when_imported("GPU of shared kernels", _kernels)
+    changes.when_imported("graphs within entries", _graphs_within_entries)
     changes.when_imported("shared backward graphs", functools.partial(_autograd_cache, locks))
 
 
@@ -129,6 +130,32 @@ def _kernels(names: Names) -> None:
     import torch
 
     any_device.load_on_own_device(names, _own_device, torch.cuda.device_count)
+
+
+def _graphs_within_entries(names: Names) -> None:
+    """Entries of AOTAutograd's cache may hold the compiled graphs themselves, as those that vLLM compiles do."""
+
+    def saving(pre_save: Any) -> Any:
+        @functools.wraps(pre_save)
+        def remember(self: Any) -> None:
+            pre_save(self)
+            if hasattr(self.result, "source_code"):
+                any_device.remember_device(self.result, _own_device())
+
+        return remember
+
+    def loading(load: Any) -> Any:
+        @functools.wraps(load)
+        def load_on_own_device(self: Any, *arguments: Any, **options: Any) -> Any:
+            graph = load(self, *arguments, **options)
+            if not hasattr(graph, "source_code"):
+                return graph
+            return any_device.for_own_device(graph, _own_device(), names.get("code_hash"))
+
+        return load_on_own_device
+
+    names.change("BundledOutputCodeLoadable.pre_save", saving)
+    names.change("BundledOutputCodeLoadable.load", loading)
 
 
 def _one_compiles(locks: GraphLocks, look_up: Any) -> Any:

@@ -139,6 +139,27 @@ PURPOSES = (
         (Name(_HEURISTICS, "CachingAutotuner._make_launchers", takes=("self",)),),
     ),
     Purpose(
+        "graphs within entries",
+        "running graphs within AOTAutograd's entries on a rank's own GPU",
+        "a rank may run a compiled graph on the GPU of the rank that compiled it",
+        ("emu/compiler/graph_cache.py", "emu/compiler/any_device.py"),
+        (
+            Name(
+                f"{_AUTOGRAD}.aot_autograd_result",
+                "BundledOutputCodeLoadable.pre_save",
+                takes=("self",),
+                seen=("2.15",),
+            ),
+            Name(
+                f"{_AUTOGRAD}.aot_autograd_result",
+                "BundledOutputCodeLoadable.load",
+                takes=("self example_inputs",),
+                seen=("2.15",),
+            ),
+            Name(_CACHE, "code_hash", takes=("code ...",)),
+        ),
+    ),
+    Purpose(
         "entries of earlier runs",
         "reading the entries of the graph cache once for all ranks",
         "each rank reads them",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from emu.compiler import any_device
+from emu.compiler import any_device, graph_cache
 from emu.compiler.any_device import for_own_device, name_own_device, renumber
 
 WRAPPER = """\
@@ -113,3 +113,53 @@ def test_kernels_of_a_graph_that_is_renumbered_are_loaded_on_the_own_gpu() -> No
 
 def test_torch_itself_finds_the_gpu_of_a_kernel_that_names_none() -> None:
     assert loaded(None, own=0, devices=1).loaded_on == [None]
+
+
+class Entry:
+    """An entry of AOTAutograd's cache that holds its compiled graph."""
+
+    def __init__(self, graph: SimpleNamespace) -> None:
+        self.result = graph
+
+    def pre_save(self) -> None:
+        self.result = SimpleNamespace(**vars(self.result))
+
+    def load(self, example_inputs: list[Any]) -> SimpleNamespace:
+        return self.result
+
+
+class EntryNames:
+    """The names of an entry's class, which are changed."""
+
+    def get(self, path: str) -> Any:
+        return {"code_hash": lambda code: str(len(code))}[path]
+
+    def change(self, path: str, make: Any) -> None:
+        owner, attribute = path.split(".")
+        assert owner == "BundledOutputCodeLoadable"
+        setattr(Changed, attribute, make(getattr(Entry, attribute)))
+
+
+class Changed(Entry):
+    pass
+
+
+def test_a_graph_within_an_entry_runs_on_the_gpu_of_the_rank_that_loads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph_cache._graphs_within_entries(EntryNames())  # type: ignore[arg-type]
+    entry = Changed(SimpleNamespace(source_code=WRAPPER, cache_key="", device_idxs={1}))
+    monkeypatch.setattr(graph_cache, "_own_device", lambda: 1)
+    entry.pre_save()
+    assert entry.load([]).source_code == WRAPPER
+    monkeypatch.setattr(graph_cache, "_own_device", lambda: 0)
+    moved = entry.load([])
+    assert moved.source_code == renumber(WRAPPER, 1, 0) != WRAPPER
+    assert moved.device_idxs == {0}
+
+
+def test_an_entry_without_code_of_inductor_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph_cache._graphs_within_entries(EntryNames())  # type: ignore[arg-type]
+    monkeypatch.setattr(graph_cache, "_own_device", lambda: 0)
+    regional = SimpleNamespace(graph="of regions")
+    entry = Changed(regional)
+    entry.pre_save()
+    assert vars(entry.load([])) == {"graph": "of regions"}
