@@ -11,6 +11,7 @@ from profiles.descriptions.gpu import Gpu
 from profiles.models.kernels.by_name import by_grid
 from profiles.models.machine import OVERLAP, Estimate, Machine, both, overlapped
 from profiles.models.products.engines import ENGINES, MULTIPLIED_AS
+from profiles.models.products.experts import experts
 from profiles.signature import Triton
 from profiles.triton.interpreter import launch_work
 from profiles.triton.values import Buffer
@@ -51,7 +52,10 @@ _read = lru_cache(maxsize=512)(read_program)
 def triton(gpu: Gpu, what: Triton) -> Estimate:
     try:
         program = _read(what.program)
-        work = launch_work(program, what.grid, integers_of(program, what.arguments))
+        integers = integers_of(program, what.arguments)
+        if found := experts(gpu, what, integers):
+            return found
+        work = launch_work(program, what.grid, integers)
     except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         return by_grid(gpu, what, f"Triton program of {what.name}: {error}")
     found = both(

@@ -17,6 +17,7 @@ from profiles.models.kernels import (
     quantized,
     reductions,
     transformer_engine,
+    vllm,
 )
 from profiles.models.kernels.operands import operands
 from profiles.models.machine import Estimate, Machine, Model, both, overlapped
@@ -50,6 +51,8 @@ def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
             model=f"attention, {problem.backend}",
             peak=attention.peak_of(problem.dtype),
         )
+    if own := vllm.kernel(gpu, what, name):
+        return own
     if isinstance(what, Sized) and (known := transformer_engine.estimate(gpu, what, name)):
         return known
     rule = _model_of(name)
