@@ -249,6 +249,22 @@ class Mesh:
         kinds = [[self.coordinate(rank, at) for at in spanned] == here for rank in range(self.world_size)]
         return self.told_apart(kinds)
 
+    def with_neighbours_apart(self, rank: int, peer: int) -> Mesh:
+        """Returns this mesh with parts or turns such that two ranks that are as far apart as these, along folded axes,
+        differ in role: every other one is alike, or, in a ring of an odd number of ranks, none.
+        """
+        for apart in (_every_other, _each):
+            axes = list(self.axes)
+            for at in self.folded_axes:
+                size = axes[at].size
+                step = (self.coordinate(peer, at) - self.coordinate(rank, at)) % size
+                if step:
+                    axes[at] = axes[at].told_apart(apart(size, min(step, size - step)))
+            mesh = Mesh(tuple(axes))
+            if mesh != self:
+                break
+        return mesh
+
     @property
     def roles(self) -> int:
         """The number of roles."""
@@ -282,6 +298,14 @@ class Mesh:
             there = (here + self.coordinate(to, at) - self.coordinate(rank, at)) % size
             peer += (there - here) * self.strides[at]
         return peer
+
+
+def _every_other(size: int, step: int) -> list[int]:
+    return [here // step % 2 for here in range(size)]
+
+
+def _each(size: int, step: int) -> list[int]:
+    return list(range(size))
 
 
 def _ranges(numbers: Sequence[int], most: int = 3) -> str:

@@ -104,9 +104,12 @@ def _otherwise(executed: Executed) -> dict[str, Any] | None:
     failure = executed.run_failure
     if not isinstance(failure, NotFoldable):
         return None
-    if failure.finer:
-        return {"fold": failure.finer}
-    return {"replicas": "each"} if failure.needs_each and executed.config.each_if_they_differ else None
+    if failure.needs_each and not executed.config.each_if_they_differ:
+        return None
+    changes = {"fold": failure.finer} if failure.finer else {}
+    if failure.needs_each:
+        changes["replicas"] = "each"
+    return changes or None
 
 
 def kept(config: Config) -> Executed | None:

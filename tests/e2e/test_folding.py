@@ -96,6 +96,18 @@ def test_replicas_that_are_simulated_once(run: Run, layout: str, mesh: str) -> N
     assert shared.simulated | {"activity": None} == each.simulated | {"activity": None}
 
 
+def test_a_ring_whose_ranks_send_and_receive_in_turn(run: Run) -> None:
+    """The ranks that send first have a role, those that receive first another one: the run begins again with these."""
+    whole = run("sending_ring.py", "4", n=8)
+    options = ("--fold", "dp*=2,cp*=4", "--fold-apart", "none", "--witnesses", "0")
+    folded = run("sending_ring.py", "4", n=8, options=options)
+    assert whole.exit_code == 0, whole.output
+    assert folded.exit_code == 0, folded.output
+    assert "again with --fold 'dp*=2,cp*=4:1+1' --replicas 'each'" in folded.output
+    assert folded.report["folding"]["processes"] == 2
+    assert folded.simulated == whole.simulated
+
+
 @pytest.mark.thorough
 def test_context_parallel_ranks(run: Run) -> None:
     """Ring attention of plain PyTorch."""

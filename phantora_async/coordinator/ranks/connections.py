@@ -137,6 +137,8 @@ class Connections:
         info = self._fact_builder.rank_info[rank]
         goes_on = info.bye is None
         with self._witnessed(rank, arrived):
+            if self._mirrored_ranks is not None:
+                self._mirrored_ranks.check(rank, arrived)
             fed = self._take_in(rank, arrived)
             if self._mirrored_ranks is not None:
                 fed += sum(self._take_in(*its) for its in self._mirrored_ranks.records_after(rank, arrived))

@@ -169,3 +169,21 @@ def test_ranks_of_different_kinds_get_different_roles() -> None:
         for rank in range(16):
             by_role.setdefault(finer.role(rank), set()).add(kinds[rank])
         assert all(len(one) == 1 for one in by_role.values())
+
+
+@pytest.mark.parametrize(
+    ("mesh", "size", "peer", "finer"),
+    [
+        ("dp=2,cp*=4,tp=2", 16, 2, "dp=2,cp*=4:1+1,tp=2"),
+        ("dp=2,cp*=4,tp=2", 16, 6, "dp=2,cp*=4:1+1,tp=2"),
+        ("cp*=8", 8, 2, "cp*=8:2+2"),
+        ("cp*=2,tp=2", 4, 2, "cp*=1+1,tp=2"),
+        ("cp*=3", 3, 1, "cp*=1+1+1"),
+        ("cp*=5:1+1", 5, 4, "cp*=1+1+1+1+1:1+1"),
+    ],
+)
+def test_neighbours_of_a_ring_are_told_apart(mesh: str, size: int, peer: int, finer: str) -> None:
+    """The neighbours of rank 0; in a ring of an odd number of ranks all are told apart, where two neighbours would be
+    alike.
+    """
+    assert str(mesh_of(mesh, size).with_neighbours_apart(0, peer)) == finer

@@ -68,6 +68,8 @@ def decoded(script: Script) -> list[Any]:
 
 def taken(fact_builder: FactBuilder, rank: int, arrived: list[Any], ranks: MirroredRanks | None = None) -> Any:
     """Returns the facts of the rank, and of those that it plays."""
+    if ranks is not None:
+        ranks.check(rank, arrived)
     yield rank, fact_builder.take(rank, arrived)
     if ranks is not None:
         for played, its in ranks.records_after(rank, arrived):
@@ -458,7 +460,8 @@ def test_ranks_that_share_a_timeline_do_not_send_to_each_other(peer: int) -> Non
     run = Run(Folding(MESH, frozenset((0,))), shared=True)
     script = run.parts[2].script
     script.comm = run.comm(DP, 2)
-    script.launch(script.op(NcclKind.SEND, 8, peer=peer - 1))
+    ops = script.op(NcclKind.SEND, 8, peer=peer - 1), script.op(NcclKind.RECV, 8, peer=peer - 1)
+    script.launch(*ops)
     with pytest.raises(NotFoldable, match="along a folded axis: --replicas each simulates both"):
         run.feed(2, decoded(script))
 
@@ -477,6 +480,22 @@ def test_peers_of_a_folded_ring() -> None:
         ops = script.op(NcclKind.SEND, 8, peer=1), script.op(NcclKind.RECV, 8, peer=3)
         list(taken(fact_builder, rank, decoded(script.launch(*ops)), ranks))
     assert fact_builder.incomplete_collectives() == {}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("kind", [NcclKind.SEND, NcclKind.RECV])
+def test_a_ring_whose_ranks_send_and_receive_in_turn_alternates(kind: NcclKind, shared: bool) -> None:
+    """Every other rank sends first. The run begins again with a mesh in which these have a role of their own."""
+    run = Run(Folding(MESH, frozenset((0,))), shared=shared)
+    script = run.parts[2].script
+    script.comm = run.comm(DP, 2)
+    with pytest.raises(NotFoldable, match="rank 2 sends to or receives from rank 4, along a folded axis") as caught:
+        run.feed(2, decoded(script.launch(script.op(kind, 8, peer=2))))
+    assert (caught.value.finer, caught.value.needs_each) == ("dp*=4:1+1,tp=2", shared)
+    run = Run(Folding(mesh_of("dp=4:1+1,tp=2", 8)))
+    script = run.parts[2].script
+    script.comm = run.comm(DP, 2)
+    run.feed(2, decoded(script.launch(script.op(kind, 8, peer=2))))
 
 
 def test_mirrored_ranks_use_their_own_gpu() -> None:
