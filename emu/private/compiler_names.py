@@ -409,5 +409,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     # A store of a folded run waits for processes, whatever the number of its making.
     "torch.distributed.rendezvous._create_c10d_store": ("groups made again", "folded groups"),
+    # Threads are named while the group is really made, not while a folded run notes its members.
+    "torch.distributed.distributed_c10d._new_process_group_helper": ("gloo's threads", "folded groups"),
 }
 """Names that several purposes change: these, from the innermost to the outermost."""

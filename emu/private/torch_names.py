@@ -330,6 +330,13 @@ PURPOSES = (
         ),
     ),
     Purpose(
+        "gloo's threads",
+        "names of gloo's threads",
+        "on a busy machine a run with gloo groups may take long where a rank waits for another one's communicator",
+        ("emu/clock/gloo_threads.py",),
+        (Name(_D, "_new_process_group_helper"),),
+    ),
+    Purpose(
         "groups made again",
         "keys of their own for process groups that are made again",
         "a script that makes its process groups again may wait for ever or lose its store",

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from ..clock import barriers, new_groups, rendezvous, rpc_timeouts, time_functions, timeouts
+from ..clock import barriers, gloo_threads, new_groups, rendezvous, rpc_timeouts, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import (
@@ -265,6 +265,7 @@ class Preparation:
         rpc_timeouts.install()
         barriers.install()
         rendezvous.install()
+        gloo_threads.install()
 
     def fold(self) -> None:
         self.folded = _fold(self.job, self.hook)

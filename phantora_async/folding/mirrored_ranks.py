@@ -66,8 +66,8 @@ class MirroredRanks:
 
     def _alternating(self, rank: int, peer: int) -> CannotFold:
         return CannotFold(
-            f"rank {rank} sends to or receives from rank {peer}, along a folded axis, in calls of their own: some ranks "
-            "of its role do the one first, others the other",
+            f"rank {rank} sends to or receives from rank {peer}, along a folded axis, in calls of their own: some "
+            "ranks of its role do the one first, others the other",
             str(self._folding.mesh.with_neighbours_apart(rank, peer)),
         )
 

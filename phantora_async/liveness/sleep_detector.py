@@ -229,8 +229,8 @@ class SleepDetector:
         last.seen = seen
         spent = {n: thread.used_ns - before[n].used_ns if n in before else for_ns for n, thread in counted.items()}
         used_ns, main_ns = sum(spent.values()), sum(ns for n, ns in spent.items() if counted[n].main)
-        resting = all(thread.sleeping for thread in threads.values())
-        resting = resting and all(n not in before or before[n].sleeping for n in counted)
+        awake = {n for n, thread in threads.items() if not thread.sleeping and not thread.name.startswith(WATCHES)}
+        resting = not awake and all(n not in before or before[n].sleeping for n in counted)
         if (
             resting
             and used_ns <= for_ns * HELPERS_SHARE
@@ -241,10 +241,15 @@ class SleepDetector:
             last.restless = False
             return True
         most = RESTLESS_SHARE if rested else POLLING_SHARE
-        if resting and used_ns <= for_ns * most and main_ns <= for_ns * POLLING_SHARE:
-            last.restless = True
-            last.looks += 1
-            return last.looks >= POLLING_LOOKS
+        if used_ns <= for_ns * most and main_ns <= for_ns * POLLING_SHARE:
+            if not awake:
+                last.restless = True
+                last.looks += 1
+                return last.looks >= POLLING_LOOKS
+            # A thread that polls and has just woken up waits for a processor, on a busy machine; one that works and
+            # gets none does so for longer.
+            if all(n in before and before[n].sleeping for n in awake):
+                return False
         last.looks = 0
         if any(thread.main and n in before and thread.used_ns != before[n].used_ns for n, thread in counted.items()):
             last.awake_since_ns = now_ns

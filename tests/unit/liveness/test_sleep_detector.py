@@ -99,6 +99,33 @@ def test_a_watching_thread_does_not_keep_its_rank_awake(proc: FakeProc) -> None:
     assert sleepers.look(0, 1, LOOK)
 
 
+def test_nor_one_that_waits_for_a_processor(proc: FakeProc) -> None:
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("pt_nccl_watchdg", False, False, 0)}
+    sleepers = SleepDetector(proc)
+    assert [sleepers.look(0, 1, LOOK) for _ in range(2)] == [False, True]
+
+
+def test_a_poller_that_sometimes_waits_for_a_processor_is_recognised(proc: FakeProc) -> None:
+    """It has slept just before. On a machine with other work most looks may find one of some pollers so."""
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("python", False, True, 0)}
+    sleepers = SleepDetector(proc)
+    sleepers.look(0, 1, LOOK)
+    seen = []
+    for turn in range(2 * POLLING_LOOKS):
+        proc.use(2, 2 * MS, sleeping=turn % 2 == 1)
+        seen.append(sleepers.look(0, 1, LOOK))
+    assert seen == [False] * (2 * POLLING_LOOKS - 1) + [True]
+
+
+def test_one_that_waits_for_a_processor_at_two_looks_works(proc: FakeProc) -> None:
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("python", False, True, 0)}
+    sleepers = SleepDetector(proc)
+    sleepers.look(0, 1, LOOK)
+    for turn in range(10 * POLLING_LOOKS):
+        proc.use(2, 2 * MS, sleeping=turn % POLLING_LOOKS > 1)
+        assert not sleepers.look(0, 1, LOOK)
+
+
 def test_a_thread_that_serves_a_message_at_this_moment_does(proc: FakeProc) -> None:
     proc.now = {1: Thread("python", True, True, 0), 2: Thread("pt_tcpstore_uv", False, True, 0)}
     sleepers = SleepDetector(proc)
