@@ -21,6 +21,8 @@ ROUND_NS = 183.0  # a round of dependent loads
 REDUCTION_NS = 256.0  # a reduction across the threads of an instance
 SHARED_KB_NS = 112.0  # a KiB that an instance passes on through shared memory
 FIRST_ROUND_NS = 133.0  # the first loads of each further wave of instances
+START_NS = 18.0  # an SM begins a warp of an instance, of the first WARPS
+WARPS = 4
 HIDDEN = 1.17  # exponent that joins waits and streaming: hardly any is hidden
 # The share of the memory traffic that finds nothing in the L2 cache: compiled code reads weights and saved activations,
 # and what it wrote just before. Nothing is found from so many times the cache's size on, although streaming kernels
@@ -109,7 +111,8 @@ def work_ns(machine: Machine, what: Triton, work: LaunchWork) -> float:
         waits = ROUND_NS * max(work.rounds - 1, 0.0) + REDUCTION_NS * work.reductions
         waits += SHARED_KB_NS * what.shared_nbytes / 1024
         latency = waits * waves + FIRST_ROUND_NS * (waves - 1)
-        used = overlapped(memory, issue, cached, exponent=ONE_WARP if threads == WARP else OVERLAP)
+        begun = START_NS * min(threads / WARP, WARPS) * instances / machine.sms
+        used = overlapped(memory, issue, cached, begun, exponent=ONE_WARP if threads == WARP else OVERLAP)
         used += ATOMIC_NS * work.atomics
         return float((used**HIDDEN + latency**HIDDEN) ** (1 / HIDDEN))
     cached /= PRODUCT_L2
