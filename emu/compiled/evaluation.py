@@ -76,6 +76,9 @@ class MemoryReader(NamedTuple):
 def _alike(*tensors: Tensor) -> Sequence[Tensor]:
     import torch
 
+    if all(one.shape == tensors[0].shape for one in tensors):
+        return tensors
+
     broadcast: Any = torch.broadcast_tensors  # untyped
     return broadcast(*tensors)
 

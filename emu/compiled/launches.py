@@ -67,9 +67,15 @@ class CompiledKernels:
         self._waiting.stores = []
         if self._control.capturing():
             return False
-        stores: Stores = self._control.unrecorded(functools.partial(self._evaluated, number, values))
-        self._waiting.stores = stores.found
-        return stores.are_all
+        stores, are_all = self._control.unrecorded(functools.partial(self._touched, number, values))
+        self._waiting.stores = stores
+        return bool(are_all)
+
+    def _touched(self, number: int, values: list[int]) -> tuple[list[tuple[Store, list[_Stretch]]], bool]:
+        """Returns the stores with the memory that they touch, and whether these are all."""
+        stores = self._evaluated(number, values)
+        found = [(one, touched) for one in stores.found if (touched := _stretches(one.addresses, one.item)) is not None]
+        return found, stores.are_all and len(found) == len(stores.found)
 
     def _evaluated(self, number: int, values: list[int]) -> Stores:
         grid = values[0], values[1], values[2]
@@ -82,12 +88,11 @@ class CompiledKernels:
             return _NOTHING_KNOWN
         except (NotEvaluated, RuntimeError, IndexError, KeyError, TypeError, ValueError):
             return _NOTHING_KNOWN  # what it stores stays unknown
-        are_all = stores.are_all and all(_stretches(one.addresses, one.item) is not None for one in stores.found)
-        return Stores(stores.found, are_all)
+        return stores
 
     def _after(self) -> None:
-        for store in self._waiting.stores:
-            self._control.unrecorded(functools.partial(self._write, store))
+        for store, stretches in self._waiting.stores:
+            self._control.unrecorded(functools.partial(self._write, store, stretches))
         self._waiting.stores = []
 
     # ---- memory ----------------------------------------------------------------------------------------------------
@@ -95,13 +100,15 @@ class CompiledKernels:
         dtype = dtype_of(element)
         if not addresses.numel():
             return addresses.new_empty(addresses.shape, dtype=dtype)
-        if not self._is_known(addresses, dtype.itemsize):
+        first, last = _bounds(addresses)
+        if not self._is_known(addresses, first, last, dtype.itemsize):
             return None
+        whole = self._views.range_of(first, dtype)
+        if whole is not None and (places := whole.places(addresses, last)) is not None:
+            return whole.base[places]
         parts = self._parts(addresses.reshape(-1), dtype)
         if parts is None:
             return None
-        if len(parts) == 1:
-            return parts[0].base[parts[0].places].view(addresses.shape)
         values = addresses.new_empty(addresses.numel(), dtype=dtype)
         for part in parts:
             values[part.which] = part.base[part.places]
@@ -113,6 +120,10 @@ class CompiledKernels:
         """
         import torch
 
+        first, last = _bounds(addresses)
+        whole = self._views.range_of(first, dtype)
+        if whole is not None and (places := whole.places(addresses, last)) is not None:
+            return [_Part(whole.base, None, places)]
         parts: list[_Part] = []
         left = torch.arange(addresses.numel(), device="cpu")
         while left.numel():
@@ -127,9 +138,10 @@ class CompiledKernels:
             left = left[~inside]
         return parts
 
-    def _is_known(self, addresses: Tensor, item: int) -> bool:
-        """Waits for what has yet to arrive, so that the answer does not depend on when it does."""
-        first, last = int(addresses.min()), int(addresses.max())
+    def _is_known(self, addresses: Tensor, first: int, last: int, item: int) -> bool:
+        """Waits for what has yet to arrive, so that the answer does not depend on when it does. `first`, `last`: the
+        lowest and the highest of the addresses.
+        """
         if self._hook.data_state(first, last - first + item) == KNOWN:
             return True
         stretches = _stretches(addresses, item)
@@ -139,10 +151,8 @@ class CompiledKernels:
                 return False
         return stretches is not None
 
-    def _write(self, store: Store) -> None:
-        stretches, values = _stretches(store.addresses, store.item), store.values
-        if stretches is None:
-            return
+    def _write(self, store: Store, stretches: list[_Stretch]) -> None:
+        values = store.values
         parts = None if values is None else self._parts(store.addresses, values.dtype)
         if values is None or parts is None:
             self._hook.overwrite([number for one in stretches for number in (one.address, one.nbytes)])
@@ -150,7 +160,7 @@ class CompiledKernels:
 
         def write() -> None:
             for part in parts:
-                part.base[part.places] = values[part.which]
+                part.base[part.places] = values if part.which is None else values[part.which]
             for stretch in stretches:
                 self._hook.data_mark_known(stretch.address, stretch.nbytes)
 
@@ -165,8 +175,8 @@ class _Part(NamedTuple):
 
     base: Tensor
     """The CPU tensor over the range."""
-    which: Tensor
-    """The elements' numbers in the load or the store."""
+    which: Tensor | None
+    """The elements' numbers in the load or the store; None: it has all of them."""
     places: Tensor
     """Their places in `base`."""
 
@@ -178,10 +188,18 @@ class _Stretch(NamedTuple):
     nbytes: int
 
 
+def _bounds(addresses: Tensor) -> tuple[int, int]:
+    lowest, highest = addresses.aminmax()
+    return int(lowest), int(highest)
+
+
 def _stretches(addresses: Tensor, item: int) -> list[_Stretch] | None:
     """Returns the stretches of memory that these addresses form; None if there are too many."""
     import torch
 
+    addresses = addresses.reshape(-1)
+    if bool((addresses.diff() == item).all()):  # one behind the other, as most are
+        return [_Stretch(int(addresses[0]), addresses.numel() * item)]
     places = torch.unique(addresses)
     (ends,) = torch.nonzero(places.diff() != item, as_tuple=True)
     if len(ends) >= _MOST_STRETCHES:

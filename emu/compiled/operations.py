@@ -6,6 +6,7 @@ dimensions of the program's own tensor. An unknown value is None. Pointers are t
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable
@@ -31,6 +32,7 @@ _DTYPES = {
 _HEX = {"f32": ("<I", "<f"), "f64": ("<Q", "<d"), "f16": ("<H", "<e")}
 
 
+@functools.cache
 def dtype_of(element: str) -> dtype:
     """Returns torch's type of an element. Raises NotEvaluated."""
     import torch
@@ -40,8 +42,9 @@ def dtype_of(element: str) -> dtype:
     return getattr(torch, _DTYPES[element])
 
 
+@functools.cache
 def constant(operation: Operation) -> Tensor:
-    """Returns the value of a constant such as `arith.constant dense<0> : tensor<8xi32>`."""
+    """Returns the value, which nobody changes, of a constant such as `arith.constant dense<0> : tensor<8xi32>`."""
     import torch
 
     kind = operation.types[-1] if operation.types else Type((), "i1", False)
@@ -125,6 +128,7 @@ def _broadcast(operation: Operation, x: Tensor) -> Tensor:
     return x.reshape(x.shape[0], *([1] * (len(shape) - x.dim() + 1)), *x.shape[1:]).expand(x.shape[0], *shape)
 
 
+@functools.cache
 def _attribute(operation: Operation, name: str) -> int:
     found = re.search(rf"\b{name} = (-?\d+)", operation.text)
     if found is None:
@@ -132,6 +136,7 @@ def _attribute(operation: Operation, name: str) -> int:
     return int(found[1])
 
 
+@functools.cache
 def _range(operation: Operation) -> Tensor:
     import torch
 

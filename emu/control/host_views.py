@@ -85,6 +85,15 @@ class HostRange(NamedTuple):
     base: Tensor
     """The CPU tensor over all of it."""
 
+    def places(self, addresses: Tensor, last: int) -> Tensor | None:
+        """Returns the places in `base` of elements that none lies before the range; None if the last of them, at
+        `last`, lies beyond its end.
+        """
+        shift = self.base.dtype.itemsize.bit_length() - 1
+        if last - self.start >> shift >= self.base.numel():
+            return None
+        return addresses - self.start >> shift
+
 
 class NoHostView(Exception):
     """Raised if a tensor's bytes cannot be seen as a CPU tensor."""

@@ -113,6 +113,14 @@ PURPOSES = (
         wrong="generation takes as long as the longest responses that it allows",
     ),
     Purpose(
+        "clock of vLLM's client",
+        "saying that a client of vLLM in a process without a GPU has real time",
+        "nothing says so",
+        ("emu/control/generation/vllm_clocks.py",),
+        (Name("vllm.v1.engine.core_client", "MPClient.__init__"),),
+        wrong="times that vLLM's client shows mix real and simulated time",
+    ),
+    Purpose(
         "responses of vLLM",
         "telling when vLLM has tokens, and giving its responses the lengths of --lengths",
         "responses of vLLM are not reported, and have other lengths than --lengths states",

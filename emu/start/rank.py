@@ -162,7 +162,7 @@ class Connection:
         prepared.peaks.install()
         prepared.holders.install()
         prepared.reads.start(seat.rank)
-        prepared.computed.responses.rank = seat.rank
+        prepared.computed.responses.rank, prepared.computed.responses.is_rank = seat.rank, True
         slow = [SlowLoader(*one) for one in job.slow_loaders if one[0] == seat.rank]
         prepared.loading.start(Fraction(job.cpus, job.servers[seat.server]), slow)
         log = Path(job.run_dir, f"rank{seat.rank}.log")

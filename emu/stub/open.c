@@ -12,10 +12,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { MOST = 16 };
+enum { MOST = 16, HASHED = 8 };
 
 static struct {
-    char name[32];   /* the file name up to its version: `libnccl.so` */
+    char name[32];   /* the file name up to its version: `libnccl.so`, with that end */
     char ours[4096]; /* what is opened instead */
     char only[32];   /* the one version that a name without a folder finds; empty: each */
 } libraries[MOST];
@@ -34,12 +34,25 @@ __attribute__((visibility("default"))) void phantora_open_instead(const char *na
     n = at + 1;
 }
 
+/* Returns how much of a file's name comes before its version, if it is that of the library; 0 if it is another's. A
+ * wheel that brings a library of its own puts a hash into its name: `libcudart.faf08d9a.so.13`. */
+static size_t length_of_name(const char *base, const char *name) {
+    static const char END[] = ".so";
+    size_t stem = strlen(name) - strlen(END), length = stem;
+    if (strncmp(base, name, stem) != 0) return 0;
+    if ((base[stem] == '.' || base[stem] == '-') && strspn(base + stem + 1, "0123456789abcdef") == HASHED)
+        length += 1 + HASHED;
+    if (strncmp(base + length, END, strlen(END)) != 0) return 0;
+    length += strlen(END);
+    return base[length] == 0 || base[length] == '.' ? length : 0;
+}
+
 static const char *instead_of(const char *path, int mode) {
     const char *slash = path ? strrchr(path, '/') : NULL, *base = slash ? slash + 1 : path;
     if (!path || (slash && mode & RTLD_NOLOAD)) return path; /* is this very file loaded? */
     for (size_t i = 0, known = n; i < known; i++) {
-        size_t length = strlen(libraries[i].name);
-        if (strncmp(base, libraries[i].name, length) != 0 || (base[length] != 0 && base[length] != '.')) continue;
+        size_t length = length_of_name(base, libraries[i].name);
+        if (!length) continue;
         bool another = !slash && libraries[i].only[0] && base[length] && strcmp(base, libraries[i].only) != 0;
         return another ? path : libraries[i].ours;
     }

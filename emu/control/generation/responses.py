@@ -38,6 +38,8 @@ class Responses:
         self.policy = policy
         self.rank = 0
         """The rank whose process this is."""
+        self.is_rank = False
+        """True if this process is a rank's, which has virtual time."""
         self._before: Counter[tuple[bytes, int]] = Counter()
         """How many responses prompts have had, by prompt and replica."""
         self._totals: dict[str, _Total] = {}

@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...private.changes import Names, changes
+from . import vllm_clocks
 from .responses import Responses
 
 PURPOSE = "responses of vLLM"
@@ -46,7 +47,7 @@ class _Followed:
 
 def follow(responses: Responses) -> None:
     """Tells of vLLM's responses from now on, and makes them have their lengths. Called once, in the forker."""
-    scheduler = Scheduling(responses)
+    scheduler = Scheduling(responses, vllm_clocks.follow(responses))
 
     def change(names: Names) -> None:
         names.change("Scheduler.add_request", scheduler.adding)
@@ -61,14 +62,15 @@ def follow(responses: Responses) -> None:
 class Scheduling:
     """The functions in the place of the scheduler's."""
 
-    def __init__(self, responses: Responses) -> None:
-        self._responses = responses
+    def __init__(self, responses: Responses, clocks: vllm_clocks.Clocks) -> None:
+        self._responses, self._clocks = responses, clocks
         self._followed: WeakKeyDictionary[Any, _Followed] = WeakKeyDictionary()
         self._running = 0
 
     def adding(self, add: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(add)
         def add_followed(scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            self._clocks.note()
             if request not in self._followed:
                 self._followed[request] = self._begin(request)
             return add(scheduler, request, *args, **kwargs)

@@ -1,6 +1,6 @@
 /*
- * Kernels that work on memory of several processes: those of torch.distributed._symmetric_memory, and Transformer
- * Engine's of user buffers. nccl/symmetric.c sets these functions.
+ * Kernels that work on memory of several processes: those of torch.distributed._symmetric_memory, Transformer Engine's
+ * of user buffers, and the all-reduces of vLLM and SGLang. nccl/symmetric.c sets these functions.
  */
 #ifndef PHANTORA_PEERS_H
 #define PHANTORA_PEERS_H

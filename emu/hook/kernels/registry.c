@@ -132,7 +132,7 @@ ph_peers ph_peer_functions;
 
 bool ph_is_peer_kernel(const char *name) {
     return strstr(name, "userbuffers_") || strstr(name, "CUDASymmetricMemoryOps") ||
-           strstr(name, "c10d16symmetric_memory");
+           strstr(name, "c10d16symmetric_memory") || strstr(name, "cross_device_reduce_");
 }
 
 /* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */

@@ -1,11 +1,12 @@
 /*
- * Symmetric memory (torch.distributed._symmetric_memory) and user buffers (Transformer Engine): their kernels read,
- * write and signal memory of all members of a group themselves. Each becomes the collective of NCCL that does the same,
- * so that the members wait for each other and the bytes cross the network.
+ * Symmetric memory (torch.distributed._symmetric_memory), user buffers (Transformer Engine) and the all-reduces of
+ * vLLM and SGLang: their kernels read, write and signal memory of all members of a group themselves. Each becomes the
+ * collective of NCCL that does the same, so that the members wait for each other and the bytes cross the network.
  *
- * A kernel names its group by a table of addresses in device memory, one for each member. PyTorch copies the tables of
- * a group to the device while all members set it up; then the group's communicator is created. Signals from one member
- * to another are messages. The one that signals does not wait for the other, so they are sent on streams of their own.
+ * A kernel names its group by a table of addresses, one for each member, in device memory or in a struct. PyTorch
+ * copies the tables of a group to the device while all members set it up; then the group's communicator is created.
+ * Signals from one member to another are messages. The one that signals does not wait for the other, so they are sent
+ * on streams of their own.
  */
 #include "core/alloc.h"
 #include "core/lock.h"
@@ -85,39 +86,50 @@ static const table *table_around(const void *p) {
 
 static bool shared_of(const void *p, ph_shared *out) { return ph_vmm_shared_of(p, out) || ph_ipc_shared_of(p, out); }
 
-/* A table has an address for each member, one of them in memory that this process has exported and the others in memory
- * that it has imported. Its key is the same for every member, and for the group's other tables. */
-static void note_table(const void *dst, const void *src, size_t nbytes) {
-    size_t members = nbytes / sizeof(uintptr_t);
-    if (nbytes % sizeof(uintptr_t) || members < 2 || members > MOST_MEMBERS || table_around(dst)) return;
-    const uintptr_t *addresses = src;
+/* A group has an address for each member, one of them in memory that this process has exported and the others in
+ * memory that it has imported. Its key is the same for every member, and for the group's other tables. Returns the
+ * table without its place; NULL if these are no such addresses. `at`: the members' memory. */
+static table *read_table(const uintptr_t *addresses, size_t members, struct range *at) {
     uint64_t key = members;
     int own = NONE;
-    struct range at[MOST_MEMBERS];
     for (size_t i = 0; i < members; i++) {
         ph_shared identity;
-        if (!addresses[i] || !shared_of((const void *)addresses[i], &identity)) return;
+        if (!addresses[i] || !shared_of((const void *)addresses[i], &identity)) return NULL;
         at[i] = (struct range){addresses[i], identity.nbytes};
         if (!ph_shared_foreign(&identity)) {
-            if (own != NONE) return;
+            if (own != NONE) return NULL;
             own = (int)i;
         }
         uint64_t of_member[2] = {(uint64_t)identity.rank << 32 | identity.process, identity.number};
         key = ph_hash(key, of_member, sizeof of_member);
     }
-    if (own == NONE) return;
+    if (own == NONE) return NULL;
     group *of = group_of(key, (int)members, own);
-    if (!of) return;
+    if (!of) return NULL;
     table *it = ph_allocate(sizeof *it);
-    *it = (table){.device = dst, .of = of, .own = addresses[own]};
-    if ((uintptr_t)dst == it->own) {
-        it->members = ph_allocate(members * sizeof *it->members);
-        memcpy(it->members, at, members * sizeof *it->members);
-    }
+    *it = (table){.of = of, .own = addresses[own]};
+    return it;
+}
+
+static void keep_table(table *it, const void *device) {
+    it->device = device;
     ph_lock(PH_LOCK_SYMMETRIC);
     it->next = known.tables;
     known.tables = it;
     ph_unlock(PH_LOCK_SYMMETRIC);
+}
+
+static void note_table(const void *dst, const void *src, size_t nbytes) {
+    size_t members = nbytes / sizeof(uintptr_t);
+    if (nbytes % sizeof(uintptr_t) || members < 2 || members > MOST_MEMBERS || table_around(dst)) return;
+    struct range at[MOST_MEMBERS];
+    table *it = read_table(src, members, at);
+    if (!it) return;
+    if ((uintptr_t)dst == it->own) {
+        it->members = ph_allocate(members * sizeof *it->members);
+        memcpy(it->members, at, members * sizeof *it->members);
+    }
+    keep_table(it, dst);
 }
 
 /* The one noted last: memory may have been freed and given out again. */
@@ -247,9 +259,38 @@ static void launched(const ph_kernel *kernel, void *const *params, ph_stream *st
     if (it) put(it->of, to, stream);
 }
 
+/* ---- all-reduces of vLLM and SGLang ------------------------------------------------------------------------------ */
+
+/* Places of the parameters of cross_device_reduce_*stage<T, members>: the members' signals, in a struct, this member's
+ * one, the result, this member's number, packs of 16 bytes. */
+enum { SIGNALS = 1, OWN_SIGNAL = 2, PACKS = 5, MOST_SIGNALS = 8, PACK_NBYTES = 16, F16 = 6 };
+static const char ALL_REDUCE[] = "cross_device_reduce_";
+
+static bool all_reduced(const ph_kernel *kernel, void *const *params, ph_stream *stream) {
+    const void *own = pointer(params, OWN_SIGNAL);
+    const char *argument = strstr(strstr(kernel->name, ALL_REDUCE), "Li");
+    size_t members = argument ? strtoul(argument + 2, NULL, 10) : 0;
+    const table *at = table_at(own);
+    if (!at && members >= 2 && members <= MOST_SIGNALS) {
+        uintptr_t signals[MOST_SIGNALS];
+        struct range unused[MOST_SIGNALS];
+        memcpy(signals, params[SIGNALS], members * sizeof *signals);
+        table *it = read_table(signals, members, unused);
+        if (it) keep_table(it, own);
+        at = it;
+    }
+    if (!at) return false;
+    int packs, dtype = strstr(kernel->name, "bfloat16") ? BF16 : strstr(kernel->name, "half") ? F16 : F32;
+    memcpy(&packs, params[PACKS], sizeof packs);
+    size_t count = (size_t)packs * PACK_NBYTES / (dtype == F32 ? 4 : 2);
+    nccl_collective(PH_NCCL_ALL_REDUCE, NULL, NULL, count, dtype, NONE, at->of->comm, stream);
+    return true;
+}
+
 static bool launch(const ph_kernel *kernel, void *const *params, ph_stream *stream) {
     if (params && strstr(kernel->name, "userbuffers_fp16_sum")) return together(kernel, params, stream);
     if (params && strstr(kernel->name, "kuserbuffers_pushrecv")) return waits_for_flag(params, stream);
+    if (params && strstr(kernel->name, ALL_REDUCE)) return all_reduced(kernel, params, stream);
     const form *what = form_of(kernel->name);
     if (!what || !params) return false;
     const table *at = table_at(pointer(params, what->table));

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from emu.contract.policies.length_policy import parse
 from emu.contract.records import ResponseEventKind
 from emu.control.generation.responses import Responses
+from emu.control.generation.vllm_clocks import MIXED, Clocks
 from emu.control.generation.vllm_scheduler import Scheduling
 
 
@@ -35,6 +38,9 @@ class Told:
 
     def warn_once(self, name: str, text: str) -> None:
         self.warnings.append(text)
+
+
+CLOCKS = Clocks(Responses(Told(), None))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -100,7 +106,7 @@ class Scheduler:
 def generate(request: Request, policy: str | None, *, most: int = 100, tokens: int = 1) -> Told:
     told = Told()
     responses = Responses(told, parse(policy) if policy else None)  # type: ignore[arg-type]
-    scheduling = Scheduling(responses)
+    scheduling = Scheduling(responses, Clocks(responses))
     append = scheduling.appending(Scheduler.append)
     scheduler = Scheduler(most)
     scheduling.adding(Scheduler.add)(scheduler, request)
@@ -174,7 +180,7 @@ def test_without_a_policy_tokens_stay_and_are_told_of() -> None:
 
 def test_numbers_are_given_again_and_a_request_that_its_client_ends_is_dropped() -> None:
     told, scheduler = Told(), Scheduler()
-    scheduling = Scheduling(Responses(told, None))  # type: ignore[arg-type]
+    scheduling = Scheduling(Responses(told, None), CLOCKS)  # type: ignore[arg-type]
     add, finish = scheduling.adding(Scheduler.add), scheduling.finishing(Scheduler.finish)
     first, second, third = (Request(Parameters(), [1] * tokens) for tokens in (2, 3, 4))
     add(scheduler, first)
@@ -190,7 +196,7 @@ def test_blocks_in_use_are_told_where_they_change() -> None:
     def take(scheduler: Scheduler, free: int) -> None:
         scheduler.block_pool.free = free
 
-    tell = Scheduling(Responses(told, None)).telling(take)  # type: ignore[arg-type]
+    tell = Scheduling(Responses(told, None), CLOCKS).telling(take)  # type: ignore[arg-type]
     for free in (10, 7, 7, 9):
         tell(scheduler, free)
     assert told.blocks == [(0, 10), (3, 10), (1, 10)]
@@ -203,7 +209,7 @@ def test_places_that_others_take_at_once_are_not_empty() -> None:
     def run(running: int, waiting: int) -> None:
         scheduler.running, scheduler.waiting = [REQUEST] * running, [REQUEST] * waiting
 
-    tell = Scheduling(Responses(told, parse("fixed:2"))).telling(  # type: ignore[arg-type]
+    tell = Scheduling(Responses(told, parse("fixed:2")), CLOCKS).telling(  # type: ignore[arg-type]
         lambda scheduler, running, waiting: run(running, waiting)
     )
     for running, waiting in ((0, 6), (4, 2), (3, 2), (4, 1), (3, 1), (4, 0), (3, 0), (3, 0), (0, 0), (2, 0)):
@@ -212,3 +218,21 @@ def test_places_that_others_take_at_once_are_not_empty() -> None:
 
 
 REQUEST = Request(Parameters(), [5])
+
+
+def test_a_process_without_a_gpu_says_once_that_its_times_are_real(capsys: pytest.CaptureFixture[str]) -> None:
+    clocks = Clocks(Responses(Told(), None))  # type: ignore[arg-type]
+    made: list[object] = []
+    for client in (1, 2):
+        clocks.connecting(lambda client, engine: made.append((client, engine)))(client, engine="other process")
+    assert made == [(1, "other process"), (2, "other process")]
+    assert capsys.readouterr().err == MIXED + "\n"
+
+
+def test_a_rank_has_one_clock_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    responses = Responses(Told(), None)  # type: ignore[arg-type]
+    responses.is_rank = True
+    clocks = Clocks(responses)
+    Scheduling(responses, clocks).adding(Scheduler.add)(Scheduler(), Request(Parameters(), [5, 6]))
+    clocks.connecting(lambda client: None)(1)
+    assert capsys.readouterr().err == ""

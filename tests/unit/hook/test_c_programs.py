@@ -123,6 +123,7 @@ hook.phantora_open_ours()
 assert answers("libncclx.so.2") and answers("libother.so")
 address = lambda library: ctypes.cast(library.ncclAllReduce, ctypes.c_void_p).value
 names = "libnccl.so", "libcublas.so.13", "libcudart.so", "libcudart.so.13", f"{folder}/libcudart.so.11.0"
+names += f"{folder}/libcudart.faf08d9a.so.13", f"{folder}/libcudart-d0da41ae.so.11.0"  # a wheel's own
 for name in (f"{folder}/libnccl.so.2", f"{folder}/libnccl.so.9", *names):
     assert address(ctypes.CDLL(name)) == address(hook), name
 try:

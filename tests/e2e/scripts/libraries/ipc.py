@@ -1,4 +1,4 @@
-"""CUDA memory and events between the ranks of a server, kernels that set flags there, and managed memory."""
+"""CUDA memory and events between the ranks of a server, kernels that wait for each other there, and managed memory."""
 
 import ctypes
 import os
@@ -36,12 +36,18 @@ def pointer(address):
     return ctypes.c_void_p(address)
 
 
+def parameter(one):
+    if not isinstance(one, int):
+        return one
+    return pointer(one) if one > 1 << 31 else ctypes.c_int(one)
+
+
 def took(name, *parameters):
     """Milliseconds from the launch to the end of the kernel."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     assert driver.cuModuleLoadData(ctypes.byref(module), PTX) == 0
     assert driver.cuModuleGetFunction(ctypes.byref(function), module, name) == 0
-    given = [pointer(one) if one > 1 << 31 else ctypes.c_int(one) for one in parameters]
+    given = [parameter(one) for one in parameters]
     addresses = (ctypes.c_void_p * len(given))(*map(ctypes.addressof, given))
     stream = pointer(torch.cuda.current_stream().cuda_stream)
     began = time.perf_counter()
@@ -69,6 +75,17 @@ if rank == 1:
 else:
     assert 150 < took(received, 0, 1, 0, 1, own + 256, own + 512, 1, 1 << 40, own + 256, own + 256) < 210
     assert took(sent, own + 256, other + 512, own, other, 0) < 0.1  # nobody has to ask for it
+
+# vLLM's all-reduce: the members' signals in a struct of eight, and this member's one. Its members wait for each other.
+reduced = b"_ZN4vllm26cross_device_reduce_1stageI13__nv_bfloat16Li2EEEvPNS_8RankDataENS_11RankSignalsEPNS_6SignalEPT_ii"
+at = [(own if one == rank else other) + (1 << 20) for one in range(world)]
+for late in range(world):
+    dist.barrier()
+    torch.cuda.synchronize()
+    if rank == late:
+        time.sleep(0.2)
+    waited_ms = took(reduced, own, (ctypes.c_void_p * 8)(*at), at[rank], own + (2 << 20), rank, 1 << 10)
+    assert waited_ms < 1 if rank == late else 150 < waited_ms < 210, waited_ms
 
 runtime, managed = ctypes.CDLL(None), ctypes.c_void_p()
 free = torch.cuda.mem_get_info()[0]
