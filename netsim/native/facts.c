@@ -12,13 +12,20 @@ static int32_t new_link(netsim *s, int64_t capacity) {
         int32_t old = s->links_room;
         s->links = grow(s->links, &s->links_room, id + 1, sizeof *s->links);
         memset(s->links + old, 0, (size_t)(s->links_room - old) * sizeof *s->links);
+        for (enum view v = NOW; v <= PAST; v++) {
+            int32_t levels_room = old;
+            s->levels[v] = grow(s->levels[v], &levels_room, s->links_room, sizeof *s->levels[v]);
+        }
     }
     link_ *l = &s->links[id];
     int32_t room = l->nsteps;
     l->steps = grow(l->steps, &room, 1, sizeof *l->steps);
     l->steps[0] = (step){INT64_MIN, capacity};
     l->nsteps = 1;
-    l->view[NOW] = (link_view){capacity, 0, 0, 0, 0};
+    l->view[NOW] = (link_view){capacity, 0, 0, 0};
+    l->nstretches = 0;
+    l->due_pos = -1;
+    s->levels[NOW][id] = s->levels[PAST][id] = 0;
     return id;
 }
 
@@ -38,17 +45,27 @@ void ns_free(netsim *s) {
     }
     for (int32_t i = 0; i < s->nlinks; i++) {
         for (enum view v = NOW; v <= PAST; v++) {
-            free(s->links[i].rosters[v].members);
-            free(s->links[i].rosters[v].rates);
+            free(s->links[i].on[v].items);
+            free(s->links[i].of[v].items);
         }
+        free(s->links[i].all.items);
+        free(s->links[i].stretches);
+        free(s->links[i].recorded);
+        free(s->links[i].aims);
         free(s->links[i].steps);
     }
-    list *lists[] = {&s->free_flows, &s->free_links, &s->touched, &s->set,     &s->full,
-                     &s->joining,    &s->fresh,      &s->live,    &s->stamped, &s->starters};
+    for (int32_t i = 0; i < s->bundles_room; i++) free(s->bundles[i].flows.items);
+    list *lists[] = {&s->free_flows, &s->free_links, &s->free_bundles, &s->touched, &s->set,     &s->wrong,
+                     &s->over,       &s->movers,     &s->noted,        &s->dirty,   &s->full,    &s->joining,
+                     &s->leaving,    &s->fresh,      &s->live,         &s->stamped, &s->altered, &s->live_classes};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
     void *arrays[] = {s->heaps[PENDING].items,
                       s->heaps[ACTIVE].items,
                       s->heaps[DONE].items,
+                      s->dues.items,
+                      s->levels[NOW],
+                      s->levels[PAST],
+                      s->bundles,
                       s->flows,
                       s->links,
                       s->changes.items,
@@ -89,7 +106,7 @@ static int32_t new_flow(netsim *s, int64_t start, int64_t nbytes, int32_t nhops)
                 .generation = f->generation,
                 .room = f->room};
     f->segments = segments;
-    f->view[NOW] = f->view[PAST] = (flow_view){0, -1, 0, false};
+    f->view[NOW] = f->view[PAST] = (flow_view){-1, 0, false};
     if (nhops) {
         int32_t room = 0;
         f->hops = grow(NULL, &room, nhops, sizeof *f->hops);
@@ -197,8 +214,8 @@ int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n
     flow *f = &s->flows[id];
     f->nhops = nhops + capped;
     for (int32_t i = 0; i < nhops; i++)
-        f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, {0, 0}};
-    if (capped) f->hops[nhops] = (hop){cap, 1, -1, {0, 0}};
+        f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, 0, {0, 0}, {0, 0}};
+    if (capped) f->hops[nhops] = (hop){cap, 1, -1, 0, {0, 0}, {0, 0}};
     if (npaths > 1)
         add_epochs(f, npaths, path_from);
     else
@@ -214,7 +231,7 @@ int64_t add_plain(netsim *s, int64_t start, int64_t nbytes, int32_t n, const int
     int32_t id = new_flow(s, start, nbytes, n);
     s->flows[id].nhops = n;
     s->flows[id].npaths = 1;
-    for (int32_t i = 0; i < n; i++) s->flows[id].hops[i] = (hop){links[i], 1, 0, {0, 0}};
+    for (int32_t i = 0; i < n; i++) s->flows[id].hops[i] = (hop){links[i], 1, 0, 0, {0, 0}, {0, 0}};
     submit(s, id);
     end(s);
     return name_of(s, id);
@@ -227,7 +244,8 @@ void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int
     flow *f = &s->flows[id];
     if (!instant(f)) {
         f->hops = grow(f->hops, &room, first + n, sizeof *f->hops);
-        for (int32_t i = 0; i < n; i++) f->hops[f->nhops++] = (hop){links[i], weights[i], f->npaths + paths[i], {0, 0}};
+        for (int32_t i = 0; i < n; i++)
+            f->hops[f->nhops++] = (hop){links[i], weights[i], f->npaths + paths[i], 0, {0, 0}, {0, 0}};
         if (!f->nepochs) {
             int64_t ever = INT64_MIN;
             f->npaths = 0;

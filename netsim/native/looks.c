@@ -34,3 +34,8 @@ int32_t look_pop(netsim *s) {
     if (s->nlooks) sift(s, 0, tail);
     return link;
 }
+
+void looks_order(netsim *s, int32_t n) {
+    for (s->nlooks = 1; s->nlooks <= n; s->nlooks++) sift(s, s->nlooks - 1, s->looks[s->nlooks - 1]);
+    s->nlooks = n;
+}

@@ -1,59 +1,112 @@
-/* Which flows use which links. */
+/* Which flows use which links: all that ever cross a link, and the bundles of those on it in a view. */
 #include "core.h"
 
-static void move(netsim *s, link_ *l, int32_t to, member m, int64_t rate) {
-    l->rosters[NOW].members[to] = m;
-    l->rosters[NOW].rates[to] = rate;
-    s->flows[m.flow].hops[m.hop].pos[NOW] = to;
-}
-
-static void swap(netsim *s, link_ *l, int32_t a, int32_t b) {
-    const roster *r = &l->rosters[NOW];
-    member x = r->members[a];
-    int64_t rate = r->rates[a];
-    move(s, l, a, r->members[b], r->rates[b]);
-    move(s, l, b, x, rate);
-}
-
-void roster_push(roster *r, member m, int64_t rate) {
-    int32_t room = r->room;
-    r->members = grow(r->members, &room, r->n + 1, sizeof *r->members);
-    r->rates = grow(r->rates, &r->room, r->n + 1, sizeof *r->rates);
-    r->members[r->n] = m;
-    r->rates[r->n++] = rate;
+static void roster_push(roster *r, member m) {
+    r->items = grow(r->items, &r->room, r->n + 1, sizeof *r->items);
+    r->items[r->n++] = m;
 }
 
 void attach(netsim *s, int32_t f, int32_t first) {
     for (int32_t i = first; i < s->flows[f].nhops; i++) {
         hop *h = &s->flows[f].hops[i];
-        roster *r = &s->links[h->link].rosters[NOW];
-        h->pos[NOW] = r->n;
-        roster_push(r, (member){f, i, h->weight}, NOT_ON);
+        h->entry = s->links[h->link].all.n;
+        roster_push(&s->links[h->link].all, (member){f, i});
     }
 }
 
 void detach(netsim *s, int32_t f) {
-    s->flows[f].view[NOW].on = false;
-    place(s, f);
     for (int32_t i = 0; i < s->flows[f].nhops; i++) {
-        hop *h = &s->flows[f].hops[i];
-        link_ *l = &s->links[h->link];
-        roster *r = &l->rosters[NOW];
-        r->n--;
-        if (h->pos[NOW] != r->n) move(s, l, h->pos[NOW], r->members[r->n], r->rates[r->n]);
+        const hop *h = &s->flows[f].hops[i];
+        roster *r = &s->links[h->link].all;
+        member tail = r->items[--r->n];
+        r->items[h->entry] = tail;
+        s->flows[tail.flow].hops[tail.hop].entry = h->entry;
     }
 }
 
-void place(netsim *s, int32_t f) {
-    flow *x = &s->flows[f];
-    for (int32_t i = 0; i < x->nhops; i++) {
-        hop *h = &x->hops[i];
-        link_ *l = &s->links[h->link];
-        bool on = x->view[NOW].on && part_of(h, x->view[NOW].path);
-        if (on && h->pos[NOW] >= l->on)
-            swap(s, l, h->pos[NOW], l->on++);
-        else if (!on && h->pos[NOW] < l->on)
-            swap(s, l, h->pos[NOW], --l->on);
-        if (on) l->rosters[NOW].rates[h->pos[NOW]] = x->view[NOW].rate;
+static int32_t share_push(shares *x, int32_t other, int32_t b) {
+    x->items = grow(x->items, &x->room, x->n + 1, sizeof *x->items);
+    x->items[x->n] = (share){other, b, 0};
+    return x->n++;
+}
+
+/* The bundle of a class on a link, or -1: looked up on the side that has fewer. */
+static int32_t find_bundle(const netsim *s, enum view v, int32_t link, int32_t limit) {
+    const shares *on = &s->links[link].on[v], *of = &s->links[limit].of[v];
+    const shares *x = on->n < of->n ? on : of;
+    int32_t other = x == on ? limit : link;
+    for (int32_t i = 0; i < x->n; i++)
+        if (x->items[i].other == other) return x->items[i].bundle;
+    return -1;
+}
+
+static int32_t new_bundle(netsim *s, enum view v, int32_t link, int32_t limit) {
+    int32_t id = s->free_bundles.n ? s->free_bundles.items[--s->free_bundles.n] : s->nbundles++;
+    if (id >= s->bundles_room) {
+        int32_t old = s->bundles_room;
+        s->bundles = grow(s->bundles, &s->bundles_room, id + 1, sizeof *s->bundles);
+        for (int32_t i = old; i < s->bundles_room; i++) s->bundles[i].flows = (roster){NULL, 0, 0};
     }
+    bundle *b = &s->bundles[id];
+    b->link = link;
+    b->limit = limit;
+    b->on = share_push(&s->links[link].on[v], limit, id);
+    b->of = share_push(&s->links[limit].of[v], link, id);
+    if (link == limit) s->links[link].self[v] = id;
+    return id;
+}
+
+static void free_bundle(netsim *s, enum view v, int32_t id) {
+    const bundle *b = &s->bundles[id];
+    shares *on = &s->links[b->link].on[v], *of = &s->links[b->limit].of[v];
+    on->items[b->on] = on->items[--on->n];
+    s->bundles[on->items[b->on].bundle].on = b->on;
+    of->items[b->of] = of->items[--of->n];
+    s->bundles[of->items[b->of].bundle].of = b->of;
+    list_push(&s->free_bundles, id);
+}
+
+static void weigh(netsim *s, enum view v, const bundle *b, int64_t weight) {
+    link_ *l = &s->links[b->link];
+    l->on[v].items[b->on].weight += weight;
+    s->links[b->limit].of[v].items[b->of].weight += weight;
+    l->view[v].weight += weight;
+    if (b->link == b->limit) l->view[v].own += weight;
+}
+
+void join_bundle(netsim *s, enum view v, int32_t f, int32_t hop_, int32_t limit) {
+    hop *h = &s->flows[f].hops[hop_];
+    int32_t id = find_bundle(s, v, h->link, limit);
+    if (id < 0) id = new_bundle(s, v, h->link, limit);
+    bundle *b = &s->bundles[id];
+    h->bundle[v] = id;
+    h->pos[v] = b->flows.n;
+    roster_push(&b->flows, (member){f, hop_});
+    weigh(s, v, b, h->weight);
+}
+
+void leave_bundle(netsim *s, enum view v, int32_t f, int32_t hop_) {
+    const hop *h = &s->flows[f].hops[hop_];
+    bundle *b = &s->bundles[h->bundle[v]];
+    weigh(s, v, b, -(int64_t)h->weight);
+    member tail = b->flows.items[--b->flows.n];
+    b->flows.items[h->pos[v]] = tail;
+    s->flows[tail.flow].hops[tail.hop].pos[v] = h->pos[v];
+    if (!b->flows.n) free_bundle(s, v, h->bundle[v]);
+}
+
+void free_bundles_on(netsim *s, int32_t link) {
+    shares *on = &s->links[link].on[PAST];
+    for (int32_t i = 0; i < on->n; i++) {
+        s->links[on->items[i].other].of[PAST].n = 0;
+        s->bundles[on->items[i].bundle].flows.n = 0;
+        list_push(&s->free_bundles, on->items[i].bundle);
+    }
+    on->n = 0;
+}
+
+const roster *members_of(const netsim *s, int32_t link) {
+    static const roster nobody;
+    const link_ *l = &s->links[link];
+    return l->view[s->view].own ? &s->bundles[l->self[s->view]].flows : &nobody;
 }
