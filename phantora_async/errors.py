@@ -13,7 +13,7 @@ import errno
 import os
 import textwrap
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -221,6 +221,8 @@ class Mismatch(RunFailure):
 
     exit_code = ExitCode.STUCK
     kind = "mismatch"
+    before: Sequence[Any] = ()
+    """The facts of the records that came with the call, before it: virtual time may still need them."""
 
 
 class Deadlock(RunFailure):

@@ -136,6 +136,7 @@ class RankProcesses:
     def failed(self, error: Exception) -> None:
         if isinstance(error, RunFailure):
             self._failures.fail(error)
+            self._turns.take_soon()
         else:
             context = {"message": "while taking in records", "exception": error}
             self._failures.unexpected(asyncio.get_running_loop(), context)

@@ -13,7 +13,7 @@ from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
 from phantora_async.coordinator.simulation import Simulation
 from phantora_async.coordinator.standstill import Standstill
-from phantora_async.errors import Deadlock
+from phantora_async.errors import Deadlock, Mismatch
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.bystanders import Bystanders
 from phantora_async.liveness.patience import limit_s
@@ -90,6 +90,8 @@ class Turns:
     def _take(self) -> None:
         self._due = False
         if self._run_end.over.is_set():
+            if isinstance(self._run_end.failure, Mismatch):
+                self._answer_after_mismatch()
             return
         with self._failures.caught():
             self._stop = self._policy.run(TURN)
@@ -115,6 +117,13 @@ class Turns:
                 self._look_later(LOOK_AGAIN_S)  # another process of a rank that has ended may come
             else:
                 raise Deadlock("deadlock: no rank can ever continue")
+
+    def _answer_after_mismatch(self) -> None:
+        """Goes on as far as what has come allows: a member that waits for an answer may still say what it calls."""
+        with self._failures.caught():
+            if self._policy.run(TURN) is Stop.BUDGET:
+                self.take_soon()
+            self._connections.send(self._connections.take_answers())
 
     def look_ahead(self) -> None:
         """Goes ahead of a rank for which virtual time waits, for what is shown."""

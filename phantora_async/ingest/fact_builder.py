@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import NcclKind, RecordError
-from phantora_async.errors import ProtocolError, Side
+from phantora_async.errors import Mismatch, ProtocolError, Side
 from phantora_async.ingest import memory_holders
 from phantora_async.ingest.call_counts import CallCounts
 from phantora_async.ingest.call_sites import Site, from_record
@@ -243,14 +243,18 @@ class FactBuilder:
         if rank_info.hello is None and arrived and arrived[0].kind != records.HELLO:
             raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} before HELLO")
         find = self._handlers.get
-        facts = []
-        for record in arrived:
-            handler = find(record.kind)
-            fact = record if handler is None else handler(rank, record)
-            if fact.__class__ is list:
-                facts += fact
-            elif fact is not None:
-                facts.append(fact)
+        facts: list[Any] = []
+        try:
+            for record in arrived:
+                handler = find(record.kind)
+                fact = record if handler is None else handler(rank, record)
+                if fact.__class__ is list:
+                    facts += fact
+                elif fact is not None:
+                    facts.append(fact)
+        except Mismatch as failure:
+            failure.before = facts
+            raise
         return facts
 
     def take_recorded(self, rank: int, kept: Sequence[Any]) -> None:

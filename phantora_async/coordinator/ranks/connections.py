@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from emu.contract import records
-from phantora_async.errors import ProtocolError, RunFailure
+from phantora_async.errors import Mismatch, ProtocolError, RunFailure
 from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.backpressure import Backpressure
@@ -166,7 +166,12 @@ class Connections:
 
     def _take_in(self, rank: int, arrived: list[Any]) -> int:
         """Gives the records to virtual time. Returns how many facts they are."""
-        facts = self._fact_builder.take(rank, arrived)
+        try:
+            facts = self._fact_builder.take(rank, arrived)
+        except Mismatch as failure:
+            self._timeline.feed(rank, list(failure.before))
+            failure.before = ()
+            raise
         self._timeline.feed(rank, facts)
         if self._last_steps is not None:
             self._last_steps.add(rank, facts)

@@ -69,6 +69,34 @@ async def test_mismatched_collectives_end_the_run(two: Run) -> None:
     assert "rank1.log" in text
 
 
+async def test_a_member_that_waits_for_the_time_still_says_what_it_calls(three: Run) -> None:
+    """Rank 1 differs from rank 0, and with its call comes what rank 2 waits for: that it has come to later."""
+    called = asyncio.Event()
+
+    async def first(rank: FakeRank) -> None:
+        await rank.join_world()
+        rank.collective(NcclKind.ALL_GATHER, 64)
+        called.set()
+        await rank.clock(after=9000)
+
+    async def second(rank: FakeRank) -> None:
+        await rank.join_world()
+        await called.wait()
+        op = records.NcclOp.encode(rank.comm, 0, NcclKind.ALL_REDUCE, 0, 0, 0, 64, 0, 0, 1.0)
+        rank.say(records.HostAdvance.encode(2000) + records.NcclLaunch.encode(0, 2, 1, payload=op))
+        await rank.clock()
+
+    async def third(rank: FakeRank) -> None:
+        await rank.join_world()
+        await rank.clock(after=1000)
+        rank.collective(NcclKind.ALL_REDUCE, 64)
+        await rank.clock()
+
+    text = failure_of(await three.play(first, second, third)).text
+    assert "rank 0: all_gather #0" in text
+    assert "ranks 1-2: all_reduce #0" in text
+
+
 async def test_both_sides_of_a_mismatch_are_told_with_their_lines(two: Run) -> None:
     async def program(rank: FakeRank) -> None:
         await rank.join_world()
