@@ -72,13 +72,12 @@ for module in pkgutil.walk_packages(scripts.__path__, scripts.__name__ + "."):
         print("test:", module.name)
 """
 
-LISTS: Sequence[TestList] = (
-    _torchtitan("features"),
-    _torchtitan("models"),
-    _torchtitan("h100"),
-    TestList(
-        name="pytorch-nccl",
-        title="PyTorch's tests of torch.distributed and DDP with NCCL, two processes",
+
+def _spawned(name: str, title: str, *environment: tuple[str, str]) -> TestList:
+    """Returns PyTorch's tests that start their processes themselves."""
+    return TestList(
+        name=name,
+        title=title,
         ranks=2,
         packages=("torch", "expecttest"),
         modules=("expecttest", "pytest"),
@@ -112,9 +111,21 @@ LISTS: Sequence[TestList] = (
             ),
             *("--timeout", "200", "{tests}"),
         ),
-        environment=(("BACKEND", "nccl"), ("WORLD_SIZE", "2"), ("TEMP_DIR", "/tmp")),
+        environment=(("BACKEND", "nccl"), ("WORLD_SIZE", "2"), ("TEMP_DIR", "/tmp"), *environment),
         together=24,
         junit=True,
+    )
+
+
+LISTS: Sequence[TestList] = (
+    _torchtitan("features"),
+    _torchtitan("models"),
+    _torchtitan("h100"),
+    _spawned("pytorch-nccl", "PyTorch's tests of torch.distributed and DDP with NCCL, two processes"),
+    _spawned(
+        "pytorch-nccl-former",
+        "The same with the NCCL backend that PyTorch 2.15 had before: tests that fail above",
+        ("TORCH_DIST_USE_NCCL2", "0"),
     ),
     TestList(
         name="accelerate",
