@@ -27,11 +27,15 @@ class HostTime(Protocol):
     def python_work(self, functions: int, units: int, /) -> None: ...
 
 
-def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] | None) -> None:
+def install(
+    hook: HostTime,
+    leaves_out: Callable[[Sequence[int] | None], bool] | None,
+    made: Callable[[Any], None] | None = None,
+) -> None:
     """Replaces `new_group`, so that each call takes the same host time on every rank. Called once, in the forker.
 
     `leaves_out`: says of a group's ranks (None: all ranks) whether no process makes that group; None if all groups are
-    made.
+    made. `made`: is told what each call returns.
     """
     import torch.distributed
 
@@ -61,6 +65,8 @@ def install(hook: HostTime, leaves_out: Callable[[Sequence[int] | None], bool] |
             hook.python_work(MEMBERS_FUNCTIONS, CODE_UNITS)
             group = aside(real, *arguments, **options)
         taken_ns = hook.host_clock_ns() - began_ns
+        if made is not None:
+            aside(made, group)
         return group
 
     # Modules that were imported before have the function under its name, too.

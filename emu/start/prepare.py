@@ -54,6 +54,7 @@ from ..interpreter import (
     thread_names,
     triton_programs,
 )
+from ..interpreter.group_names import GroupNames
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.memory_holders import MemoryHolders
 from ..interpreter.modules import Modules
@@ -269,7 +270,10 @@ class Preparation:
 
     def fold(self) -> None:
         self.folded = _fold(self.job, self.hook)
-        new_groups.install(self.hook, self.folded.leaves_out if self.folded is not None else None)
+        if self.folded is not None:  # its processes make some of the groups, and name these by their own numbers
+            new_groups.install(self.hook, self.folded.leaves_out)
+        else:
+            new_groups.install(self.hook, None, GroupNames(self.hook).made)
 
     def replace_time(self) -> None:
         processors.Processors(self.job.cpus, self.job.tensor_threads, self.hook.tensor_threads).install(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emu.contract.races import MAY_HANG
 from phantora_async.diagnosis.rank_states import (
     RankState,
     describe_all,
@@ -38,6 +39,7 @@ class FailureReport:
             parts.append(describe_sides(self.failure.sides, fact_builder, run_dir))
         if isinstance(self.failure, Mismatch | Deadlock | Stalled):
             parts.append(describe_differing_lines(fact_builder.differing_lines(), fact_builder))
+            parts += [text for text in sorted(fact_builder.warnings) if text.startswith(MAY_HANG)]
         shown = self._shown()
         if shown:
             if self.failure.sides or isinstance(self.failure, RankDied):

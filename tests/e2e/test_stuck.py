@@ -338,6 +338,19 @@ def test_who_is_waited_for_is_told_while_waiting_and_at_ctrl_c(tmp_path: Path) -
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def test_groups_of_one_name_may_hang(run: Run, tmp_path: Path) -> None:
+    """Each pair makes its own group and no other, so both exchange their ids under the same keys. PyTorch's later
+    backend exchanges none: it splits the communicator of all.
+    """
+    head = "import os\nos.environ['TORCH_DIST_USE_NCCL2'] = '0'\n" + HEAD
+    lines = "group = dist.new_group([0, 1] if rank < 2 else [2, 3])  # A\ndist.all_reduce(x, group=group)\n"
+    script, places = write(tmp_path, head + lines + TAIL)
+    done = run(script, n=4)
+    found = re.search(r"this may hang: ranks 0,1 at (\S+) and ranks 2,3 at (\S+) make different groups", done.output)
+    assert found is not None, done.output
+    assert [Path(place).name for place in found.groups()] == [places["A"]] * 2
+
+
 @pytest.mark.thorough
 def test_threads_that_allocate_side_by_side_go_on(run: Run) -> None:
     """PyTorch's allocator asks whether work is complete with its lock held, which another thread may want."""

@@ -23,7 +23,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from . import document
-from .published import MANY, MANY_RANKS, Hang, Verdict, cases_done, good_programs, hangs, many_programs
+from .published import MANY, MANY_RANKS, Hang, Verdict, cases_done, good_programs, hangs, many_programs, races
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS_PYTHON = os.environ.get("PHANTORA_TEST_PYTHON", sys.executable)
@@ -97,7 +97,7 @@ def main() -> int:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(asdict(done)))
         if hang is None:
-            verdict = "ends well" if done.exit_code == 0 else "false alarm"
+            verdict = "ends well" if done.exit_code == 0 and not races(done.output) else "false alarm"
         else:
             verdict = hang.judge(done.exit_code, done.output)
         print(f"{name:20} {verdict} (exit code {done.exit_code}, {done.processor_s:.1f} s)", flush=True)

@@ -16,8 +16,8 @@ HEAD = """# Published hangs
 Each of these hangs was reported by somebody who had it on GPUs. The programs in `tests/hangs/programs/` are small ones
 of our own that do the same. What a message must name was written down before a program was run for the first time: the
 guilty rank with its line (or that it had ended), and the line where the others wait. `python -m tests.hangs --write`
-runs them and writes this page; the runs below are of 30 November 2026. The seconds are processor time of the whole
-command.
+runs them and writes this page; the runs below are of 30 November 2026, on several states of that day. The seconds are
+processor time of the whole command.
 
 """
 
@@ -32,16 +32,20 @@ One kind of program ends well on GPUs and not here: one that learns from a store
 NOTES = """
 ## What is not found, and why
 
-- `nccl_gloo`, `monitored`: a rank does not stop at `torch.cuda.synchronize`, so what it tells others over gloo then
-  comes too early ([limitations](../limitations.md#processes)). In `monitored` the message names the rank and its
-  all-reduce, not the line where it would wait.
+- `nccl_gloo`: the message has both ranks, and rank 1 in its receive, a line before the one that was written down. NCCL
+  connects them there for their first message, which rank 0 has not come to. Without that, the hang is not found: a rank
+  does not stop at `torch.cuda.synchronize`, so what it tells others over gloo then comes too early
+  ([limitations](../limitations.md#processes)).
+- `monitored`: for the same reason rank 0 ends, and only rank 1 is named.
 - `skip_connection` is found, but the line that was written down is one too late: by NCCL's source rank 1 already waits
   at the end of its receive's connecting, until rank 0 is connected with all of its peers.
-- `last_batch`: ranks 2 and 3 gather fewer rows, and rank 3 called too late to be named beside rank 2.
-- `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here.
+- `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here. The run ends well or as a
+  deadlock, with a warning that names both groups. With PyTorch 2.15's own choice of backend the program ends well on
+  GPUs, too: NCCL then splits the communicator of all ranks, by the ranks of the groups. So the program chooses the
+  former one.
 
-Three programs were corrected after their first run: `recomputed` and `profile_forward` would have ended well on GPUs,
-too, and DeepSpeed refused the settings of `zero3_experts`.
+Four programs were corrected after their first run: `name_clash` as said above, `recomputed` and `profile_forward` would
+have ended well on GPUs, too, and DeepSpeed refused the settings of `zero3_experts`.
 
 ## Folded runs
 
@@ -73,12 +77,13 @@ def render(rows: Sequence[Row]) -> str:
     well = [row for row in rows if row.hang is None and not row.cases]
     many = [row for row in rows if row.cases]
     counts = Counter(row.verdict for row in published)
-    right = counts[Verdict.RIGHT] + counts[Verdict.ALONE]
+    right = counts[Verdict.RIGHT] + counts[Verdict.ALONE] + counts[Verdict.RACE]
     tried = [row for row in published if row.verdict != NOT_RUN]
     text = HEAD
     text += f"Of {len(published)} hangs, {len(tried)} were run. {right} of them are found with the guilty rank and its "
     text += (
-        f"line (in {counts[Verdict.ALONE]} cases the line where the others wait is not named), {counts[Verdict.WRONG]} "
+        f"line (in {counts[Verdict.ALONE]} cases the line where the others wait is not named, "
+        f"in {counts[Verdict.RACE]} a warning says that it may hang), {counts[Verdict.WRONG]} "
     )
     text += f"end with a message that does not name it, and {counts[Verdict.MISSED]} are not found. "
     text += f"They take {_seconds(tried)} each.\n\n"

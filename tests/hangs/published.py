@@ -22,6 +22,7 @@ class Verdict(enum.StrEnum):
     """How well a run has told what is wrong with its program."""
 
     RIGHT = "found"
+    RACE = "found: may hang"
     ALONE = "found, but not where the others wait"
     WRONG = "found, but the culprit is not named"
     MISSED = "not found"
@@ -55,14 +56,17 @@ class Hang:
     def judge(self, exit_code: int, output: str) -> Verdict:
         """`output`: everything that the run has printed."""
         _, found, message = output.partition("error: ")
-        if not found or exit_code == 0:
+        race = not found or exit_code == 0
+        lines = races(output) if race else message.splitlines()
+        if not lines:
             return Verdict.MISSED
-        lines = message.splitlines()
         named = all(_names(lines, rank, self._place(letter)) for rank, letter in self.guilty.items())
         waits = not self.waits or any(_has(line, self._place(self.waits)) for line in lines)
         if not named:
             return Verdict.WRONG
-        return Verdict.RIGHT if waits else Verdict.ALONE
+        if not waits:
+            return Verdict.ALONE
+        return Verdict.RACE if race else Verdict.RIGHT
 
     def _place(self, letter: str) -> str:
         """The line with this letter, as messages show it: ``name.py:12``; ``ended`` as it is."""
@@ -101,6 +105,11 @@ def good_programs() -> dict[Path, int]:
 def many_programs() -> list[Path]:
     """The programs of which each is many cases that end well."""
     return [path for path in sorted(MANY.glob("*.py")) if path.stem != "cases"]
+
+
+def races(output: str) -> list[str]:
+    """The lines in which a run that ends well says that its program may hang."""
+    return re.findall(r"^phantora-async: .*\bthis may hang\b.*$", output, re.MULTILINE)
 
 
 def cases_done(output: str) -> int:
