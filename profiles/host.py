@@ -36,9 +36,11 @@ TENSOR_KINDS = frozenset(
         *("function_value", "random_value", "scattered_value", "sorted_value", "kilo_product", "half_kilo_product"),
     )
 )
-"""The kinds of an operator's work on tensors of the CPU, by their size. A description without them has the costs of
-`SHIPPED`.
-"""
+"""The kinds of an operator's work on tensors of the CPU, by their size."""
+NEW_SIZE_KINDS = frozenset(("new_product", "plan"))
+"""The kinds of work that a library does once for each size."""
+SHIPPED_KINDS = TENSOR_KINDS | NEW_SIZE_KINDS
+"""A description without these kinds has the costs of `SHIPPED`."""
 SHIPPED = "xeon-h200"
 """The host description that most cluster descriptions name."""
 HOST_FUNCTION_NS = 27_000
@@ -61,6 +63,8 @@ MOST_COST_NS = 3e6
 """The highest cost of one call or operator. In picoseconds, multiplied by the slowest rank's factor, it must fit 32
 bits in the hook library.
 """
+MOST_SIZE_NS = 1e8
+"""The highest cost of what a library does once for each size; the hook library counts it in nanoseconds."""
 RANKS, MOST_RANKS = 0.11, 0.25
 """The spread between ranks of one machine, and its largest value: laboratory/notes/host-model.md."""
 
@@ -156,10 +160,11 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     top = read("host", name_or_path)
     calls, work = top.table("call_ns"), top.table("work_ns")
     cost_ns = {kind: calls.number(kind, least=0.0, most=MOST_COST_NS) for kind in CALL_KINDS}
-    shipped = _shipped_tensor_costs() if TENSOR_KINDS.difference(work.keys()) else {}
+    shipped = _shipped_costs() if SHIPPED_KINDS.difference(work.keys()) else {}
     for kind in sorted(WORK_KINDS, key=LATER_KINDS.__contains__):
         unless_told = cost_ns.get(LATER_KINDS[kind], 0.0) if kind in LATER_KINDS else shipped.get(kind)
-        cost_ns[kind] = work.number(kind, unless_told, least=0.0, most=MOST_COST_NS)
+        most = MOST_SIZE_NS if kind in NEW_SIZE_KINDS else MOST_COST_NS
+        cost_ns[kind] = work.number(kind, unless_told, least=0.0, most=most)
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
         name=top.path.stem,
@@ -179,16 +184,16 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         warm_within_functions=top.integer("warm_within_functions", WARM_WITHIN_FUNCTIONS),
         cold_after_functions=top.integer("cold_after_functions", COLD_AFTER_FUNCTIONS),
         kept_table_nbytes=top.integer("kept_table_nbytes", KEPT_TABLE_NBYTES),
-        memory_threads=top.number("memory_threads", MEMORY_THREADS, least=0.1),
+        memory_threads=top.number("memory_threads", MEMORY_THREADS, least=1),
         tensor_cache_nbytes=top.integer("tensor_cache_nbytes", TENSOR_CACHE_NBYTES),
     )
     top.end()
     return host
 
 
-def _shipped_tensor_costs() -> dict[str, float]:
+def _shipped_costs() -> dict[str, float]:
     table = read("host", SHIPPED).table("work_ns")
-    return {kind: table.number(kind) for kind in TENSOR_KINDS}
+    return {kind: table.number(kind) for kind in SHIPPED_KINDS}
 
 
 def host_toml(

@@ -11,7 +11,7 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate
-from profiles.signature import Conv, Gemm, Grouped, Kernel, Norm, Sdpa, Signature, Triton, elements
+from profiles.signature import Conv, Gemm, Grouped, Kernel, Norm, Signature, Triton, elements
 
 SLOWEST = 100.0  # times what the work needs at peak rates, and a launch
 SAVED = 4.0  # Winograd's and Fourier transforms save so many of a 32-bit convolution's products
@@ -44,9 +44,9 @@ def _most_ns(gpu: Gpu, what: Signature, found: Estimate, least: float) -> float:
         said = ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
         nbytes = max(nbytes, said, THREAD_NBYTES * prod(what.grid) * prod(what.block))
         idle = max(idle, gpu.sm_count / max(prod(what.grid), 1))  # blocks for so many SMs, each with its share
-    elif not isinstance(what, Gemm | Norm | Sdpa):
-        # A recurrent network waits for its steps, a convolution of few channels multiplies by zeros, and of other
-        # library calls little is known.
+    elif not isinstance(what, Gemm | Norm):
+        # A recurrent network waits for its steps, a convolution of few channels multiplies by zeros, attention computes
+        # whole tiles of 128 x 128 for sequences of 40, and of other library calls little is known.
         return float("inf")
     return SLOWEST * (gpu.achieved.kernel_floor_ns + least + idle * nbytes / gpu.memory.bandwidth_gb_per_s)
 

@@ -192,11 +192,20 @@ static void finish_heuristics(backend *heuristics) {
     for (int64_t i = 0; i < engines; i++) release(configs[i]);
 }
 
+/* cuDNN compiles attention's kernels for their sizes, which takes 46.6 ms, and 62.7 ms for the gradients, where the
+ * plan of a convolution takes 1.8 ms (laboratory/notes/new-sizes.md). */
+static uint64_t plans_worth(const graph_work *work) {
+    enum { OF_ATTENTION = 26, OF_GRADIENTS = 35 };
+    if (work->kind != WORK_SDPA) return 1;
+    return work->sdpa.backward ? OF_GRADIENTS : OF_ATTENTION;
+}
+
 static void finish_plan(backend *plan) {
     plan->work = ph_allocate(sizeof *plan->work);
     work_of_config(backend_child(plan, ATTR_PLAN_CONFIG, 0), plan->work);
     int64_t workspace = (int64_t)graph_workspace(plan->work);
     set(plan, ATTR_PLAN_WORKSPACE, TYPE_INT64, 1, &workspace);
+    ph_host_work(PH_WORK_PLAN, plans_worth(plan->work));
 }
 
 static int finish(backend *it) {

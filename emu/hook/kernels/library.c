@@ -2,6 +2,8 @@
 #include "kernels/library.h"
 #include "core/alloc.h"
 #include "core/hash.h"
+#include "core/interned.h"
+#include "core/lock.h"
 #include "threads/host.h"
 #include "costs/cost.h"
 #include "data/data.h"
@@ -65,12 +67,29 @@ static size_t describe_gemm(const void *what, char *text, size_t capacity) {
     return ph_format_gemm(&signature, text, capacity);
 }
 
+/* Products for which cuBLAS has chosen a kernel in this process. It keeps its choices for those that tensor cores
+ * compute; the others' are found as fast each time. */
+static ph_number_set chosen;
+
+static void choose_kernel(const gemm *problem) {
+    ph_dtype dtype = compute_dtype(problem->compute);
+    bool wide = ph_dtype_of_cuda(problem->a) == PH_DTYPE_F32 || ph_dtype_of_cuda(problem->a) == PH_DTYPE_F64;
+    if (wide && (dtype == PH_DTYPE_F32 || dtype == PH_DTYPE_F64)) return;
+    uint64_t key = ph_hash(0, problem, sizeof *problem);
+    if (LIKELY(ph_number_set_has(&chosen, key))) return;
+    ph_lock(PH_LOCK_PRODUCTS);
+    bool is_new = ph_number_set_add(&chosen, key);
+    ph_unlock(PH_LOCK_PRODUCTS);
+    if (is_new) ph_host_work(PH_WORK_NEW_PRODUCT, 1);
+}
+
 int ph_gemm_launch(void *handle, const gemm *problem) {
     ph_stream *stream = ph_stream_of(handle);
     if (!stream || problem->m < 0 || problem->n < 0 || problem->k < 0 || problem->batch < 0)
         return STATUS_INVALID_VALUE;
     ph_host_call(PH_CALL_LIBRARY);
     if (problem->m == 0 || problem->n == 0 || problem->batch == 0) return STATUS_SUCCESS;
+    choose_kernel(problem);
     described it = {problem, ph_current_op()};
     ph_launch_work(stream, ph_hash(it.op->key ^ 0x67656d6d, problem, sizeof *problem), describe_gemm, &it);
     return STATUS_SUCCESS;

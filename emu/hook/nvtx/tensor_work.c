@@ -65,13 +65,15 @@ static double ps_of(amount what) { return what.units * ph_cfg.host_ns[what.kind]
 /* N threads at once do not work N times as fast: they share memory, caches and the two halves of a core. Measured with
  * 1 to 16 threads in one process and one thread in each of 1 to 16 processes: laboratory/notes/cpu-tensors.md. New
  * pages are made under a lock of the process. */
-static const double OF_MEMORY = 0.8, OF_CORES = 0.9, OF_PAGES = 0.5;
+static const double OF_CORES = 0.9, OF_PAGES = 0.5;
 
 /* How many times as fast as one thread alone a rank is with `threads` of them, while the other ranks of its server do
- * the same. */
+ * the same. A thread waits for its own misses, and for the memory, which serves all: the second wait grows with their
+ * number. So a thread of N takes (most - 1 + N) / most of its time alone, and all together are `most` times as fast as
+ * one at the end. */
 static double through_memory(double threads) {
-    double all = fmin(pow(threads * ph_cfg.server_ranks, OF_MEMORY), ph_cfg.memory_threads);
-    return all / ph_cfg.server_ranks;
+    double n = threads * ph_cfg.server_ranks, most = ph_cfg.memory_threads;
+    return n * most / (most - 1 + n) / ph_cfg.server_ranks;
 }
 
 static double through_cores(double threads) {

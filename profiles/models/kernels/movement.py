@@ -197,9 +197,11 @@ def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 def _index_add(machine: Machine, what: Kernel, name: KernelName) -> float:
     """The time of indexFunc: rows added by a fixed number of blocks, element by element, with atomic additions. The
-    rows are the last matrix of the op's inputs, behind the one that they are added to.
+    rows are the last matrix of the op's inputs, behind the one that they are added to; of vectors, the last one.
     """
-    count = next((elements(shape) for shape in reversed(what.sizes) if len(shape) >= 2), covered(what, 8))
+    shapes = [shape for shape in what.sizes if shape]
+    rows = next((shape for shape in reversed(shapes) if len(shape) >= 2), shapes[-1] if len(shapes) > 1 else ())
+    count = elements(rows) if rows else covered(what, 8)
     return machine.issue_ns(count * (280.0 if item_of(name) < 4 else 240.0))
 
 

@@ -19,6 +19,7 @@ from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
 from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, Shape, elements
 
+FARTHEST_NBYTES = 2**31  # offsets of one launch are smaller
 LOADS = 4  # loads of a thread in a round: PyTorch's vt0
 MOST_BLOCKS = 32  # blocks of an SM at most
 FEWEST_OF_THREAD, MOST_OF_THREAD = 16, 256  # items for each, from which on the warps of a block share a result
@@ -55,7 +56,7 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     operation = name.arguments[2] if len(name.arguments) > 2 else name.text
     item = item_nbytes(operation.split("<", 1)[-1].split(",")[0])
     vector = integer(name.arguments[1], 1) if len(name.arguments) > 1 else 1
-    shape = max(what.sizes, key=elements, default=())
+    shape = _part(max(what.sizes, key=elements, default=()), item)
     if not any(what.sizes):
         shape = (prod(what.grid) * prod(what.block) * LOADS,)
     count = max(elements(shape), 1)
@@ -80,6 +81,17 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
             of_round = SHARED_MOMENTS_NS if moments else SHARED_ROUND_NS if is_full else SHARED_PART_NS
             time += ceil(what.grid[1] / what.block[1]) * of_round
     return time
+
+
+def _part(shape: Shape, item: float) -> Shape:
+    """The shape that one launch reduces. Where an input has 2 GiB or more, PyTorch halves its outermost dimension until
+    offsets in bytes are integers of 32 bits (TensorIterator's with_32bit_indexing), and launches a kernel for each part.
+    """
+    sizes = list(shape)
+    while prod(sizes) * item >= FARTHEST_NBYTES and max(sizes) > 1:
+        outermost = next(at for at, size in enumerate(sizes) if size > 1)
+        sizes[outermost] = ceil(sizes[outermost] / 2)
+    return tuple(sizes)
 
 
 @lru_cache(maxsize=4096)
