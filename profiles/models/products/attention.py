@@ -21,6 +21,10 @@ from profiles.models.power import attention_in_a_job
 from profiles.signature import Kernel, Packed, Sdpa, Sequences, Shape, Windowed, dtype_nbytes
 
 TILE = 128  # queries and keys
+HALF_TILE = 64  # queries that a block of the backward pass takes at a time
+# Sequences of so many tiles at most, and how the loops and starts of their blocks join: 96 cases of 16 to 256 tokens,
+# laboratory/rows/short-attention-h200.jsonl.
+SHORT_TILES, SHORT_ADD_UP = 2, {"fwd": 1.9, "bwd": 1.9}
 FEW_QUERIES = 8  # queries up to which it is decoding: blocks divide the keys, and time is that of reading them
 DEEPEST = 128  # beyond, tiles do not fit the register file
 ODD_DEPTH_SLOWER = 1.03  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
@@ -321,6 +325,12 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     # Backward a block has keys and goes through the queries.
     through = 1.0 if what.direction == "fwd" else extent.rows / max(extent.columns, 1)
     pairs, longest = what.heads * extent.tiles * area, extent.longest * area * through
+    short = what.backend == "cudnn" and not what.packed and not what.window and extent.longest <= SHORT_TILES
+    if short and what.direction == "bwd":
+        # A block goes through the queries by half tiles, which shows where there are few.
+        of_sequence = extent.queries / extent.sequences
+        pairs *= ceil(of_sequence / HALF_TILE) / (2 * ceil(of_sequence / TILE))
+        longest *= ceil(of_sequence / HALF_TILE) / (2 * ceil(of_sequence / TILE))
     masked = extent.tiles if what.window else extent.rows if what.causal else 0.0
     loop = max(pairs / machine.sms, longest) * cycles / mhz
     # With a causal mask the longest block is about twice as long as the average. Without one there is more to do.
@@ -333,9 +343,11 @@ def attention_ns(machine: Machine, what: Problem) -> float:
         what.heads * extent.queries * what.depth * reads
         + what.key_heads * extent.keys * (what.depth + what.value_depth) * (reads / 2)
     )
-    if extent.queries <= FEW_QUERIES * extent.sequences and what.direction == "fwd":
+    if extent.queries <= FEW_QUERIES * extent.sequences and what.direction == "fwd" and not short:
         return figures.block_ns + machine.memory_ns(nbytes)
     start = max(blocks / machine.sms, 1.0) * (figures.block_ns + (figures.window_ns if what.window else 0.0))
+    if short:  # a block begins while another of its SM computes
+        return overlapped(loop + tail, start, machine.memory_ns(nbytes), exponent=SHORT_ADD_UP[what.direction])
     return overlapped(loop + tail, machine.memory_ns(nbytes)) + start
 
 

@@ -72,20 +72,21 @@ def test_a_recurrent_network_takes_what_was_measured(running, problem, measured,
 
 
 @pytest.mark.parametrize(
-    ("mode", "algorithm", "call", "launches"),
+    ("mode", "algorithm", "hidden", "call", "launches"),
     [
-        (LSTM, STANDARD, "cudnnRNNForward", 516),
-        (LSTM, STANDARD, "cudnnRNNBackwardData_v8", 516),
-        (GRU, STANDARD, "cudnnRNNBackwardData_v8", 772),
-        (GRU, STANDARD, "cudnnRNNBackwardWeights_v8", 12),
-        (LSTM, PERSIST_STATIC, "cudnnRNNForward", 12),
+        (LSTM, STANDARD, 64, "cudnnRNNForward", 516),
+        (LSTM, STANDARD, 64, "cudnnRNNBackwardData_v8", 516),
+        (GRU, STANDARD, 256, "cudnnRNNBackwardData_v8", 516),
+        (GRU, STANDARD, 512, "cudnnRNNBackwardData_v8", 772),
+        (GRU, STANDARD, 512, "cudnnRNNBackwardWeights_v8", 12),
+        (LSTM, PERSIST_STATIC, 64, "cudnnRNNForward", 12),
     ],
 )
-def test_the_host_launches_each_step_of_each_layer(running, mode, algorithm, call, launches):
+def test_the_host_launches_each_step_of_each_layer(running, mode, algorithm, hidden, call, launches):
     def program(rank):
         c = rank.c
         handle, net, data = made(c, ""), made(c, "RNNDescriptor"), made(c, "RNNDataDescriptor")
-        assert not c.cudnnSetRNNDescriptor_v8(net, algorithm, mode, 2, 0, 0, F16, 0, 1, 64, 64, 64, 2, None, 0)
+        assert not c.cudnnSetRNNDescriptor_v8(net, algorithm, mode, 2, 0, 0, F16, 0, 1, 64, hidden, hidden, 2, None, 0)
         assert not c.cudnnSetRNNDataDescriptor(data, F16, 0, 128, 4, 64, None, None)
         before = c.phantora_host_clock_ns()
         middle = (None,) if call == "cudnnRNNBackwardData_v8" else (0, None)

@@ -123,7 +123,7 @@ def other_host() -> dict[str, float]:
 
 
 def test_costs_are_found_from_programs_with_a_gpu() -> None:
-    costs, counts = other_host(), programs(80)
+    costs, counts = other_host(), programs(120)
     detached = timed(counts, costs, profiles.WORK_KINDS)
     real = timed(counts, costs, KINDS)
     found = fit(counts, KNOWN.cost_ns, real, detached)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 import profiles
 from profiles.models.dispatch import estimate
 from profiles.models.limits import bounded, least_ns
@@ -57,3 +59,16 @@ def test_a_kernel_that_no_model_knows_is_reported_by_its_name() -> None:
     assert cost.source is profiles.Source.UNRECOGNISED
     assert "what_is_this" in cost.unknown
     assert cost.model == "by grid"
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd"])
+def test_attention_over_few_tokens_computes_whole_tiles(direction: str) -> None:
+    """8 units of 40 tokens take what 64 of 128 do, over a hundred times their bytes: no bound of that is right."""
+    times = {
+        (tokens, depth): estimate(GPU, parse(f"sdpa;{direction};{q};{q};{q};bf16;0;0;;"))
+        for tokens, depth in ((8, 8), (40, 8), (64, 64), (128, 64))
+        for q in (f"2048x8x{tokens}x{depth}",)
+    }
+    assert not any(one.unknown for one in times.values())
+    assert times[8, 8].solo_ns > 0.4 * times[128, 64].solo_ns * (0.5 if direction == "bwd" else 1)
+    assert times[64, 64].solo_ns < (0.8 if direction == "bwd" else 1.01) * times[128, 64].solo_ns
