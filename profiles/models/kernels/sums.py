@@ -84,8 +84,10 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _part(shape: Shape, item: float) -> Shape:
-    """The shape that one launch reduces. Where an input has 2 GiB or more, PyTorch halves its outermost dimension until
-    offsets in bytes are integers of 32 bits (TensorIterator's with_32bit_indexing), and launches a kernel for each part.
+    """The shape that one launch reduces.
+
+    Where an input has 2 GiB or more, PyTorch halves its outermost dimension until offsets in bytes are integers of 32
+    bits (TensorIterator's with_32bit_indexing), and launches a kernel for each part.
     """
     sizes = list(shape)
     while prod(sizes) * item >= FARTHEST_NBYTES and max(sizes) > 1:
