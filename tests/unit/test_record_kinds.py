@@ -30,6 +30,10 @@ MORE = {
         6,
         "the end of a step also divides a rollout's training from the time until the next one",
     ),
+    "NCCL_LAUNCH": (
+        6,
+        "whether ranks of a folded ring send or receive first decides which of them share a role",
+    ),
     "NCCL_DATA": (
         6,
         "bytes of a collective are sent in parts, mirrored, and divided by roots, each in a file of its own",
