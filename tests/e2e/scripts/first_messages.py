@@ -36,16 +36,17 @@ for _ in range(2):
         assert x.tolist() == [0] * 4
 
 # Groups of NCCL within one are one: it begins on even ranks with the first communicator, on odd ones with the other.
+# What is sent stays until the outer group ends: PyTorch holds it no longer than its own group.
 nccl = ctypes.CDLL("libnccl.so.2")
 groups = [dist.new_group(), dist.new_group()]
 for group in groups:
     dist.all_reduce(torch.ones(1, device=device), group=group)
 order = (0, 1) if rank % 2 == 0 else (1, 0)
-come = [torch.empty_like(own) for _ in groups]
+come, sent = [torch.empty_like(own) for _ in groups], [own + place for place in range(len(groups))]
 assert nccl.ncclGroupStart() == 0
 for place in order:
     dist.batch_isend_irecv(
-        [P2POp(dist.isend, own + place, after, groups[place]), P2POp(dist.irecv, come[place], before, groups[place])]
+        [P2POp(dist.isend, sent[place], after, groups[place]), P2POp(dist.irecv, come[place], before, groups[place])]
     )
 assert nccl.ncclGroupEnd() == 0
 torch.cuda.synchronize()
