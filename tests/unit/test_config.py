@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import BytesIO
 from pathlib import Path
@@ -229,6 +230,8 @@ def test_the_gpu_stands_for_the_hungriest_of_the_job(config: type[Resolver]) -> 
 def test_a_provider_s_variables_of_nccl_hold_between_servers_where_the_job_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name in [name for name in os.environ if name.startswith("NCCL_")]:
+        monkeypatch.delenv(name)
     mega = load_cluster("a3-mega")
     one, two = (nccl_settings(mega, servers)[0] for servers in (1, 2))
     assert one == NcclSettings()

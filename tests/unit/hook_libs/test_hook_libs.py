@@ -23,7 +23,7 @@ DATA = [
     *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions", "snapshots"),
     *sources("sources", "source", "source_map", "store", "contents", "table", "remote", "host_names"),
     *sources("threads", "python"),
-    *sources("core", "alloc", "hash", "lock"),
+    *sources("core", "alloc", "hash", "interned", "lock"),
 ]
 TESTS = {
     "test_data.c": DATA,
