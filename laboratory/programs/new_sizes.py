@@ -1,6 +1,11 @@
-"""Host time of the first and second call of sizes that this process has not had."""
+"""python new_sizes.py OUT: the host's time of the first calls of sizes that this process has not had, on a GPU. Adds a
+line of JSON to OUT for each operator."""
 
-import json, sys, time, torch
+import json
+import sys
+import time
+
+import torch
 import torch.nn.functional as F
 from torch.nn.attention import sdpa_kernel, SDPBackend as B
 

@@ -1,4 +1,13 @@
-import json, sys, time, torch, torch.nn as nn, torch.nn.functional as F
+"""python short_attention.py OUT: cuDNN's attention over few tokens, by direction, and launches of recurrent networks with
+the host's time of a call, on a GPU. Adds a line of JSON to OUT for each."""
+
+import json
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
 from torch.nn.attention import sdpa_kernel, SDPBackend as B
 from torch.profiler import profile, ProfilerActivity as A
 
