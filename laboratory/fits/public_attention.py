@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emu.control.extensions.attention import together
-from laboratory.fits.public_gemms import errors
+from laboratory.fits.public_gemms import print_errors
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.models.dispatch import estimate
 from profiles.models.products.paged import COMBINE, KERNEL, PREPARE
@@ -110,9 +110,7 @@ def main() -> None:
             ratios[row.gpu, row.kind, bits, half].append(ratio)
     print("| GPU | | bits | half | calls | median | median error | 90th percentile |")
     print("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
-    for key, found in sorted(ratios.items()):
-        middle, typical, high = errors(found)
-        print(f"| {' | '.join(key)} | {len(found)} | {middle:+.1%} | {typical:.1%} | {high:.0%} |")
+    print_errors(ratios)
 
 
 if __name__ == "__main__":

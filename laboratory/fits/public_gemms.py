@@ -11,6 +11,7 @@ import argparse
 import csv
 import gzip
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
@@ -47,13 +48,18 @@ def errors(found: list[float]) -> tuple[float, float, float]:
     return median(found) - 1, median(far), far[int(0.9 * len(far))]
 
 
+def print_errors(by_key: Mapping[tuple[str, ...], list[float]]) -> None:
+    """Prints a row of a table for each key: its words, how many ratios it has, and their errors."""
+    for key, found in sorted(by_key.items()):
+        middle, typical, high = errors(found)
+        print(f"| {' | '.join(key)} | {len(found)} | {middle:+.1%} | {typical:.1%} | {high:.0%} |")
+
+
 def main() -> None:
     argparse.ArgumentParser(prog="python -m laboratory.fits.public_gemms", description=__doc__).parse_args()
     print("| GPU | products | median | median error | 90th percentile |")
     print("| --- | ---: | ---: | ---: | ---: |")
-    for name, products in measured().items():
-        middle, typical, high = errors(ratios(load_gpu(name), products))
-        print(f"| {name} | {len(products)} | {middle:+.1%} | {typical:.1%} | {high:.0%} |")
+    print_errors({(name,): ratios(load_gpu(name), products) for name, products in measured().items()})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from laboratory.fits.public_gemms import errors
+from laboratory.fits.public_gemms import print_errors
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.models.dispatch import estimate
 from profiles.models.machine import Machine
@@ -114,9 +114,7 @@ def main() -> None:
         ratios[row.gpu, spread, half].append(modelled_ns(gpus[row.gpu], row) / row.ns)
     print("| GPU | tokens spread | half | calls | median | median error | 90th percentile |")
     print("| --- | --- | --- | ---: | ---: | ---: | ---: |")
-    for key, found in sorted(ratios.items()):
-        middle, typical, high = errors(found)
-        print(f"| {' | '.join(key)} | {len(found)} | {middle:+.1%} | {typical:.1%} | {high:.0%} |")
+    print_errors(ratios)
 
 
 if __name__ == "__main__":

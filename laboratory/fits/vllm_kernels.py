@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from laboratory.fits.public_gemms import errors
+from laboratory.fits.public_gemms import print_errors
 from profiles.descriptions.gpu import load_gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import Kernel
@@ -48,15 +48,13 @@ def measured() -> Iterator[tuple[Kernel, int, bool]]:
 
 def main() -> None:
     argparse.ArgumentParser(prog="python -m laboratory.fits.vllm_kernels", description=__doc__).parse_args()
-    gpu, ratios = load_gpu("h200"), defaultdict[tuple[str, str], list[float]](list)
+    gpu, ratios = load_gpu("h200"), defaultdict[tuple[str, ...], list[float]](list)
     for what, ns, is_fitted in measured():
         found = estimate(gpu, what)
         ratios[found.model, "fitted" if is_fitted else "kept"].append(found.solo_ns / ns)
     print("| model | half | kernels | median | median error | 90th percentile |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
-    for key, ratio in sorted(ratios.items()):
-        middle, typical, high = errors(ratio)
-        print(f"| {' | '.join(key)} | {len(ratio)} | {middle:+.1%} | {typical:.1%} | {high:.0%} |")
+    print_errors(ratios)
 
 
 if __name__ == "__main__":

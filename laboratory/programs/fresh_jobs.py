@@ -421,10 +421,15 @@ def d_gpt_pipelined_m8():
     return models.pipelined(models.Gpt(32000, 2048, 16, 16), RANK, WORLD, ids(32000, 8, 1025))
 
 
-if __name__ == "__main__":
+def main():
+    """Measures the jobs that the command line names, on this rank of one or several."""
     if WORLD > 1:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl")
     varied_jobs.main(RANK, WORLD)
     if WORLD > 1:
         dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,7 @@ import full_models
 import varied_jobs
 import varied_models
 import varied_vision
-from fresh_jobs import CAUSAL, RANK, WORLD, ddp, fused, language, sharded, timm, zoo
+from fresh_jobs import CAUSAL, RANK, WORLD, ddp, fused, language, main, sharded, timm, zoo
 from varied_jobs import DEV, exact, hf, ids, job, noise, sgd, train
 
 
@@ -268,9 +268,4 @@ def t_convnext_base_ddp_b64_fp16():
 
 
 if __name__ == "__main__":
-    if WORLD > 1:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl")
-    varied_jobs.main(RANK, WORLD)
-    if WORLD > 1:
-        dist.destroy_process_group()
+    main()

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import fresh_models
 import other_models as models
 import varied_jobs
-from fresh_jobs import CAUSAL, RANK, WORLD, ddp, fused, language, sharded
+from fresh_jobs import CAUSAL, RANK, WORLD, ddp, fused, language, main, sharded
 from varied_jobs import DEV, hf, ids, job, noise, sgd, train
 
 
@@ -248,9 +248,4 @@ def u_whisper_fsdp2_b16():
 
 
 if __name__ == "__main__":
-    if WORLD > 1:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl")
-    varied_jobs.main(RANK, WORLD)
-    if WORLD > 1:
-        dist.destroy_process_group()
+    main()

@@ -24,7 +24,7 @@ TILE = 128  # queries and keys
 HALF_TILE = 64  # queries that a block of the backward pass takes at a time
 # Sequences of so many tiles at most, and how the loops and starts of their blocks join: 96 cases of 16 to 256 tokens,
 # laboratory/rows/short-attention-h200.jsonl.
-SHORT_TILES, SHORT_ADD_UP = 2, {"fwd": 1.9, "bwd": 1.9}
+SHORT_TILES, SHORT_ADD_UP = 2, 1.9
 FEW_QUERIES = 8  # queries up to which it is decoding: blocks divide the keys, and time is that of reading them
 DEEPEST = 128  # beyond, tiles do not fit the register file
 ODD_DEPTH_SLOWER = 1.03  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
@@ -329,8 +329,8 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     if short and what.direction == "bwd":
         # A block goes through the queries by half tiles, which shows where there are few.
         of_sequence = extent.queries / extent.sequences
-        pairs *= ceil(of_sequence / HALF_TILE) / (2 * ceil(of_sequence / TILE))
-        longest *= ceil(of_sequence / HALF_TILE) / (2 * ceil(of_sequence / TILE))
+        share = ceil(of_sequence / HALF_TILE) / (2 * ceil(of_sequence / TILE))
+        pairs, longest = share * pairs, share * longest
     masked = extent.tiles if what.window else extent.rows if what.causal else 0.0
     loop = max(pairs / machine.sms, longest) * cycles / mhz
     # With a causal mask the longest block is about twice as long as the average. Without one there is more to do.
@@ -347,7 +347,7 @@ def attention_ns(machine: Machine, what: Problem) -> float:
         return figures.block_ns + machine.memory_ns(nbytes)
     start = max(blocks / machine.sms, 1.0) * (figures.block_ns + (figures.window_ns if what.window else 0.0))
     if short:  # a block begins while another of its SM computes
-        return overlapped(loop + tail, start, machine.memory_ns(nbytes), exponent=SHORT_ADD_UP[what.direction])
+        return overlapped(loop + tail, start, machine.memory_ns(nbytes), exponent=SHORT_ADD_UP)
     return overlapped(loop + tail, machine.memory_ns(nbytes)) + start
 
 

@@ -6,7 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from laboratory.fits.public_attention import Row, call, errors, measured, modelled_ns
+from laboratory.fits.public_attention import Row, call, measured, modelled_ns
+from laboratory.fits.public_gemms import errors
 from profiles import load_gpu
 from profiles.kernel_names.kernel_name import read_name
 from profiles.models.dispatch import estimate
