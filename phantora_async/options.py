@@ -28,7 +28,7 @@ ISOLATIONS = isolation.LEVELS
 NETWORKS = isolation.NETWORKS
 LOOP_TURNS = 1000
 """The turns after which a loop counts as endless. A training loop takes minutes for so many turns here."""
-DEFAULT_MOE = routing_policy.BALANCED
+DEFAULT_MOE = routing_policy.CHANGING
 JOB, MACHINE, LIMITS, SEVERAL, OUTPUT = "job", "emulated machine", "limits", "several machines", "output"
 """The groups of options, as --help shows them."""
 MOST_SHOWN = 60
@@ -295,7 +295,8 @@ class RunOptions:
         "--moe",
         metavar="POLICY",
         help="which experts the tokens of a mixture of experts go to, since the routers' scores are not computed: "
-        "balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' loads, a line for each layer "
+        "changing[:SHARE] from step to step, balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' "
+        "loads, a line for each layer "
         "(default: %(default)s)",
     )
     data_shapes: str = _option(

@@ -15,7 +15,7 @@ from typing import Any
 from . import stated_values
 from .folding import Folding
 from .policies.loading_policy import FREE
-from .policies.routing_policy import BALANCED
+from .policies.routing_policy import CHANGING
 from .policies.shape_policy import MOST
 from .stated_values import StatedValue
 
@@ -32,7 +32,7 @@ class SharedView:
     """Says which ranks have processes; None: all of them do."""
     steps: int = 0
     """The steps of every rank after which the run ends; 0: the run ends with the script."""
-    routing: str = BALANCED
+    routing: str = CHANGING
     """The policy of `--moe`, see routing_policy."""
     data_shapes: str = MOST
     """The policy of `--data-shapes`, see shape_policy."""

@@ -289,7 +289,7 @@ class Preparation:
 
     def compute_values(self) -> None:
         job, hook = self.job, self.hook
-        policy, shapes = routing_policy.parse(job.routing), shape_policy.parse(job.data_shapes)
+        policy, shapes = routing_policy.parse(job.routing, job.world_size), shape_policy.parse(job.data_shapes)
         lengths = length_policy.parse(job.lengths) if job.lengths else None
         self.reads = UncomputedReads(hook, job.values, job.loop_turns, self.checkpoints, self.numbers)
         self.computed = dispatcher.install(

@@ -40,8 +40,22 @@ def check(done: Finished) -> list[dict[str, Any]]:
     return both
 
 
-def test_balanced(run: Run) -> None:
+def test_loads_change_from_step_to_step(run: Run) -> None:
     done = run("experts.py", n=2)
+    one, _ = check(done)
+    assert one["sent"][:4] == [[128] * 16] * 4, "the first step"
+    first, second = one["sent"][4:6]
+    assert len({*map(tuple, (first, second))}) == 2
+    assert one["sent"][6:] == [second, first], "computed again, the last layer first"
+    for loads in (first, second):
+        assert loads[:8] == loads[8:], "both ranks have as much to do"
+        assert all(96 <= load <= 160 for load in loads)
+        assert len(set(loads)) > 4
+    assert "policy changing (--moe)" in done.output
+
+
+def test_balanced(run: Run) -> None:
+    done = run("experts.py", n=2, options=("--moe", "balanced"))
     one, _ = check(done)
     assert one["sent"] == [[128] * 16] * 8
     assert one["kept"] == [[96] * 16, [12] * 16]

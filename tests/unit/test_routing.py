@@ -12,10 +12,10 @@ from emu.contract.policies.routing_policy import parse
 if TYPE_CHECKING:
     from torch import Tensor
 
-POLICIES = ("balanced", "zipf:1.2", "random:7")
+POLICIES = ("changing", "balanced", "zipf:1.2", "random:7")
 
 
-@pytest.mark.parametrize("text", ["balanced", "zipf:0", "zipf:1.2", "random:0", "random:4294967295"])
+@pytest.mark.parametrize("text", ["changing", "changing:0.5", "balanced", "zipf:0", "zipf:1.2", "random:4294967295"])
 def test_a_policy_keeps_its_text(text: str) -> None:
     assert parse(text).text == text
 
@@ -25,6 +25,9 @@ def test_a_policy_keeps_its_text(text: str) -> None:
     [
         "",
         "even",
+        "changing:",
+        "changing:1",
+        "changing:some",
         "balanced:1",
         "zipf",
         "zipf:",
@@ -72,10 +75,43 @@ def test_a_wrong_trace_is_rejected(tmp_path: Path, content: str) -> None:
         parse(f"trace:{trace}")
 
 
-def _choose(text: str, rows: int, candidates: int, k: int, layer: int = 0, allowed: Tensor | None = None) -> Tensor:
+def test_changed_shares_are_other_ones_in_each_layer_and_step_and_the_same_on_each_rank() -> None:
+    policy = parse("changing:0.5", ranks=2)
+    first = policy.changed(8, 2, 0, 1)
+    assert first is not None
+    assert first == policy.changed(8, 2, 0, 1)
+    assert first[:4] == first[4:]
+    assert [one + other for one, other in zip(first[::2], first[1::2], strict=True)] == pytest.approx([2] * 4)
+    assert all(0.5 <= share <= 1.5 for share in first)
+    assert len(set(first)) == 4
+    assert first != policy.changed(8, 2, 1, 1)
+    assert first != policy.changed(8, 2, 0, 2)
+
+
+def test_shares_do_not_change_where_ranks_could_have_an_odd_number_of_experts() -> None:
+    policy = parse("changing", ranks=4)
+    assert policy.changed(8, 2, 0, 1) is not None
+    assert policy.changed(4, 2, 0, 1) is None
+    assert policy.changed(12, 2, 0, 1) is None
+    assert policy.changed(6, 2, 0, 1) is None
+
+
+def test_shares_do_not_change_in_the_first_step_and_where_a_token_has_all_experts() -> None:
+    policy = parse("changing")
+    assert policy.changed(8, 2, 0, 0) is None
+    assert policy.changed(8, 8, 0, 1) is None
+    assert parse("changing:0").changed(8, 2, 0, 1) is None
+    nearly_all = policy.changed(8, 7, 0, 1)
+    assert nearly_all is not None
+    assert max(nearly_all) <= 8 / 7
+
+
+def _choose(
+    text: str, rows: int, candidates: int, k: int, layer: int = 0, allowed: Tensor | None = None, step: int = 0
+) -> Tensor:
     from emu.control.routing.expert_choice import choose
 
-    return choose(parse(text), rows, candidates, k, layer, allowed)
+    return choose(parse(text), rows, candidates, k, layer, allowed, step)
 
 
 def _loads(chosen: Tensor, candidates: int) -> list[int]:
@@ -109,6 +145,18 @@ def test_zipf_loads_follow_the_shares() -> None:
 
 
 @pytest.mark.torch
+def test_changed_loads_follow_the_shares() -> None:
+    shares = parse("changing").changed(8, 2, 3, 5)
+    assert shares is not None
+    chosen = _choose("changing", 4096, 8, 2, layer=3, step=5)
+    assert all(one != other for one, other in chosen.tolist())
+    loads = _loads(chosen, 8)
+    assert loads == pytest.approx([1024 * share for share in shares], abs=1)
+    assert [one + other for one, other in zip(loads[::2], loads[1::2], strict=True)] == [2048] * 4
+    assert loads != _loads(_choose("changing", 4096, 8, 2, layer=3, step=6), 8)
+
+
+@pytest.mark.torch
 def test_no_expert_gets_a_token_twice_however_popular_it_is() -> None:
     assert max(_loads(_choose("zipf:5", 1000, 8, 2), 8)) == 1000
 
@@ -125,7 +173,7 @@ def test_the_trace_s_loads_are_met(tmp_path: Path) -> None:
 def test_the_choice_is_the_same_each_time_and_another_in_another_layer(text: str) -> None:
     first = _choose(text, 64, 16, 2, layer=3)
     assert first.equal(_choose(text, 64, 16, 2, layer=3))
-    assert text == "balanced" or not first.equal(_choose(text, 64, 16, 2, layer=4))
+    assert text in ("changing", "balanced") or not first.equal(_choose(text, 64, 16, 2, layer=4))
 
 
 @pytest.mark.torch
@@ -139,7 +187,7 @@ def test_what_is_not_allowed_is_not_chosen(text: str) -> None:
     chosen = _choose(text, 64, 16, 3, allowed=allowed)
     assert allowed.gather(1, chosen).all()
     assert all(len(set(row)) == 3 for row in chosen.tolist())
-    if text == "balanced":
+    if text in ("changing", "balanced"):
         assert max(_loads(chosen, 16)) - min(_loads(chosen, 16)) <= 2
 
 

@@ -13,8 +13,12 @@ from pathlib import Path
 
 from .policy import Policy, trace_lines
 
-FORMS = "balanced, zipf:EXPONENT, random:SEED or trace:FILE"
-KINDS = BALANCED, ZIPF, RANDOM, TRACE = "balanced", "zipf", "random", "trace"
+FORMS = "changing[:SHARE], balanced, zipf:EXPONENT, random:SEED or trace:FILE"
+KINDS = CHANGING, BALANCED, ZIPF, RANDOM, TRACE = "changing", "balanced", "zipf", "random", "trace"
+CHANGES = 0.25
+"""The share of CHANGING where the option names none. The loads of new routers' experts vary by 12 to 50 % of the mean
+(standard deviation; an H200, six layers of eight experts); with this share they vary by 14 %.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,10 @@ class RoutingPolicy(Policy):
 
     exponent: float = 0.0
     """The exponent of ZIPF: the n-th most popular expert gets a share proportional to n ** -exponent."""
+    share: float = 0.0
+    """By how much of the mean an expert's load changes at most, in CHANGING."""
+    ranks: int = 1
+    """The number of ranks of the job."""
     seed: int = 0
     """The seed of RANDOM."""
     layers: tuple[tuple[float, ...], ...] = ()
@@ -42,10 +50,33 @@ class RoutingPolicy(Policy):
                 return fitting[layer % len(fitting)]
         return None
 
+    def changed(self, experts: int, chosen: int, layer: int, step: int) -> tuple[float, ...] | None:
+        """Returns the experts' shares under CHANGING in this step, in any unit; None if they are equal, as in the first
+        step. `chosen`: the number of experts of a token, which has each of them once.
 
-def parse(text: str) -> RoutingPolicy:
-    """Reads the option's text. Raises ValueError, which says what is wrong, and OSError if the trace cannot be read."""
+        Of two neighbours one gets as much more as the other gets less, and each rank's experts, whatever number of
+        ranks share a layer, have the same shares as any other's. So all ranks get equally many tokens: those that do
+        the same have the same times and the same memory. That needs an even number of experts on each rank.
+        """
+        each, odd = divmod(experts, self.ranks)
+        most = min(self.share, experts / chosen - 1)
+        if self.kind != CHANGING or step == 0 or odd or each % 2 or most <= 0:
+            return None
+        numbers = random.Random(f"{experts} experts, layer {layer}, step {step}")
+        more = [numbers.uniform(-most, most) for _ in range(each // 2)]
+        return tuple(1 + sign * by for by in more for sign in (1, -1)) * self.ranks
+
+
+def parse(text: str, ranks: int = 1) -> RoutingPolicy:
+    """Reads the option's text for a job of so many ranks. Raises ValueError, which says what is wrong, and OSError if
+    the trace cannot be read.
+    """
     kind, _, rest = text.partition(":")
+    if kind == CHANGING and (rest or text == CHANGING):
+        share = _number(rest) if rest else CHANGES
+        if not 0 <= share <= 0.9:
+            raise ValueError(f"the share {rest!r} is not a number from 0 to 0.9")
+        return RoutingPolicy(text, CHANGING, share=share, ranks=ranks)
     if kind == BALANCED and text == BALANCED:
         return RoutingPolicy(text, BALANCED)
     if kind == ZIPF and rest:

@@ -1,7 +1,7 @@
 """Which candidates each row of a score matrix chooses, by a routing policy, where the scores are not computed.
 
-The choice depends on the policy, the layer, the matrix's shape and the row alone. So it is the same on all ranks
-(ranks that hold the same tokens agree), and when activations are computed again for the backward pass.
+The choice depends on the policy, the layer, the training step, the matrix's shape and the row alone. So it is the same
+on all ranks (ranks that hold the same tokens agree), and when activations are computed again for the backward pass.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ _UNIT = 1 << 40
 """Shares are multiples of 1 / _UNIT."""
 
 
-def choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int, allowed: Tensor | None) -> Tensor:
+def choose(
+    policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int, allowed: Tensor | None, step: int = 0
+) -> Tensor:
     """Returns int64[rows, k]: distinct candidates of each row. `allowed`: bool[rows, candidates], or None for all of
-    them.
+    them. `step`: the number of training steps that have ended.
 
     A row with fewer than `k` allowed candidates chooses all of these, then others.
     """
     if not rows or allowed is None or bool(allowed.all()):
+        changed = policy.changed(candidates, k, layer, step)
+        if rows and changed is not None:
+            return _systematic(_tensor(changed), rows, k)
         return _choose(policy, rows, candidates, k, layer, None)
     import torch
 
@@ -61,7 +66,7 @@ def order(policy: RoutingPolicy, rows: int, candidates: int, layer: int) -> Tens
         return (torch.arange(rows, device="cpu")[:, None] + torch.arange(candidates, device="cpu")) % candidates
     keys = torch.rand(rows, candidates, generator=_generator(policy, layer), device="cpu", dtype=torch.float64)
     if weights is not None:  # weighted sampling without replacement
-        keys = keys.log() / torch.tensor(weights, dtype=torch.float64, device="cpu").clamp_min(1e-12)
+        keys = keys.log() / _tensor(weights).clamp_min(1e-12)
     return keys.argsort(dim=1, descending=True)
 
 
@@ -80,8 +85,14 @@ def _choose(
     weights = policy.weights(candidates, layer)
     if weights is None:
         return (torch.arange(start, start + rows, device="cpu")[:, None] * k + torch.arange(k, device="cpu")) % count
-    shares = torch.tensor(weights, dtype=torch.float64, device="cpu")
+    shares = _tensor(weights)
     return _systematic(shares if inside is None else shares[inside], rows, k)
+
+
+def _tensor(weights: tuple[float, ...]) -> Tensor:
+    import torch
+
+    return torch.tensor(weights, dtype=torch.float64, device="cpu")
 
 
 def _generator(policy: RoutingPolicy, layer: int) -> Generator:

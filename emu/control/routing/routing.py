@@ -96,6 +96,8 @@ class Routing:
         """Numbers of layers, by candidates, module and place among the choices of a compiled graph."""
         self._compiled: dict[tuple[int, Any], dict[int, int]] = {}
         """Places among the choices of compiled code, by their lines."""
+        self._steps: dict[tuple[int, int], int] = {}
+        """The steps of the layers' last choices in a forward pass, by candidates and layer."""
         self._module = torch.nn.Module
         self._cache: OrderedDict[tuple[Any, ...], tuple[Tensor, list[int]]] = OrderedDict()
 
@@ -215,6 +217,7 @@ class Routing:
         counts = f"aten::{verb}" in COUNTS
         router = RouterLayer(module if routes or counts else "", verb, layer, chosen_by_row, candidates)
         counted = CountedChoice(self.loads, router, control.hook.line())
+        step = self._step(candidates, layer) if routes or counts else 0
 
         def fill(_: bool) -> None:
             if isinstance(arriving, Place) and control.state_of(arriving) == KNOWN:
@@ -222,7 +225,7 @@ class Routing:
             mask = None if excluded is None else excluded.mask().movedim(dim, -1).reshape(rows, candidates)
             if groups is not None:
                 mask = expert_choice.outside(self.policy, rows, candidates, *groups, layer)
-            chosen, loads = self._chosen(rows, candidates, count, layer, mask)
+            chosen, loads = self._chosen(rows, candidates, count, layer, mask, step)
             view.copy_((chosen if form is None else form(chosen)).view(view.shape))
             counted.known(loads)
 
@@ -239,14 +242,14 @@ class Routing:
             del waiting[next(iter(waiting))]
 
     def _chosen(
-        self, rows: int, candidates: int, count: int | None, layer: int, excluded: Tensor | None
+        self, rows: int, candidates: int, count: int | None, layer: int, excluded: Tensor | None, step: int
     ) -> tuple[Tensor, list[int]]:
         """Returns the indices, and how often each candidate was chosen (where all are ordered, how often it came
         first).
         """
         import torch
 
-        key = (rows, candidates, count, layer)
+        key = (rows, candidates, count, layer, step)
         if excluded is None and (found := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
             return found
@@ -255,13 +258,23 @@ class Routing:
             counted = chosen[:, 0]
         else:
             allowed = None if excluded is None else ~excluded
-            chosen = counted = expert_choice.choose(self.policy, rows, candidates, count, layer, allowed)
+            chosen = counted = expert_choice.choose(self.policy, rows, candidates, count, layer, allowed, step)
         loads = torch.bincount(counted.flatten(), minlength=candidates).tolist()
         if excluded is None:
             self._cache[key] = chosen, loads
             if len(self._cache) > _CACHED:
                 self._cache.popitem(last=False)
         return chosen, loads
+
+    def _step(self, candidates: int, layer: int) -> int:
+        """Returns the number of training steps that had ended when the layer last chose in a forward pass. Activations
+        that are computed again in a backward pass are routed as before, even if an optimizer has stepped meanwhile.
+        """
+        ended = self._control.hook.steps_ended()
+        if ended < 0:
+            return self._steps.get((candidates, layer), 0)
+        self._steps[candidates, layer] = ended
+        return ended
 
     def _place(self, candidates: int) -> tuple[str, int, bool]:
         """Returns the class of the innermost module whose code chooses, and the number of this layer among those that

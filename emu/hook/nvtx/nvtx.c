@@ -33,6 +33,7 @@ static ph_interned known; /* ops by name and sizes */
 
 static struct {
     atomic_bool backward_seen, explicit;
+    _Atomic int64_t ended;
 } steps;
 
 bool (*ph_step_captured)(const char *name);
@@ -201,6 +202,7 @@ PH_EXPORT void phantora_at_step(void (*run)(void)) { atomic_store(&at_step, run)
 
 static void marker(uint32_t kind, const char *name) {
     if (kind == PH_MARKER_STEP) {
+        atomic_fetch_add(&steps.ended, 1);
         ph_module_step_ends(); /* before `run`, which may end the rank */
         void (*run)(void) = atomic_load(&at_step);
         if (run) run();
@@ -212,6 +214,11 @@ static void marker(uint32_t kind, const char *name) {
 }
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
+
+/* The training steps that have ended; -1 on a thread of the backward pass, whose step is that of its forward pass. */
+PH_EXPORT int64_t phantora_steps_ended(void) {
+    return ph_thread_kind() == PH_THREAD_AUTOGRAD ? -1 : atomic_load(&steps.ended);
+}
 
 /* A replayed graph may be the backward pass: it announces nothing. */
 void ph_graph_replayed(void) { atomic_store_explicit(&steps.backward_seen, true, memory_order_relaxed); }

@@ -57,6 +57,8 @@ class DataCalls(Library):
         """
         self.data_mark_chosen: Callable[[int, int], None] = self._function("data_mark_chosen", None, c_uint64, c_uint64)
         self.data_chosen: Callable[[int, int], int] = self._function("data_chosen", c_int, c_uint64, c_uint64)
+        self.steps_ended: Callable[[], int] = self._function("steps_ended", c_int64)
+        """Returns the number of training steps that have ended; -1 on a thread of the backward pass."""
         self.reads_counted: Callable[[], int] = self._function("unmodelled_reads", c_uint64)
         self.count_read: Callable[[], None] = self._function("count_read", None)
         """Counts a read of values that nobody computed, by an operation that copies no bytes."""
