@@ -770,7 +770,7 @@ def used():
     return total - free
 
 
-def run(name, steps, warm):
+def run(name, steps, warm, all_sizes=False):
     if W > 1:
         dist.init_process_group("nccl", device_id=DEV)
         dist.barrier()
@@ -803,7 +803,7 @@ def run(name, steps, warm):
         row.update(step_s=[round(x, 7) for x in ts], host_s=[round(x, 7) for x in hs], free_step_s=(time.perf_counter() - t) / 4,
                    allocated=allocated, reserved=reserved, now_allocated=torch.cuda.memory_allocated())  # fmt: skip
         if SIZES:
-            row["sizes"] = SIZES[:12] + SIZES[-6:]
+            row["sizes"] = list(SIZES) if all_sizes else SIZES[:12] + SIZES[-6:]
     row.update(max_alloc=torch.cuda.max_memory_allocated(), max_reserved=torch.cuda.max_memory_reserved(), used=used(),
                used_before=before, torch=torch.__version__, gpu=torch.cuda.get_device_name(0))  # fmt: skip
     del step

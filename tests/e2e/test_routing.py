@@ -49,7 +49,7 @@ def test_loads_change_from_step_to_step(run: Run) -> None:
     assert one["sent"][6:] == [second, first], "computed again, the last layer first"
     for loads in (first, second):
         assert loads[:8] == loads[8:], "both ranks have as much to do"
-        assert all(96 <= load <= 160 for load in loads)
+        assert all(76 <= load <= 180 for load in loads)
         assert len(set(loads)) > 4
     assert "policy changing (--moe)" in done.output
 
