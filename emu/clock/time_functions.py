@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..interpreter import real_time
 from .callers import is_called_by_user
-from .rebinding import rebind, replace_in_type
+from .rebinding import Bindings, replace_in_type
 from .virtual_clock import VirtualClock
 
 PERF_COUNTER_BASE_NS = 1_000 * 10**9
@@ -28,11 +28,26 @@ _SINCE_BOOT = frozenset(
     for name in ("CLOCK_MONOTONIC", "CLOCK_MONOTONIC_RAW", "CLOCK_BOOTTIME", "CLOCK_HIGHRES")
     if hasattr(time, name)
 )
+_REPLACED = frozenset(
+    getattr(time, name)
+    for name in (
+        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns"),
+        *("clock_gettime", "clock_gettime_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "sleep"),
+    )
+)
+"""The functions of `time` that are replaced."""
 
 
-def install(clock: VirtualClock) -> None:
+def bindings() -> Bindings:
+    """Notes where the time functions are bound now. Called before anything is frozen."""
+    noted = Bindings()
+    noted.note(_REPLACED)
+    return noted
+
+
+def install(clock: VirtualClock, bound: Bindings) -> None:
     """Replaces the time functions wherever they are bound already. Called once, in the forker. `clock` decides in every
-    process which time they return.
+    process which time they return; `bound`: where they were bound earlier.
     """
     replacements: dict[Any, Any] = {}
     for name in ("time", "perf_counter", "monotonic"):
@@ -49,7 +64,7 @@ def install(clock: VirtualClock) -> None:
     replacements[time.sleep] = _sleeper(clock)
     for real, replacement in replacements.items():
         setattr(time, real.__name__, replacement)
-    rebind(replacements)
+    bound.rebind(replacements)
     replace_in_type(
         datetime.datetime,
         now=functools.partial(_datetime_now, clock),

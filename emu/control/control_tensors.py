@@ -62,13 +62,17 @@ class _Aside(threading.local):
 class ControlTensors:
     """The small tensors of one process."""
 
-    def __init__(self, hook: Hook, limit_numel: int, float_limit_numel: int, reads: UncomputedReads) -> None:
+    reads: UncomputedReads
+    """This object is told of values that the program reads although nobody computed them."""
+    float_limit_numel: int
+    """The most elements of a small tensor that has no integers."""
+
+    def __init__(self, hook: Hook, limit_numel: int) -> None:
+        """Made before the run's job is known: `begin` says the rest."""
         import torch
 
         self.hook = hook
-        self.reads = reads
         self.limit_numel = limit_numel
-        self.float_limit_numel = float_limit_numel
         self.tensor_type = torch.Tensor
         self._strided = torch.strided
         self.integers = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
@@ -103,6 +107,10 @@ class ControlTensors:
         self._enable_record_function: Callable[[bool], object] = (
             (lambda on: None) if names is None else names.get("_enable_record_function")
         )
+
+    def begin(self, float_limit_numel: int, reads: UncomputedReads) -> None:
+        """Says what the run's job decides, before any tensor is on the device."""
+        self.float_limit_numel, self.reads = float_limit_numel, reads
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
     def is_small(self, tensor: Tensor) -> bool:

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """Computes the operation if its tensors are small."""
     op, numbers = ComputedOp(control, operation, kernel), NumberWrapper(control, operation)
-    tensor_type, limit, float_limit, integers = (
-        control.tensor_type,
-        control.limit_numel,
-        control.float_limit_numel,
-        control.integers,
-    )
+    tensor_type, limit, integers = control.tensor_type, control.limit_numel, control.integers
     last = len(numbers.places) > 1 or numbers.places[:1] != (0,)
     check = op_rules.INDEX_CHECKS.get(schema_of(operation).name)
 
@@ -41,7 +36,7 @@ def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if isinstance(first, tensor_type):
             numel = first.numel()
             if (
-                numel > float_limit
+                numel > control.float_limit_numel
                 and (numel > limit or first.dtype not in integers)
                 and not (control.any_size and control.is_small(first))
             ):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..contract.policies.length_policy import LengthPolicy
 from ..contract.policies.routing_policy import RoutingPolicy
@@ -17,7 +17,6 @@ from ..reads.uncomputed import UncomputedReads
 from . import argument_checks, device_ops, host_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
-from .data_sizes.chosen_sizes import ChosenSizes
 from .data_sizes.sized_ops import SizedOps
 from .extensions import attention, packed_attention
 from .extensions import operations as extensions
@@ -84,71 +83,113 @@ def _operation(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
 
 
-class Installed(NamedTuple):
-    """The objects that `install` made."""
+class DeviceFunctions:
+    """Our functions in PyTorch's dispatcher, and what they share.
 
-    library: Any
-    """The functions stay registered as long as this object lives."""
-    routing: Routing
-    sizes: ChosenSizes
-    control: ControlTensors
-    responses: Responses
-
-
-def install(
-    hook: Hook,
-    limit_numel: int,
-    float_limit_numel: int,
-    policy: RoutingPolicy,
-    shapes: ShapePolicy,
-    lengths: LengthPolicy | None,
-    reads: UncomputedReads,
-    libraries: Libraries,
-) -> Installed:
-    """Registers the functions, also before operations of `libraries`. Called once, in the forker.
-
-    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`. `reads` is
-    told of values that the program reads although nobody computed them.
+    Making them takes some tenths of a second. So it is done where the imports are, once for all runs of a kept
+    interpreter, before the run's job is known.
     """
-    import torch
 
-    control = ControlTensors(hook, limit_numel, float_limit_numel, reads)
-    routing, sized = Routing(control, policy), SizedOps(control, shapes)
-    tokens = SampledTokens(control, Responses(hook, lengths))
-    make_library: Any = torch.library.Library  # untyped
-    library = make_library("aten", "IMPL")
-    for name in sorted({*registered_for("CUDA"), *op_rules.OF_ALL_DEVICES}):
-        if name in op_rules.LEFT_ALONE and name not in attention.OPERATIONS:
-            continue
+    def __init__(self, hook: Hook) -> None:
+        """Registers the functions. Called once, in the forker, when torch has been imported."""
+        import torch
+
+        self.control = control = ControlTensors(hook, INTEGER_LIMIT)
+        self.routing, self._sized = Routing(control), SizedOps(control)
+        self.sizes = self._sized.sizes
+        self.responses = Responses(hook)
+        self._tokens = SampledTokens(control, self.responses)
+        make_library: Any = torch.library.Library  # untyped
+        self._library = make_library("aten", "IMPL")
+        """The functions stay registered as long as this object lives."""
+        self._known: dict[tuple[str, str], str] = {}
+        """What PyTorch says of our function before an operation's kernel, by name and dispatch key."""
+        self._sampling: dict[str, tuple[Any, Kernel, Kernel]] = {}
+        """The operations that sample: each with the function that computes it, and the one that is called."""
+        self._register()
+
+    def begin(
+        self,
+        float_limit_numel: int,
+        policy: RoutingPolicy,
+        shapes: ShapePolicy,
+        lengths: LengthPolicy | None,
+        reads: UncomputedReads,
+        libraries: Libraries,
+    ) -> None:
+        """Says what the run's job decides, and registers functions before operations of `libraries`, too. Called once,
+        in the forker, when everything is imported.
+
+        Integer and bool tensors are computed up to `INTEGER_LIMIT` elements, others up to `float_limit_numel`. `reads`
+        is told of values that the program reads although nobody computed them.
+        """
+        control, tokens, library = self.control, self._tokens, self._library
+        control.begin(float_limit_numel, reads)
+        self.routing.policy, self.sizes.policy, self.responses.policy = policy, shapes, lengths
+        self._register()  # what was imported meanwhile may have brought kernels
+        if lengths is not None:
+            for operation, made, ours in self._sampling.values():
+                self._put(operation, "CUDA", tokens.around(made, ours))
+        libraries.compute(control, self._sized.finding)
+        attention.follow(control, registered_for)
+        packed_attention.follow(control)
+        fused_routers.follow(self.routing)
+        transformers_loop.follow(tokens)
+        vllm_scheduler.follow(tokens.responses)
+        argument_checks.install(control)
+        reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
+        reads.decisions.forget_on_device = control.forget_followed
+        reads.decisions.flags_on_device = control.flags_of_unknown
+        reads.decisions.is_unknown = control.is_unknown
+
+    # ---- registering -----------------------------------------------------------------------------------------------
+    def _register(self) -> None:
+        """Puts a function before each kernel that has none."""
+        for name in sorted({*registered_for("CUDA"), *op_rules.OF_ALL_DEVICES}):
+            if name not in op_rules.LEFT_ALONE or name in attention.OPERATIONS:
+                self._put_before(name, "CUDA", self._function)
+        for key in sparse_ops.KEYS:
+            for name in sorted(registered_for(key)):
+                if name not in sparse_ops.LEFT_ALONE:
+                    self._put_before(name, key, self._sparse_function)
+
+    def _put_before(self, name: str, key: str, make: Callable[[str, Any, Kernel], Kernel | None]) -> None:
+        import torch
+
         operation = _operation(name)
         if operation is None:
-            continue
-        kernel = torch.library.get_kernel(name, "CUDA")
-        if name in attention.OPERATIONS:
-            ours = attention.told(control, operation, kernel.call_boxed)
-        else:
-            made = (sized.makers.get(name) or _maker(name, operation))(control, operation, kernel.call_boxed)
-            made = overflow_checks.noted(control, name, made)
-            ours = routing.before(operation, made)
-            if lengths is not None and name in SAMPLES:
-                ours = tokens.around(made, ours)
+            return
+        kernel: Any = torch.library.get_kernel(name, key)
+        if self._known.get((name, key)) == str(kernel):
+            return
+        ours = make(name, operation, kernel.call_boxed)
+        if ours is not None:
+            self._put(operation, key, ours)
+            self._known[name, key] = str(torch.library.get_kernel(name, key))
+
+    def _put(self, operation: Any, key: str, ours: Kernel) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
-            library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
-    for key in sparse_ops.KEYS:
-        _install_sparse(library, key, control, sized, registered_for(key))
-    libraries.compute(control, sized.finding)
-    attention.follow(control, registered_for)
-    packed_attention.follow(control)
-    fused_routers.follow(routing)
-    transformers_loop.follow(tokens)
-    vllm_scheduler.follow(tokens.responses)
-    argument_checks.install(control)
-    reads.decisions.at_first_on_host = lambda: host_ops.install(control, library, registered_for, _operation)
-    reads.decisions.forget_on_device = control.forget_followed
-    reads.decisions.flags_on_device = control.flags_of_unknown
-    reads.decisions.is_unknown = control.is_unknown
-    return Installed(library, routing, sized.sizes, control, tokens.responses)
+            self._library.impl(operation, ours, key, with_keyset=True, allow_override=True)
+
+    def _function(self, name: str, operation: Any, kernel: Kernel) -> Kernel:
+        """Makes the function before an operation's kernel."""
+        control = self.control
+        if name in attention.OPERATIONS:
+            return attention.told(control, operation, kernel)
+        made = (self._sized.makers.get(name) or _maker(name, operation))(control, operation, kernel)
+        made = overflow_checks.noted(control, name, made)
+        ours = self.routing.before(operation, made)
+        if name in SAMPLES:
+            self._sampling[name] = operation, made, ours
+        return ours
+
+    def _sparse_function(self, name: str, operation: Any, kernel: Kernel) -> Kernel | None:
+        """Makes the function before an operation's kernel for sparse tensors; None: it needs none."""
+        if not sparse_ops.writes_or_makes(operation):
+            return None
+        maker = partial(coalesce, self._sized) if name == "aten::_coalesce" else sparse_ops.sparse_op
+        return maker(self.control, operation, kernel)
 
 
 def libraries_from_now_on() -> Libraries:
@@ -162,20 +203,3 @@ def registered_for(key: str) -> list[str]:
     """Returns the names of operations that have a kernel of their own for a dispatch key."""
     names = changes.usable("control values")
     return [] if names is None else list(names.get("_dispatch_get_registrations_for_dispatch_key")(key))
-
-
-def _install_sparse(
-    library: Any, key: str, control: ControlTensors, sized: SizedOps, registered: Iterable[str]
-) -> None:
-    import torch
-
-    for name in sorted(registered):
-        operation = _operation(name)
-        if operation is None or name in sparse_ops.LEFT_ALONE or not sparse_ops.writes_or_makes(operation):
-            continue
-        kernel = torch.library.get_kernel(name, key)
-        maker = partial(coalesce, sized) if name == "aten::_coalesce" else sparse_ops.sparse_op
-        ours = maker(control, operation, kernel.call_boxed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            library.impl(operation, ours, key, with_keyset=True, allow_override=True)

@@ -72,8 +72,7 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     import torch
 
     op, integers, limit = ComputedOp(control, operation, kernel), control.integers, control.limit_numel
-    float_limit, allow = control.float_limit_numel, control.hook.allow_copies
-    host = control.reads.decisions.host
+    allow = control.hook.allow_copies
 
     def read(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool) -> Any:
         """Copies to the host. Unknown values read as 0 unless `--value` states another number: then all of them do."""
@@ -121,12 +120,13 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             if not same or not numel:  # the kernel copies what it converts by a call of its own
                 return kernel(keyset, target, source, non_blocking)
             return read(keyset, target, source, non_blocking)
+        host = control.reads.decisions.host
         if host and not source.is_cuda and host.find(source) is not None:
             flags = host.flags(control.unrecorded(lambda: source.expand(target.size())))
             result = kernel(keyset, target, source, non_blocking)
             control.forget_followed(target, flags)
             return result
-        if integer and numel > float_limit and numel <= limit:
+        if integer and control.float_limit_numel < numel <= limit:
             allow(numel * 8)
             try:
                 if same or not source.is_cuda:

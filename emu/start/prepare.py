@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..clock import barriers, gloo_threads, new_groups, rendezvous, rpc_timeouts, time_functions, timeouts
+from ..clock.rebinding import Bindings
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import (
@@ -136,7 +137,7 @@ class Prepared:
     peaks: PeakMemory
     holders: MemoryHolders
     modules: Modules
-    computed: dispatcher.Installed
+    computed: dispatcher.DeviceFunctions
     """Our functions in PyTorch's dispatcher."""
     reads: UncomputedReads
     loading: DataLoading
@@ -168,11 +169,13 @@ class Preparation:
     libraries: dispatcher.Libraries
     peaks: PeakMemory
     folded: FoldedRanks | None
+    bound: Bindings
+    """Where the functions of time are bound in what was imported."""
     clock: VirtualClock
     ranges: NvtxRanges
     loading: DataLoading
     reads: UncomputedReads
-    computed: dispatcher.Installed
+    computed: dispatcher.DeviceFunctions
     pages: int
 
     # ---- before torch is imported ----------------------------------------------------------------------------------
@@ -206,6 +209,12 @@ class Preparation:
 
     def import_common_modules(self) -> None:
         _import_modules(COMMON_MODULES)
+
+    def put_device_functions(self) -> None:
+        self.computed = dispatcher.DeviceFunctions(self.hook)
+
+    def note_time_functions(self) -> None:
+        self.bound = time_functions.bindings()
 
     def freeze_imports(self) -> None:
         gc.collect()
@@ -280,7 +289,7 @@ class Preparation:
             imports.when_imported
         )
         self.clock, self.ranges = VirtualClock(self.hook), NvtxRanges(self.hook)
-        time_functions.install(self.clock)
+        time_functions.install(self.clock, self.bound)
 
     def change_loaders(self) -> None:
         job = self.job
@@ -292,9 +301,7 @@ class Preparation:
         policy, shapes = routing_policy.parse(job.routing, job.world_size), shape_policy.parse(job.data_shapes)
         lengths = length_policy.parse(job.lengths) if job.lengths else None
         self.reads = UncomputedReads(hook, job.values, job.loop_turns, self.checkpoints, self.numbers)
-        self.computed = dispatcher.install(
-            hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, shapes, lengths, self.reads, self.libraries
-        )
+        self.computed.begin(job.float_limit_count, policy, shapes, lengths, self.reads, self.libraries)
         triton_programs.install(hook, CompiledKernels(hook, self.computed.control))
 
     def watch_programs(self) -> None:
@@ -375,6 +382,15 @@ IMPORT_STEPS = (
     ),
     Step(Preparation.import_common_modules, "All steps of a run change torch's modules, or ask them."),
     Step(
+        Preparation.put_device_functions,
+        "They are put before the operations that torch has brought. They compute nothing before the job is known.",
+    ),
+    Step(
+        Preparation.note_time_functions,
+        "All objects are looked at, which takes time and memory when they are shared. Those that are frozen are not "
+        "found.",
+    ),
+    Step(
         Preparation.freeze_imports,
         "The garbage collector leaves alone what was imported, so that it has little to look at when the rest is "
         "complete.",
@@ -426,7 +442,7 @@ STEPS = (
     Step(Preparation.change_loaders, "Loaders wait on the virtual clock."),
     Step(
         Preparation.compute_values,
-        "Functions are put before the operations of all libraries that have been imported. Files, carriers and "
+        "Functions are put before the operations of all libraries that have been imported, too. Files, carriers and "
         "compiled kernels tell them which values were not computed.",
     ),
     Step(Preparation.watch_programs, "These need only torch and the hook library; their order does not matter."),

@@ -127,6 +127,9 @@ class StallWatch:
         incomplete = self._fact_builder.incomplete_collectives() if asleep else {}
         rank = self._blocker(starved, incomplete)
         for_s = monotonic() - self._heard_s.get(rank, self._started_s)
+        if for_s < STALL_S:  # the usual case: nobody looks at thousands of other ranks
+            self._notice_s = FIRST_NOTICE_S
+            return None
         others = (other for other in range(len(self._fact_builder.rank_info)) if other != rank)
         waiting = tuple(other for other in others if self._waits(other, incomplete) or self._has_ended(other))
         asleep = self._blocked_ranks.sleeps(rank)

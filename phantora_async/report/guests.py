@@ -86,21 +86,40 @@ class GpuUse:
         self._told_by = told_by if told_by is not None else range(len(seats))
         self._peaks: dict[Gpu, dict[Holder, tuple[int, int]]] = {}
         """By GPU: the most bytes of each process there, and the GPU's number in that process."""
-        self._changes: dict[Gpu, dict[Holder, list[GpuMemory]]] = {}
+        self._changes: dict[Gpu, dict[Holder, Sequence[GpuMemory]]] = {}
         for rank, of in enumerate(placed):
             for device, one in of.items():
                 if one.peaks.device:
                     self._peaks.setdefault(self._gpu(rank, one.gpu), {})[rank, 0] = one.peaks.device, device
+        alone: dict[int, tuple[Sequence[GpuMemory], bool]] = {}
+        """By teller: its changes, and whether all are of its own process on its own GPU."""
         for rank, changes in enumerate(over_time or ()):
-            for change in changes:
-                gpu, holder = self._gpu(rank, change.gpu), self._holder(rank, change)
-                if holder[1] and (not 0 <= holder[0] < len(seats) or gpu not in self._ranks_at):
-                    continue  # nobody writes so: a recording may have anything
-                self._changes.setdefault(gpu, {}).setdefault(holder, []).append(change)
+            teller = self._told_by[rank]
+            if teller not in alone or alone[teller][0] is not changes:
+                own = seats[teller].gpu
+                alone[teller] = changes, all(change.gpu == own and not change.child for change in changes)
+            if alone[teller][1]:  # thousands of ranks share a timeline: its changes are looked at once
+                if changes:
+                    seat = seats[rank]
+                    self._changes.setdefault((seat.server, seat.gpu), {})[rank, 0] = changes
+                continue
+            self._add(rank, changes)
         for gpu, processes in self._changes.items():
             for holder, changes in processes.items():
                 if holder[1] and (most := max(one.nbytes for one in changes)):
                     self._peaks.setdefault(gpu, {})[holder] = most, 0
+
+    def _add(self, rank: int, changes: Sequence[GpuMemory]) -> None:
+        """Adds what a rank's processes had, on whichever GPU."""
+        found: dict[tuple[Gpu, Holder], list[GpuMemory]] = {}
+        for change in changes:
+            gpu, holder = self._gpu(rank, change.gpu), self._holder(rank, change)
+            if holder[1] and (not 0 <= holder[0] < len(self._seats) or gpu not in self._ranks_at):
+                continue  # nobody writes so: a recording may have anything
+            found.setdefault((gpu, holder), []).append(change)
+        for (gpu, holder), of in found.items():
+            of_gpu = self._changes.setdefault(gpu, {})
+            of_gpu[holder] = [*of_gpu.get(holder, ()), *of]
 
     def _gpu(self, rank: int, gpu: int) -> Gpu:
         seat, teller = self._seats[rank], self._seats[self._told_by[rank]]

@@ -58,3 +58,28 @@ def test_deferred_operations_on_unknown_values_are_not_computed(run: Run, tmp_pa
     (warning,) = done.simulated["warnings"]
     assert "reads int64 values that depend on kernels that are not executed" in warning["text"]
     assert done.simulated["unmodelled_reads"] == 2 * 2, "two values on each of two ranks"
+
+
+OVERRIDING = """
+import torch
+library = torch.library.Library("aten", "IMPL")
+
+def cumsum(tensor, dim, *, dtype=None):
+    print("OVERRIDDEN")
+    return torch.empty_like(tensor)
+
+library.impl("cumsum", cumsum, "CUDA", allow_override=True)
+"""
+
+
+def test_a_kernel_that_a_module_puts_in_the_place_of_torch_s_is_computed_too(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module is imported for all ranks, after our functions were put before torch's kernels."""
+    (tmp_path / "overriding.py").write_text(OVERRIDING)
+    script = tmp_path / "sums.py"
+    script.write_text("import torch\nprint('SUMS', torch.arange(4, device='cuda').cumsum(0).tolist())\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run(script, n=1, options=("--preload", "overriding"))
+    assert done.exit_code == 0, done.output
+    assert done.log(0) == "OVERRIDDEN\nSUMS [0, 1, 3, 6]\n"

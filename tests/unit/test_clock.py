@@ -13,7 +13,7 @@ from emu.clock.callers import REAL_TIME_MODULES, TimeSource, time_source_of
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
-import os, threading, time
+import gc, os, threading, time
 from time import perf_counter as early
 import timeit
 
@@ -46,9 +46,16 @@ class Host:
     def looks_on(self):
         return False
 
+BOUND = time_functions.bindings()
+gc.freeze()
+from time import monotonic as later
+
+def waits(read=time.time):
+    return read()
+
 host = Host()
 clock = VirtualClock(host)
-time_functions.install(clock)
+time_functions.install(clock, BOUND)
 assert real_time.monotonic() <= time.monotonic() <= real_time.monotonic(), 'real until it starts'
 clock.start(1_700_000_000)
 """
@@ -89,6 +96,36 @@ def test_names_bound_before_are_virtual_too() -> None:
         assert early() == PERF_COUNTER_BASE_NS / 1e9 + 7
         assert timeit.default_timer is time.perf_counter
         assert timeit.timeit('host.advance_ns(500)', globals={'host': host}, number=1000) > 499e-6
+        """
+    )
+
+
+def test_names_bound_after_the_look_are_virtual_too() -> None:
+    check(
+        """
+        host.now = 7_000_000_000
+        assert later() == PERF_COUNTER_BASE_NS / 1e9 + 7
+        assert waits() == 1_700_000_007
+        assert waits.__defaults__ == (time.time,)
+        """
+    )
+
+
+def test_only_the_time_functions_among_default_arguments_are_replaced() -> None:
+    check(
+        """
+        import math
+        from emu.clock.rebinding import Bindings
+        unhashable = []
+        def of_one(a=math.gamma, b=unhashable, c=1):
+            return a, b, c
+        bound = Bindings()
+        bound.note({math.gamma})
+        def of_another(a=math.gamma):
+            return a
+        bound.rebind({math.gamma: math.erf})
+        assert of_one() == (math.erf, unhashable, 1) and of_one()[1] is unhashable
+        assert of_another() is math.erf
         """
     )
 

@@ -40,10 +40,12 @@ class _Total:
 class ChosenSizes:
     """The sizes that the policy chooses in one process."""
 
-    def __init__(self, hook: Hook, policy: ShapePolicy) -> None:
+    policy: ShapePolicy
+    """Set when the run's job is known, before the first choice."""
+
+    def __init__(self, hook: Hook) -> None:
         import torch
 
-        self.policy = policy
         self._hook = hook
         self._torch = os.path.dirname(torch.__file__) + os.sep
         self._totals: dict[Caller, _Total] = {}

@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...contract.policies.shape_policy import ShapePolicy
 from ...private.access import schema_of
 from .. import read_warnings
 from ..computed_op import Kernel, as_tuple
@@ -65,8 +64,8 @@ class _Forced(threading.local):
 class SizedOps:
     """The operations with such sizes, in one process."""
 
-    def __init__(self, control: ControlTensors, policy: ShapePolicy) -> None:
-        self.sizes = ChosenSizes(control.hook, policy)
+    def __init__(self, control: ControlTensors) -> None:
+        self.sizes = ChosenSizes(control.hook)
         self._control = control
         self._forced = _Forced()
         self._compared: dict[int, _Compared] = {}

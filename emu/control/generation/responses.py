@@ -33,9 +33,10 @@ class _Total:
 class Responses:
     """The lengths of responses, by the policy of `--lengths`; None: the program decides."""
 
-    def __init__(self, hook: Hook, policy: LengthPolicy | None) -> None:
+    def __init__(self, hook: Hook, policy: LengthPolicy | None = None) -> None:
         self._hook = hook
         self.policy = policy
+        """Set when the run's job is known."""
         self.rank = 0
         """The rank whose process this is."""
         self.is_rank = False

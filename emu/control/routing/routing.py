@@ -85,12 +85,14 @@ def _in_compiled_code() -> bool:
 class Routing:
     """The routing of one process: its policy, and what was chosen."""
 
-    def __init__(self, control: ControlTensors, policy: RoutingPolicy) -> None:
+    policy: RoutingPolicy
+    """Set when the run's job is known, before the first choice."""
+
+    def __init__(self, control: ControlTensors) -> None:
         import torch
 
         self.loads = RoutingLoads(control.hook)
         self._control = control
-        self.policy = policy
         self._scores = ScoreMasks(control)
         self._layers: dict[int, weakref.WeakKeyDictionary[Any, dict[int, int]]] = {}
         """Numbers of layers, by candidates, module and place among the choices of a compiled graph."""
