@@ -27,6 +27,8 @@ from . import graph_cache
 _MOST_NBYTES = 512 << 20
 _USED = "used"
 """Folder of notes: one folder for each script, with links to the folders of the entries that it used."""
+_GRAPH = ("torch.fx.graph_module", "reduce_graph_module")
+"""The function that makes a pickled graph again."""
 _LAST = "last"
 """Folder of the notes that the forker has read."""
 
@@ -135,9 +137,14 @@ def _own_bytes(path: Path) -> bytes:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Imports nothing: modules of the script must first be imported by a rank."""
+    """Imports nothing: modules of the script must first be imported by a rank. Reads no graphs, which torch keeps in
+    entries with FlexAttention: it traces them again, and what depends on no input is then computed on a GPU. The forker
+    must not ask for GPUs, as torch keeps their number, and a rank may see fewer of them.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == _GRAPH:
+            raise pickle.UnpicklingError("a graph is traced when it is read")
         if module not in sys.modules:
             raise pickle.UnpicklingError(f"{module} is not imported")
         return super().find_class(module, name)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from emu.compiler import held_entries
 from emu.compiler.held_entries import HeldEntries
@@ -88,6 +90,16 @@ def test_an_entry_whose_modules_only_ranks_import_is_theirs_to_read(
     assert held_entries._unpickled(b"cmodule_of_the_script\nThing\n.") is None
     assert held_entries._unpickled(b"damaged") is None
     assert held_entries._unpickled(pickle.dumps(HeldEntries)) is HeldEntries
+
+
+def test_a_graph_is_a_rank_s_to_read(cache: Cache, tmp_path: Path) -> None:
+    """torch traces it again, which calls what depends on no input."""
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(time.monotonic_ns))
+    cache.add("f3", d=torch.fx.GraphModule(torch.nn.Module(), graph))
+    run(cache, tmp_path / "notes", "f1", "f3")
+    _, read = run(cache, tmp_path / "notes", "f1", "f3")
+    assert read == ["d"]
 
 
 @pytest.mark.parametrize("opened", ["file", "folder"])
