@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="keep the verdicts in docs/data/test-lists.json")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep what each run printed in DIR")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=900, help="of one run (default: 900)")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     chosen = next((tests for tests in LISTS if tests.name == arguments.name), None)
     if chosen is None:
         print("\n".join(f"{tests.name:24} {tests.title}" for tests in LISTS))
@@ -39,8 +40,7 @@ def main() -> int:
         return 2
     running.prepare(chosen)
     known = running.collected(chosen)
-    patterns = arguments.tests or ["*"]
-    names = [name for name in known if any(fnmatch(name.rpartition("::")[2], pattern) for pattern in patterns)]
+    names = [name for name in known if not arguments.tests or _meant(name, arguments.tests)]
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -50,7 +50,7 @@ def main() -> int:
     failed = 0
     for name, one in running.run(chosen, names, arguments.limit, arguments.keep):
         cause = f" ({one.cause})" if one.cause else ""
-        print(f"{name.rpartition('::')[2]}: {one.state}{cause} {one.says} [{one.seconds:.0f} s]", flush=True)
+        print(f"{verdict.parts(name)[1]}: {one.state}{cause} {one.says} [{one.seconds:.0f} s]", flush=True)
         failed += one.state == verdict.FAILS
         if arguments.write:
             kept = document.read(document.DATA.read_text()) if document.DATA.exists() else {}
@@ -60,6 +60,12 @@ def main() -> int:
             document.DATA.write_text(document.written(kept))
             document.PATH.write_text(document.render(LISTS, kept))
     return 1 if failed else 0
+
+
+def _meant(name: str, patterns: Sequence[str]) -> bool:
+    """Says whether a pattern is the test's name or fits it, with or without its file and class."""
+    forms = (name, verdict.parts(name)[1])
+    return any(form == pattern or fnmatch(form, pattern) for form in forms for pattern in patterns)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 class TestList:
     """A list of tests of one framework.
 
-    `collect` is a program for the ranks' interpreter, started in the clone of `checkout` (in the folder `scripts` if
-    there is none), that prints the name of each test on a line. `command` is what `--launcher` starts there: `{out}`
-    becomes an empty folder, and `{tests}` the names of the tests. `together`: how many tests share a run. `junit`: the
-    command writes verdicts to `{out}/junit.xml`; without it, the exit code is the verdict of the only test.
+    `collect` is a program for the ranks' interpreter, started in `folder` of the clone of `checkout` (in the folder
+    `scripts` if there is none), that prints "test: " and the name of each test on a line. `command` is what
+    `--launcher` starts there: `{out}` becomes an empty folder, and `{tests}` the names of the tests. `together`: how
+    many tests share a run. `junit`: the command writes verdicts to `{out}/junit*.xml`, where a test passes if it does
+    in each file that has it, and names are pytest's; without it, the exit code is the verdict of the only test.
 
     `numbers`: whether tests may compare results of kernels.
     """
@@ -29,6 +30,7 @@ class TestList:
     command: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     checkout: str = ""
+    folder: str = ""
     together: int = 1
     junit: bool = False
     numbers: bool = True
@@ -73,48 +75,36 @@ for module in pkgutil.walk_packages(scripts.__path__, scripts.__name__ + "."):
 """
 
 
+_NODES = """
+import sys
+import pytest
+class Nodes:
+    def pytest_collection_finish(self, session):
+        for item in session.items:
+            print("test:", item.nodeid)
+sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[Nodes()]))
+"""
+_PYTEST = ("python", "-m", "pytest", "-v", "-p", "no:cacheprovider", "--junit-xml", "{out}/junit.xml")
+
+
 def _spawned(name: str, title: str, *environment: tuple[str, str]) -> TestList:
     """Returns PyTorch's tests that start their processes themselves."""
+    outside = ("-c", "/dev/null", "--rootdir", ".")  # the project's own settings of pytest
     return TestList(
         name=name,
         title=title,
         ranks=2,
         packages=("torch", "expecttest"),
         modules=("expecttest", "pytest"),
-        collect=(
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "-c",
-            "/dev/null",
-            "--rootdir",
-            ".",
-            "--collect-only",
-            "-q",
-            "spawned.py",
-        ),
-        command=(
-            *(
-                "python",
-                "-m",
-                "pytest",
-                "-v",
-                "-p",
-                "no:cacheprovider",
-                "-c",
-                "/dev/null",
-                "--rootdir",
-                ".",
-                "--junit-xml",
-                "{out}/junit.xml",
-            ),
-            *("--timeout", "200", "{tests}"),
-        ),
+        collect=("-c", _NODES, *outside, "spawned.py"),
+        command=(*_PYTEST, *outside, "--timeout", "200", "{tests}"),
         environment=(("BACKEND", "nccl"), ("WORLD_SIZE", "2"), ("TEMP_DIR", "/tmp"), *environment),
         together=24,
         junit=True,
     )
+
+
+_DEEPSPEED = ("comm", "checkpoint", "model_parallelism", "pipe", "runtime", "sequence_parallelism", "utils", "v1")
 
 
 LISTS: Sequence[TestList] = (
@@ -138,5 +128,19 @@ LISTS: Sequence[TestList] = (
             *("python", "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"),
             *("--module", "{tests}"),
         ),
+    ),
+    TestList(
+        name="deepspeed",
+        title="DeepSpeed's unit tests of what several processes do, four GPUs",
+        ranks=4,
+        packages=("torch", "transformers"),
+        modules=("mup", "pytest", "pytest_timeout", "transformers"),
+        checkout="deepspeedai/DeepSpeed",
+        folder="tests",
+        collect=("-c", _NODES, *(f"unit/{folder}" for folder in _DEEPSPEED)),
+        command=(*_PYTEST, "--timeout", "300", "{tests}"),
+        environment=(("DS_ACCELERATOR", "cuda"), ("CUDA_VISIBLE_DEVICES", "0,1,2,3")),
+        together=24,
+        junit=True,
     ),
 )

@@ -33,7 +33,9 @@ def absent(tests: TestList) -> str:
 
 
 def folder_of(tests: TestList) -> Path:
-    return Path(CHECKOUTS, tests.checkout.partition("/")[2]).absolute() if tests.checkout else SCRIPTS
+    if not tests.checkout:
+        return SCRIPTS
+    return Path(CHECKOUTS, tests.checkout.partition("/")[2], tests.folder).absolute()
 
 
 def versions(tests: TestList) -> str:
@@ -51,10 +53,7 @@ def collected(tests: TestList) -> list[str]:
     command = [RANKS_PYTHON, *tests.collect]
     environment = os.environ | {"PYTHONPATH": _path()} | dict(tests.environment)
     done = subprocess.run(command, cwd=folder_of(tests), env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    lines = done.stdout.splitlines()
-    if tests.junit:
-        return [line for line in lines if "::" in line and " " not in line]
-    return [line.removeprefix("test: ") for line in lines if line.startswith("test: ")]
+    return [line.removeprefix("test: ") for line in done.stdout.splitlines() if line.startswith("test: ")]
 
 
 def run(tests: TestList, names: Sequence[str], limit_s: int, keep: Path | None = None) -> Iterator[tuple[str, Verdict]]:
@@ -66,7 +65,7 @@ def run(tests: TestList, names: Sequence[str], limit_s: int, keep: Path | None =
         batch = remaining[: tests.together]
         verdicts = _run(tests, batch, limit_s, keep)
         for name in batch:
-            if (found := verdicts.get(name.rpartition("::")[2])) is None:
+            if (found := verdicts.get(name)) is None:
                 break
             remaining.pop(0)
             yield name, found
@@ -80,20 +79,20 @@ def _run(tests: TestList, batch: Sequence[str], limit_s: int, keep: Path | None)
         exit_code, output, report = _emulated(tests, batch, Path(folder), limit_s)
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"{tests.name}.{batch[0].rpartition('::')[2]}.txt").write_text(output)
+            (keep / f"{tests.name}.{verdict.parts(batch[0])[1].replace('/', '-')}.txt").write_text(output)
         seconds = time.monotonic() - began
         unknown = any(part in warning["text"] for warning in _warnings(report) for part in UNKNOWN)
         if not tests.junit:
             if exit_code == 0:
                 return {batch[0]: Verdict(verdict.PASSES, "", "", seconds)}
             return {batch[0]: verdict.failed(output, seconds, unknown_read=unknown)}
-        if (out / "junit.xml").exists():
-            return verdict.from_junit(out / "junit.xml", unknown_read=unknown)
+        if written := sorted(out.glob("junit*.xml")):
+            return verdict.from_junit(written, batch, unknown_read=unknown)
         verdicts = verdict.from_lines(output)
-        first = next((name for name in batch if name.rpartition("::")[2] not in verdicts), None)
+        first = next((name for name in batch if name not in verdicts), None)
         if first is not None:  # the run was ended in this test
             said = verdict.ended(output) or f"the run ended with {exit_code}"
-            verdicts[first.rpartition("::")[2]] = Verdict(verdict.FAILS, verdict.OTHER, said, seconds)
+            verdicts[first] = Verdict(verdict.FAILS, verdict.OTHER, said, seconds)
         return verdicts
 
 

@@ -20,12 +20,15 @@ RuntimeError: Process 0 exited with error code 10 and exception:
 """
 JUNIT = """\
 <testsuites><testsuite>
-<testcase name="test_sums" time="3.5"><failure message="m">AssertionError: Scalars are not equal!</failure></testcase>
-<testcase name="test_file" time="1"><error message="m">OSError: [Errno 2] /a/b/c.txt is missing</error></testcase>
-<testcase name="test_rocm" time="0"><skipped message="needs ROCm"/></testcase>
-<testcase name="test_ranks" time="2"/>
+<testcase classname="a.b.T" name="test_sums[x::1]" time="3.5">
+<failure message="m">AssertionError: Scalars are not equal!</failure></testcase>
+<testcase classname="a.b" name="test_file" time="1">
+<error message="m">OSError: [Errno 2] /a/b/c.txt is missing</error></testcase>
+<testcase classname="a.b" name="test_rocm" time="0"><skipped message="needs ROCm"/></testcase>
+<testcase classname="a.b" name="test_ranks" time="2"/>
 </testsuite></testsuites>
 """
+NAMES = ("a/b.py::T::test_sums[x::1]", "a/b.py::test_file", "a/b.py::test_rocm", "a/b.py::test_ranks")
 TESTS = TestList("some", "Some tests", 2, ("torch",), (), (), (), junit=True)
 
 
@@ -45,19 +48,32 @@ def test_a_missing_package_is_no_fault_of_the_emulator() -> None:
 
 def test_pytest_s_verdicts_are_read(tmp_path: Path) -> None:
     (tmp_path / "junit.xml").write_text(JUNIT)
-    assert verdict.from_junit(tmp_path / "junit.xml", unknown_read=True) == {
-        "test_sums": Verdict(FAILS, VALUES, "AssertionError: Scalars are not equal!", 3.5),
-        "test_file": Verdict(FAILS, OTHER, "OSError: [Errno 2] c.txt is missing", 1.0),
-        "test_rocm": Verdict(SKIPPED, "", "needs ROCm", 0.0),
-        "test_ranks": Verdict(PASSES, "", "", 2.0),
+    assert verdict.from_junit([tmp_path / "junit.xml"], NAMES, unknown_read=True) == {
+        "a/b.py::T::test_sums[x::1]": Verdict(FAILS, VALUES, "AssertionError: Scalars are not equal!", 3.5),
+        "a/b.py::test_file": Verdict(FAILS, OTHER, "OSError: [Errno 2] c.txt is missing", 1.0),
+        "a/b.py::test_rocm": Verdict(SKIPPED, "", "needs ROCm", 0.0),
+        "a/b.py::test_ranks": Verdict(PASSES, "", "", 2.0),
     }
+
+
+def test_a_test_of_several_ranks_passes_if_no_rank_says_otherwise(tmp_path: Path) -> None:
+    case = '<testsuite><testcase classname="a.b" name="test_ranks" time="2">{}</testcase></testsuite>'
+    said = ("", '<failure message="m">ValueError: x</failure>', '<skipped message="y"/>')
+    files = [tmp_path / f"junit.{rank}.xml" for rank in range(3)]
+    for file, what in zip(files, said, strict=True):
+        file.write_text(case.format(what))
+    ranks = ["a/b.py::test_ranks"]
+    assert verdict.from_junit(files, ranks, unknown_read=False) == {ranks[0]: Verdict(FAILS, OTHER, "ValueError: x", 2)}
+    assert verdict.from_junit(files[::2], ranks, unknown_read=False) == {ranks[0]: Verdict(PASSES, "", "", 2)}
 
 
 def test_what_a_run_printed_before_its_end_counts() -> None:
     output = (
-        "a.py::T::test_one PASSED [ 25%]\na.py::T::test_two FAILED [ 50%]\na.py::T::test_three \nerror: deadlock: x\n"
+        "a.py::T::test_one[a b] \x1b[32mPASSED\x1b[0m [ 25%]\na.py::T::test_two FAILED [ 50%]\n"
+        "a.py::T::test_three \nerror: deadlock: x\n"
     )
-    assert verdict.from_lines(output) == {"test_one": Verdict(PASSES), "test_two": Verdict(FAILS)}
+    expected = {"a.py::T::test_one[a b]": Verdict(PASSES), "a.py::T::test_two": Verdict(FAILS)}
+    assert verdict.from_lines(output) == expected
     assert verdict.ended(output) == "deadlock: x"
 
 
@@ -73,5 +89,5 @@ def test_the_document_counts_verdicts() -> None:
     kept = {"a.py::T::test_one": Verdict(PASSES, "", "", 7.2), "test_two": Verdict(FAILS, VALUES, "a | b", 3.0)}
     text = document.render([TESTS], {"some": Results("torch 2.15.0", "2026-11-30", 5, kept)})
     assert "2 of 5 tests were run: 1 passes, 1 fails: values." in text
-    assert "| `test_one` | passes | no |  | 7 |" in text
+    assert "| `a.py::T::test_one` | passes | no |  | 7 |" in text
     assert "| `test_two` | fails: values | yes | a / b | 3 |" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,9 @@ _NUMBERS = re.compile(
 _PACKAGES = re.compile(r"\b(ModuleNotFoundError|ImportError|OfflineModeIsEnabled|LocalEntryNotFoundError)\b")
 _ERROR = re.compile(r"^((?:[a-zA-Z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failed|Interrupt)\b.*)$")
 _OUTER = re.compile(r"Process \d+ exited with|ChildFailedError|Failed test flavor|integration test\(s\) failed")
-_LINE = re.compile(r"^(\S+::\S+) (PASSED|FAILED|SKIPPED|ERROR)\b", re.MULTILINE)
+_LINE = re.compile(r"^(\S+::\S.*?) (PASSED|FAILED|SKIPPED|ERROR)\b", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_BAD = {SKIPPED: 0, PASSES: 1, FAILS: 2}
 _WORDS = {"PASSED": PASSES, "FAILED": FAILS, "SKIPPED": SKIPPED, "ERROR": FAILS}
 
 
@@ -62,29 +65,51 @@ def last_error(text: str) -> str:
 
 def _bare(line: str) -> str:
     """Returns the line without colours and without the marks that torchrun and test runners put before it."""
-    line = re.sub(r"\x1b\[[0-9;]*m", "", line)
+    line = _COLOUR.sub("", line)
     return re.sub(r"^(?:\s*(?:\[[^\]]*\]:?|\||E(?= |$)))*\s*", "", line)
 
 
-def from_junit(path: Path, *, unknown_read: bool) -> dict[str, Verdict]:
-    """Returns the verdicts of pytest's `--junit-xml`, by the tests' names."""
-    verdicts = {}
-    for case in ElementTree.parse(path).iter("testcase"):
-        name, seconds = case.get("name", ""), float(case.get("time", 0))
-        fault = case.find("failure") if case.find("failure") is not None else case.find("error")
-        skipped = case.find("skipped")
-        if fault is not None:
-            verdicts[name] = failed(fault.text or fault.get("message", ""), seconds, unknown_read=unknown_read)
-        elif skipped is not None:
-            verdicts[name] = Verdict(SKIPPED, "", skipped.get("message", ""), seconds)
-        else:
-            verdicts[name] = Verdict(PASSES, "", "", seconds)
+def parts(name: str) -> tuple[str, str]:
+    """Returns the file and class of a test that pytest has named, and the test's own name with its parameters."""
+    head, bracket, parameters = name.partition("[")
+    place, _, test = head.rpartition("::")
+    return place, test + bracket + parameters
+
+
+def from_junit(paths: Iterable[Path], names: Iterable[str], *, unknown_read: bool) -> dict[str, Verdict]:
+    """Returns what pytest's `--junit-xml` says of the tests `names`, by their names. If several files have a test, the
+    first that has no better verdict than the others.
+    """
+    known = {_junit_name(name): name for name in names}
+    verdicts: dict[str, Verdict] = {}
+    for path in paths:
+        for case in ElementTree.parse(path).iter("testcase"):
+            if (name := known.get((case.get("classname", ""), case.get("name", "")))) is not None:
+                found = _of_case(case, unknown_read)
+                if name not in verdicts or _BAD[found.state] > _BAD[verdicts[name].state]:
+                    verdicts[name] = found
     return verdicts
+
+
+def _junit_name(name: str) -> tuple[str, str]:
+    place, test = parts(name)
+    return place.replace(".py", "", 1).replace("/", ".").replace("::", "."), test
+
+
+def _of_case(case: ElementTree.Element, unknown_read: bool) -> Verdict:
+    seconds = float(case.get("time", 0))
+    fault = case.find("failure") if case.find("failure") is not None else case.find("error")
+    skipped = case.find("skipped")
+    if fault is not None:
+        return failed(fault.text or fault.get("message", ""), seconds, unknown_read=unknown_read)
+    if skipped is not None:
+        return Verdict(SKIPPED, "", skipped.get("message", ""), seconds)
+    return Verdict(PASSES, "", "", seconds)
 
 
 def from_lines(output: str) -> dict[str, Verdict]:
     """Returns the verdicts that `pytest -v` has printed before it was ended, by the tests' names."""
-    return {match[1].rpartition("::")[2]: Verdict(_WORDS[match[2]]) for match in _LINE.finditer(output)}
+    return {match[1]: Verdict(_WORDS[match[2]]) for match in _LINE.finditer(_COLOUR.sub("", output))}
 
 
 def ended(output: str) -> str:
