@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from math import prod
 from typing import Any
@@ -12,10 +13,11 @@ from formats.ttir import Operation
 from profiles.triton.values import Loaded, Pointer, Share, Value
 
 
-def tensors_of(text: str) -> list[tuple[tuple[int, ...], str]]:
+@functools.lru_cache(maxsize=4096)  # each of a launch's instances that are followed asks for the same texts
+def tensors_of(text: str) -> tuple[tuple[tuple[int, ...], str], ...]:
     """The shapes and element types of the tensors that a text names."""
     found = re.findall(r"tensor<((?:\d+x)+)(!tt\.ptr<[^>]+>|[\w]+)", text)
-    return [(tuple(int(one) for one in dims.split("x") if one), kind) for dims, kind in found]
+    return tuple((tuple(int(one) for one in dims.split("x") if one), kind) for dims, kind in found)
 
 
 def elements(shape: tuple[int, ...]) -> int:
