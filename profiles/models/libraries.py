@@ -30,6 +30,8 @@ class Steps:
 
     row_ns: float
     element_ns: float
+    least_ns: float = 0.0
+    """The time of the launches of a small matrix."""
     model: str = "factorisation"
 
 
@@ -40,14 +42,14 @@ FACTORISATIONS: tuple[tuple[str, Steps], ...] = (
     ("getrs", Steps(250.0, 0.31)),
     ("sytrf", Steps(1_600.0, 0.31)),  # as getrf: not measured
     ("sytrs", Steps(250.0, 0.31)),  # as getrs: not measured
-    ("geqrf", Steps(2_500.0, 0.62)),
-    ("(org|ung)qr", Steps(800.0, 0.21)),
-    ("(orm|unm)qr", Steps(800.0, 0.21)),  # as orgqr: not measured
-    ("(sy|he)ev(d|Batched)", Steps(6_500.0, 3.8, EIGENVALUES)),
-    ("(sy|he)evj", Steps(11_000.0, 34.0, EIGENVALUES)),
-    ("gesvda", Steps(12_000.0, 12.0, SINGULAR_VALUES)),  # a quarter of gesvdj's: not measured
-    ("gesvd", Steps(12_000.0, 48.0, SINGULAR_VALUES)),
-    ("geev", Steps(115_000.0, 60.0, "eigenvalues, general")),
+    ("geqrf", Steps(2_500.0, 0.75)),
+    ("(org|ung)qr", Steps(420.0, 0.10, 18_000.0)),
+    ("(orm|unm)qr", Steps(420.0, 0.10, 18_000.0)),  # as orgqr: not measured
+    ("(sy|he)ev(d|Batched)", Steps(6_500.0, 3.8, model=EIGENVALUES)),
+    ("(sy|he)evj", Steps(11_000.0, 34.0, model=EIGENVALUES)),
+    ("gesvda", Steps(12_000.0, 12.0, model=SINGULAR_VALUES)),  # a quarter of gesvdj's: not measured
+    ("gesvd", Steps(12_000.0, 48.0, model=SINGULAR_VALUES)),
+    ("geev", Steps(115_000.0, 60.0, model="eigenvalues, general")),
 )
 TRIANGULAR = Steps(180.0, 0.13)
 """The steps of a triangular system with so many rows, for all elements of its right side."""
@@ -84,7 +86,7 @@ def _factorisation(gpu: Gpu, what: Library, steps: Steps) -> Estimate:
 
     def ns(machine: Machine) -> float:
         rest = steps.element_ns * rows * longest * max(matrices, 1) * width
-        return steps.row_ns * rows * waves + rest * gpu.sm_count / machine.sms
+        return max(steps.row_ns * rows * waves + rest * gpu.sm_count / machine.sms, steps.least_ns)
 
     return both(gpu, ns, model=steps.model)
 

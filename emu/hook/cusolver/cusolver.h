@@ -7,6 +7,7 @@
  *   jacobi.c    Jacobi's methods, which PyTorch takes for small matrices, and batched singular values
  *   typeless.c  calls that are told their types: cusolverDnXpotrf
  *   sizes.c     workspaces
+ *   launches.c  kernels of a call, which take the host's time
  *
  * Comes in: calls. Goes out: library calls by name and bytes to costs/. Values are not computed, but programs read
  * status words and pivots: status words are set to "no error", pivots to "no row exchanged".
@@ -43,6 +44,14 @@ int64_t solver_syev_batched_elements(int64_t n, int64_t batch);
 int64_t solver_syevj_elements(int64_t n);
 int64_t solver_gesvdj_elements(int64_t m, int64_t n);
 int64_t solver_geev_elements(int64_t n);
+/* How many kernels a call launches, by the rows or columns of its matrix. */
+int64_t solver_geqrf_launches(int64_t n);
+int64_t solver_orgqr_launches(int64_t n);
+int64_t solver_getrf_launches(int64_t n);
+int64_t solver_getrs_launches(int64_t n);
+int64_t solver_potrs_launches(int64_t n);
+/* The host's time for these launches, as far as a library's call does not contain it. */
+void solver_launches(int64_t launches);
 /* A call that moves that many elements; sets its ninfo status words to 0. */
 int solver_charge(solver *handle, const char *name, int64_t elements, int dtype, int *info, int64_t ninfo);
 

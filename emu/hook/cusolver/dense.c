@@ -22,6 +22,7 @@
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##potrs(solver *h, int uplo, int n, int nrhs, MATRIX, void *b, int ldb, int *info) {    \
         (void)uplo, DROP_MATRIX, (void)b, (void)ldb;                                                                   \
+        solver_launches(solver_potrs_launches(n));                                                                     \
         return solver_charge(h, "cusolverDn" #T "potrs", (int64_t)n * n + 2 * (int64_t)n * nrhs, dtype, info, 1);      \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##potrfBatched(solver *h, int uplo, int n, void *a[], int lda, int *info, int batch) {  \
@@ -41,11 +42,13 @@
     PH_EXPORT int cusolverDn##T##getrf(solver *h, int m, int n, MATRIX, void *work, int *pivots, int *info) {          \
         DROP_MATRIX, (void)work;                                                                                       \
         ph_set_identity_pivots(pivots, m < n ? m : n, 1);                                                              \
+        solver_launches(solver_getrf_launches(m < n ? m : n));                                                         \
         return solver_charge(h, "cusolverDn" #T "getrf", 2 * (int64_t)m * n, dtype, info, 1);                          \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##getrs(solver *h, int trans, int n, int nrhs, MATRIX, const int *pivots, void *b,      \
                                        int ldb, int *info) {                                                           \
         (void)trans, DROP_MATRIX, (void)pivots, (void)b, (void)ldb;                                                    \
+        solver_launches(solver_getrs_launches(n));                                                                     \
         return solver_charge(h, "cusolverDn" #T "getrs", (int64_t)n * n + 2 * (int64_t)n * nrhs, dtype, info, 1);      \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##geqrf_bufferSize(solver *h, int m, int n, MATRIX, int *out) {                         \
@@ -54,6 +57,7 @@
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##geqrf(solver *h, int m, int n, MATRIX, void *tau, void *work, int nwork, int *info) { \
         DROP_MATRIX, (void)tau, (void)work, (void)nwork;                                                               \
+        solver_launches(solver_geqrf_launches(m < n ? m : n));                                                         \
         return solver_charge(h, "cusolverDn" #T "geqrf", 2 * (int64_t)m * n, dtype, info, 1);                          \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##orgqr##_bufferSize(solver *h, int m, int n, int k, MATRIX, const void *tau,           \
@@ -64,6 +68,7 @@
     PH_EXPORT int cusolverDn##T##orgqr(solver *h, int m, int n, int k, MATRIX, const void *tau, void *work, int nwork, \
                                        int *info) {                                                                    \
         (void)k, DROP_MATRIX, (void)tau, (void)work, (void)nwork;                                                      \
+        solver_launches(solver_orgqr_launches(n));                                                                     \
         return solver_charge(h, "cusolverDn" #T #orgqr, 2 * (int64_t)m * n, dtype, info, 1);                           \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##ormqr##_bufferSize(solver *h, int side, int trans, int m, int n, int k, MATRIX,       \
@@ -74,6 +79,7 @@
     PH_EXPORT int cusolverDn##T##ormqr(solver *h, int side, int trans, int m, int n, int k, MATRIX, const void *tau,   \
                                        void *c, int ldc, void *work, int nwork, int *info) {                           \
         (void)side, (void)trans, DROP_MATRIX, (void)tau, (void)c, (void)ldc, (void)work, (void)nwork;                  \
+        solver_launches(solver_orgqr_launches(k));                                                                     \
         return solver_charge(h, "cusolverDn" #T #ormqr, 2 * (int64_t)m * n + (int64_t)m * k, dtype, info, 1);          \
     }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##syevd##_bufferSize(solver *h, int job, int uplo, int n, MATRIX, const void *w,        \

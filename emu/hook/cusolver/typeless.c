@@ -17,6 +17,7 @@ PH_EXPORT int cusolverDnXpotrf(solver *h, parameters *how, int uplo, int64_t n, 
 PH_EXPORT int cusolverDnXpotrs(solver *h, parameters *how, int uplo, int64_t n, int64_t nrhs, int at, const void *a,
                                int64_t lda, int bt, void *b, int64_t ldb, int *info) {
     (void)how, (void)uplo, DROP_MATRIX, (void)bt, (void)b, (void)ldb;
+    solver_launches(solver_potrs_launches(n));
     return solver_charge(h, "cusolverDnXpotrs", n * n + 2 * n * nrhs, at, info, 1);
 }
 
@@ -32,6 +33,7 @@ PH_EXPORT int cusolverDnXgeqrf(solver *h, parameters *how, int64_t m, int64_t n,
                                size_t host_nbytes, int *info) {
     (void)how, DROP_MATRIX, (void)tau_type, (void)tau, (void)compute, (void)device, (void)device_nbytes, (void)host;
     (void)host_nbytes;
+    solver_launches(solver_geqrf_launches(m < n ? m : n));
     return solver_charge(h, "cusolverDnXgeqrf", 2 * m * n, at, info, 1);
 }
 
