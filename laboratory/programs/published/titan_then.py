@@ -3,7 +3,8 @@
 phantora-async run -n 8 --fold dp=8 titan_then.py CHECKOUT/train.py --model.name llama3 --model.flavor 8B
 
 CHECKOUT: torchtitan at 6b03ffa (December 2024) or, with CHECKOUT/torchtitan/train.py, at e7c0cae (June 2025), installed
-without its dependencies.
+without its dependencies. PyTorch of those days took FlashAttention 2 where newer ones take cuDNN's attention
+(pytorch/pytorch#138522).
 """
 
 import base64
@@ -12,6 +13,8 @@ import runpy
 import sys
 import tempfile
 from pathlib import Path
+
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import titan_jobs  # noqa: F401  it puts its random text in the data sets' place
@@ -30,6 +33,7 @@ def words() -> str:
 
 
 if __name__ == "__main__":
+    torch.backends.cuda.enable_cudnn_sdp(False)
     train = str(Path(sys.argv[1]).absolute())
     os.chdir(tempfile.mkdtemp())
     Path("tokenizer.model").write_text(words())

@@ -1,6 +1,8 @@
 """torchtitan's trainer with random text and a tokenizer made here, for sweeps.
 
 phantora-async run -n 256 --fold auto titan.py --model.flavor 70B --parallelism.data_parallel_shard_degree 32 --parallelism.tensor_parallel_degree 8
+
+--flash-attention takes FlashAttention 2, as its releases of 2024 and early 2025 did on these GPUs, where 0.2.2 takes cuDNN's attention.
 """
 
 import os
@@ -19,7 +21,14 @@ if __name__ == "__main__":
     flags = []
     for key, value in given.items():
         flags += [f"--{key.replace('__', '.')}"] + ([] if value is True else [str(value)])
-    sys.argv = ["torchtitan", *flags, *sys.argv[1:]]
+    arguments = sys.argv[1:]
+    if "--flash-attention" in arguments:
+        from torch.nn.attention import SDPBackend
+        from torchtitan.models.attention import ScaledDotProductAttentionWrapper
+
+        ScaledDotProductAttentionWrapper.sdpa_backends = [SDPBackend.FLASH_ATTENTION]
+        arguments.remove("--flash-attention")
+    sys.argv = ["torchtitan", *flags, *arguments]
     from torchtitan.train import Trainer, main
 
     main(Trainer)
