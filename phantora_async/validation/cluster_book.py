@@ -6,7 +6,7 @@ page = "../../docs/clusters.md"                     # its places <!-- validate: 
 
 [[table]]                                           # rows of one code base on one kind of cluster
 name = "MPT 7B"
-program = "equivalent"                              # or "unmodified": which program runs
+program = "equivalent"                              # or "unmodified", or "of that day": which program runs
 source = "llm-foundry, scripts/train/benchmarking/README.md"
 options = "--cluster dgx-h100 --fold dp={gpus}"     # of `phantora-async run`
 command = "published/mpt.py --layers 32"            # a file beside the book; {forge}: --folder forge=DIR
@@ -34,7 +34,7 @@ from formats.toml import FileTable, read_toml
 from phantora_async.errors import UsageError
 
 HINT = "phantora_async/validation/cluster_book.py shows what a book of clusters holds"
-PROGRAMS = ("unmodified", "equivalent")
+PROGRAMS = ("of that day", "unmodified", "equivalent")
 
 
 @dataclass(frozen=True, slots=True)
