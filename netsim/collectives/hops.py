@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -45,12 +46,9 @@ def by_server(members: tuple[int, ...], topology: Topology) -> MembersByServer:
 
 
 def weights(hops: Iterable[Hop], topology: Topology) -> tuple[tuple[int, int], ...]:
-    """The number of hops that cross each link."""
-    count: Counter[int] = Counter()
-    for (src, dst), times in Counter(hops).items():
-        for link in topology.route(src, dst):
-            count[link] += times
-    return tuple(sorted(count.items()))
+    """The number of hops that cross each link. The hops are between endpoints of the topology."""
+    paths = (topology.route_once(src, dst) * times for (src, dst), times in Counter(hops).items())
+    return tuple(sorted(Counter(itertools.chain.from_iterable(paths)).items()))
 
 
 def chain(server: Sequence[int], first: int) -> list[int]:

@@ -70,6 +70,10 @@ def ecmp(src: int, dst: int, routes: int) -> int:
     return zlib.crc32(f"{src}-{dst}".encode()) % routes
 
 
+def _one_of(routes: Sequence[LinkPath], src: int, dst: int) -> LinkPath:
+    return routes[ecmp(src, dst, len(routes))] if len(routes) > 1 else routes[0]
+
+
 class Topology:
     """A network that does not change: directed links, endpoints numbered from 0, routes."""
 
@@ -123,16 +127,22 @@ class Topology:
         if found is None:
             self._check(src)
             self._check(dst)
-            found = ((),) if src == dst else tuple(self._router.routes(src, dst))
-            if not found:
-                raise TopologyError(f"{self.endpoints[dst]} cannot be reached from {self.endpoints[src]}")
-            self._routes[src, dst] = found
+            found = self._routes[src, dst] = self._found(src, dst)
         return found
 
     def route(self, src: int, dst: int) -> LinkPath:
         """The route that deterministic ECMP gives this pair."""
-        routes = self.routes(src, dst)
-        return routes[ecmp(src, dst, len(routes))] if len(routes) > 1 else routes[0]
+        return _one_of(self.routes(src, dst), src, dst)
+
+    def route_once(self, src: int, dst: int) -> LinkPath:
+        """Does ``route`` for two of the endpoints, and remembers nothing: of thousands of members nobody asks again."""
+        return _one_of(self._found(src, dst), src, dst)
+
+    def _found(self, src: int, dst: int) -> tuple[LinkPath, ...]:
+        found = ((),) if src == dst else tuple(self._router.routes(src, dst))
+        if not found:
+            raise TopologyError(f"{self.endpoints[dst]} cannot be reached from {self.endpoints[src]}")
+        return found
 
     def latency_ns(self, path: Sequence[int]) -> int:
         """The sum of the links' latencies."""
