@@ -21,14 +21,14 @@ if __name__ == "__main__":
     flags = []
     for key, value in given.items():
         flags += [f"--{key.replace('__', '.')}"] + ([] if value is True else [str(value)])
-    arguments = sys.argv[1:]
-    if "--flash-attention" in arguments:
+    asked = sys.argv[1:]
+    # torchtitan's configuration takes the arguments when it is imported.
+    sys.argv = ["torchtitan", *flags, *(word for word in asked if word != "--flash-attention")]
+    if "--flash-attention" in asked:
         from torch.nn.attention import SDPBackend
         from torchtitan.models.attention import ScaledDotProductAttentionWrapper
 
         ScaledDotProductAttentionWrapper.sdpa_backends = [SDPBackend.FLASH_ATTENTION]
-        arguments.remove("--flash-attention")
-    sys.argv = ["torchtitan", *flags, *arguments]
     from torchtitan.train import Trainer, main
 
     main(Trainer)
