@@ -353,6 +353,13 @@ class RunOptions:
         help="keep the interpreter that has imported PyTorch for later runs, and use one that was kept (it ends after "
         "ten minutes without a run; `phantora-async warm --stop` ends it)",
     )
+    shared_start: bool = _option(
+        True,
+        MACHINE,
+        "--no-shared-start",
+        kind=Kind.SWITCH,
+        help="in a sweep, a check or a session of tests: start this run as one of its own, with imports of its own",
+    )
     known: bool = _option(
         False,
         MACHINE,

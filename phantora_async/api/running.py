@@ -63,13 +63,13 @@ def run(*arguments: Any, processes: RunProcesses | None = None, **options: Any) 
 
 def run_with(options: RunOptions, environment: Mapping[str, str], processes: RunProcesses | None = None) -> Run:
     """Does the run of ``run``. `options` are checked; `environment`: variables that this run alone gets; `processes`:
-    those of the session that the run belongs to.
+    those of the session that the run belongs to, which it shares unless the options say otherwise.
     """
     if options.known and not options.again and not environment:
         options, found = _answered(options)
         if found is not None:
             return found
-    ended = _Child(options, environment, processes).wait()
+    ended = _Child(options, environment, processes if options.shared_start else None).wait()
     found = Run(ended.report, Path(ended.report_path), Path(ended.run_dir)) if ended.report is not None else None
     if ended.error is not None:
         error = ended.error

@@ -29,7 +29,7 @@ _OTHER = frozenset(
     )
 )
 """The fields of ``Config`` that decide nothing, or whose content is in other parts of the key."""
-_NO_OPTIONS = ("known", "again", "warm", "run_dir", "report", "show_ranks", "progress")
+_NO_OPTIONS = ("known", "again", "warm", "shared_start", "run_dir", "report", "show_ranks", "progress")
 _FILES = ("cluster", "gpu", "faults", "kernel_times", "moe", "data_shapes")
 """Options that may name files whose content is an input."""
 

@@ -68,6 +68,7 @@ run(script, world_size=2, progress=False, run_dir=f"{folder}/own")
 with RunProcesses() as shared:
     for number in range(2):
         run(script, world_size=2, progress=False, run_dir=f"{folder}/{number}", processes=shared)
+    run(script, world_size=2, progress=False, run_dir=f"{folder}/apart", processes=shared, shared_start=False)
     (kept,) = warm_interpreters._ask(shared.interpreters(), "about")
     print("served", kept.about["served"])
 print("left", shared.interpreters().exists())
@@ -79,10 +80,11 @@ def test_runs_of_a_session_agree_to_the_byte_with_runs_of_their_own(tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.findall("^(?:served|left) .*", done.stdout, re.MULTILINE) == ["served 2", "left False"]
-    own, *shared = (tmp_path / name for name in ("own", "0", "1"))
+    own, *shared = (tmp_path / name for name in ("own", "0", "1", "apart"))
     for other in shared:
         for rank in range(2):
             assert (other / f"rank{rank}.log").read_text() == (own / f"rank{rank}.log").read_text()
         reports = [json.loads((folder / "report.json").read_text()) for folder in (own, other)]
         assert len({json.dumps(report["simulated"], sort_keys=True) for report in reports}) == 1
-        assert reports[0]["run"]["options"].keys() == reports[1]["run"]["options"].keys()
+        options = [{*report["run"]["options"]} - {"shared_start"} for report in reports]
+        assert options[0] == options[1]
