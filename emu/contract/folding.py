@@ -371,10 +371,16 @@ class Folding:
         """Returns the representative of the role of a rank that is apart; None if all ranks of that role are apart."""
         return self._representatives.get(self.mesh.role(rank))
 
-    def image(self, members: tuple[int, ...], rank: int, to: int) -> tuple[int, ...]:
+    def image(self, members: tuple[int, ...], rank: int, to: int, group: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Returns the members of the communicator that `to` has in the place of this one of `rank`, in the same order.
         Raises CannotFold if there is none.
+
+        `group`: the members are two of this group, which send each other messages. So `to` has one with the rank that
+        is as far from it as the other member is from `rank`, in the order of its own group.
         """
+        if group:
+            pair = [self.mesh.moved(member, rank, to) for member in members]
+            return tuple(sorted(pair, key=self.image(group, rank, to).index))
         shift = self.mesh.shift(self.mesh.constant_axes(members), rank, to)
         image = tuple(member + shift for member in members) if shift else members
         if to not in image:

@@ -37,7 +37,9 @@ class GroupStore(Store):
     """The store of one group. What is no unique id of NCCL's goes to the store of all."""
 
     def __init__(self, store: Any, group: Group, name: str, ranks: FoldedRanks, tell: Tell) -> None:
-        """Makes the store. `tell`: is told of a unique id, and of the world ranks that it joins."""
+        """Makes the store. `tell`: is told of a unique id, and of the world ranks that it joins; of two members of a
+        group, which send each other messages, also of all that are in the group.
+        """
         super().__init__()
         self._store = store
         self._group = group
@@ -62,7 +64,7 @@ class GroupStore(Store):
         if members:
             data = value.encode() if isinstance(value, str) else bytes(value)
             if len(data) == UNIQUE_ID_NBYTES:
-                self._tell(data, members)
+                self._tell(data, self._with_group(members))
         self._store.set(key, value)
 
     def get(self, key: str) -> bytes:
@@ -72,8 +74,12 @@ class GroupStore(Store):
         else:
             unique = self._store.get(key)
         if members and len(unique) == UNIQUE_ID_NBYTES:
-            self._tell(unique, members)
+            self._tell(unique, self._with_group(members))
         return unique
+
+    def _with_group(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        group = self._group.members
+        return members if members == group else (*members, *group)
 
     def _nobody_waits(self, key: str, members: tuple[int, ...]) -> bool:
         """Tells whether this key has an id, or a rank without a process would have to set it."""

@@ -131,7 +131,7 @@ class Mirror:
         own = self._communicators.of(rank, number)
         known = self._known.get((number, rank, mirrored))
         if known is None:
-            known = self._communicators.like(own, self._folding.image(own.members, rank, mirrored))
+            known = self._communicators.like(own, self._folding.image(own.members, rank, mirrored, own.group))
             if known is None:
                 raise _NotYet
             self._known[number, rank, mirrored] = known
@@ -178,15 +178,17 @@ class Mirror:
         stated = stated_members(record)
         if stated is None:
             raise CannotFold(f"it is not known who is in a communicator of {record.nranks} ranks")
-        members = self._folding.image(stated.members, rank, mirrored)
+        members = self._folding.image(stated.members, rank, mirrored, stated.group)
+        group = self._folding.image(stated.group, rank, mirrored) if stated.group else ()
+        place = members.index(mirrored)
         unique = record.payload[:UNIQUE_ID_NBYTES]
-        if record.rank == 0:  # this rank makes the id, which has its number
-            unique = unique.replace(b"rank %d," % rank, b"rank %d," % mirrored, 1).rstrip(b"\0")
+        if place == 0:  # this rank makes the id, which has its number
+            unique = unique.replace(b"rank %d," % stated.members[0], b"rank %d," % mirrored, 1).rstrip(b"\0")
             unique = unique.ljust(UNIQUE_ID_NBYTES, b"\0")
         return record._replace(
-            rank=members.index(mirrored),
+            rank=place,
             device=self._device(rank, mirrored, record.device),
-            payload=unique + pack(f"<{len(members)}I", *members),
+            payload=unique + pack(f"<{len(members) + len(group)}I", *members, *group),
         )
 
     def _split(self, rank: int, mirrored: int, record: records.CommSplit) -> records.CommSplit:

@@ -10,7 +10,7 @@ from emu.contract.folding import CannotFold, Folding
 from phantora_async.errors import NotFoldable
 from phantora_async.folding.answers import RoleAnswers
 from phantora_async.folding.mirror import Mirror
-from phantora_async.ingest.communicators import Communicators
+from phantora_async.ingest.communicators import Communicators, stated_members
 from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import PAIRWISE
 
@@ -47,7 +47,12 @@ class MirroredRanks:
         role differ.
         """
         for record in arrived:
-            if record.kind == records.NCCL_LAUNCH and (peer := self._one_way(rank, record)) is not None:
+            peer = None
+            if record.kind == records.NCCL_LAUNCH:
+                peer = self._one_way(rank, record)
+            elif record.kind == records.COMM_INIT:
+                peer = self._of_pair(rank, record)
+            if peer is not None:
                 failure = NotFoldable.of(self._alternating(rank, peer))
                 failure.needs_each = self._shared
                 raise failure
@@ -63,6 +68,16 @@ class MirroredRanks:
             if op.peer < len(members) and self._folding.mesh.role(members[op.peer]) == role:
                 return members[op.peer]
         return None
+
+    def _of_pair(self, rank: int, record: records.CommInit) -> int | None:
+        """The other rank of a communicator for the messages of two ranks of one role. PyTorch makes it for messages in
+        calls of their own, and both ranks wait in their first message until both have asked for it.
+        """
+        stated = stated_members(record)
+        if stated is None or not stated.group:
+            return None
+        role = self._folding.mesh.role
+        return next((peer for peer in stated.members if peer != rank and role(peer) == role(rank)), None)
 
     def _alternating(self, rank: int, peer: int) -> CannotFold:
         return CannotFold(

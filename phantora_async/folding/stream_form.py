@@ -112,7 +112,7 @@ class StreamForm:
         known = self._members.get(number)
         if known is None:
             own = self._communicators.of(self.rank, number)
-            image = self._folding.image(own.members, self.rank, self._to)
+            image = self._folding.image(own.members, self.rank, self._to, own.group)
             known = self._members[number] = image, self._communicators.number_of(own)
         return known
 
@@ -139,7 +139,7 @@ class StreamForm:
 
     def _init(self, record: records.CommInit) -> Form:
         stated = stated_members(record)
-        members = None if stated is None else self._folding.image(stated.members, self.rank, self._to)
+        members = None if stated is None else self._folding.image(stated.members, self.rank, self._to, stated.group)
         return record.nranks, self._device(record.device), members
 
     def _split(self, record: records.CommSplit) -> Form:

@@ -101,6 +101,29 @@ class CollectiveMatching:
             joined.append((collective, call._replace(seq=plain.seq)))
         return joined
 
+    def join_exchange(self, rank: int, op: records.NcclOp, site: int = 0) -> tuple[Collective, Collective] | None:
+        """Joins a send or receive between ranks that share a timeline and exchange what they send; None: it is none.
+        Returns the message that moves, and the one whose data it has.
+
+        The peer sends what the rank sends, at the same instant, and receives what it receives. So the message is
+        between two ranks of which one calls, and the rank gets what it sends.
+        """
+        comm = self._communicators.of(rank, op.comm)
+        if op.op not in _PAIRWISE or not 0 <= op.peer < len(comm.members):
+            return None
+        peer = comm.members[op.peer]
+        if not self._timelines.exchange(rank, peer):
+            return None
+        ranks = (rank, peer) if op.op == NcclKind.SEND else (peer, rank)
+        offsets = self._timelines.offsets(ranks)
+        moves = Collective(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks, (rank,), offsets)
+        moves.joined.append(rank)
+        moves.sites.append(site)
+        key, data = self._pair(rank, comm, op, site, (rank, peer))
+        data.ranks = (rank, rank)
+        self._enter(key, data, rank, site)
+        return moves, data
+
     def _enter(self, key: _Key, collective: Collective, rank: int, site: int) -> None:
         """Records that the rank takes part in the collective. Raises Deadlock."""
         collective.joined.append(rank)

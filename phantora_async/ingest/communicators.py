@@ -57,6 +57,8 @@ class StatedMembers(NamedTuple):
     """For a split: true if each member names its own part; false if all members name the same part."""
     members: tuple[int, ...]
     """The world ranks of the members, in the rank order of the communicator; for a split: of the part."""
+    group: tuple[int, ...] = ()
+    """The process group of which the members are two that send each other messages; (): the members are all of it."""
 
 
 class _PendingInit:
@@ -220,7 +222,9 @@ class Communicators:
             try:
                 offsets = self._timelines.offsets(stated.members)
             except CannotFold as error:
-                raise NotFoldable(f"{error}: ranks that share a timeline differ in who is beside them") from None
+                failure = NotFoldable(f"{error}: ranks that share a timeline differ in who is beside them")
+                failure.needs_each = bool(stated.group)
+                raise failure from None
             devices = {rank: self._device(rank, devices) for rank in members}
         place = {rank: at for at, rank in enumerate(members)}
         label = f"communicator of ranks {compact(members)}"
@@ -228,7 +232,8 @@ class Communicators:
         self._same_members[label] += 1
         if self._same_members[label] > 1:
             label += f" (their number {self._same_members[label]})"
-        comm = Comm(number, tuple(members), tuple(devices.values()), place, label, callers, offsets)
+        group = () if stated is None else stated.group
+        comm = Comm(number, tuple(members), tuple(devices.values()), place, label, callers, offsets, group)
         self.by_id[number] = comm
         same = self._of_members.setdefault(comm.members, [])
         same.append(comm)
@@ -280,7 +285,7 @@ def stated_members(ask: records.CommInit | records.CommSplit) -> StatedMembers |
     """The members that the question names; None if it names none, as in runs that are not folded."""
     if isinstance(ask, records.CommInit):
         ranks = _ranks(ask.payload[UNIQUE_ID_NBYTES:])
-        return StatedMembers(True, ranks[: ask.nranks]) if len(ranks) >= ask.nranks else None
+        return StatedMembers(True, ranks[: ask.nranks], ranks[ask.nranks :]) if len(ranks) >= ask.nranks else None
     if not ask.payload:
         return None
     each_its_own, count = _ranks(ask.payload[:8])

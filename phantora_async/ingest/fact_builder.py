@@ -531,6 +531,13 @@ class FactBuilder:
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             if op.op & PARTS:
                 joined = self._matching.join_message(rank, op, record.site)
+            elif (
+                self._timelines.shared and (exchange := self._matching.join_exchange(rank, op, record.site)) is not None
+            ):
+                moves, data_of = exchange
+                self._answers += self._exchange.join(rank, data_of, op, data)
+                collectives.append(moves)
+                continue
             else:
                 joined = [(self._matching.join(rank, op, record.site), op)]
             for collective, call in joined:

@@ -94,6 +94,8 @@ class SourceTables:
         if comm is None or question.root >= len(comm.members):
             raise ProtocolError(rank, f"SOURCES_OF names member {question.root} of communicator {question.comm:#x}")
         sends = question.op == NcclKind.SEND
+        if sends and self._timelines.exchange(rank, comm.members[question.root]):  # it gets what it sends
+            question = question._replace(root=question.place, place=question.root)
         if sends:
             call, places = _Call(question.comm, question.seq, question.root, question.place), [question.root]
         else:

@@ -53,6 +53,8 @@ class Comm:
     """The members that have timelines of their own; None: all."""
     offsets: tuple[int, ...] = (0,)
     """The offsets of communicators that do the same at the same instants: see ``Timelines.offsets``."""
+    group: tuple[int, ...] = ()
+    """In folded runs, for a communicator that PyTorch makes for the messages of two members of a group: all members."""
 
 
 class Collective:

@@ -112,6 +112,18 @@ def test_a_ring_whose_ranks_send_and_receive_in_turn(run: Run) -> None:
     assert folded.simulated == whole.simulated
 
 
+def test_two_ranks_of_one_timeline_exchange_messages(run: Run) -> None:
+    """A ring of two along a folded axis: one process, one timeline, and both directions in the network."""
+    whole = run("sending_ring.py", "2", "together", n=8)
+    options = ("--fold", "dp*=4,cp*=2", "--fold-apart", "none", "--witnesses", "0")
+    folded = run("sending_ring.py", "2", "together", n=8, options=options)
+    assert whole.exit_code == 0, whole.output
+    assert folded.exit_code == 0, folded.output
+    assert "again with" not in folded.output
+    assert folded.report["folding"]["processes"] == 1
+    assert folded.simulated == whole.simulated
+
+
 @pytest.mark.thorough
 def test_context_parallel_ranks(run: Run) -> None:
     """Ring attention of plain PyTorch."""

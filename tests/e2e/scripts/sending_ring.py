@@ -1,4 +1,6 @@
-"""A ring along `cp`, DDP along `dp`: `sending_ring.py CP`. Even members send first, odd ones receive first."""
+"""A ring along `cp`, DDP along `dp`: `sending_ring.py CP`. Even members send first, odd ones receive first; with
+`sending_ring.py CP together` each sends and receives in one call.
+"""
 
 import sys
 
@@ -11,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 WIDTH, TOKENS = 256, 1024
 rank, world, device = start()
 cp = int(sys.argv[1])
+together = sys.argv[2:] == ["together"]
 mesh = init_device_mesh("cuda", (world // cp, cp), mesh_dim_names=("dp", "cp"))
 group = mesh["cp"].get_group()
 members, place = dist.get_process_group_ranks(group), dist.get_rank(group)
@@ -22,6 +25,11 @@ optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
 
 def passed_on(part):
     received = torch.empty_like(part)
+    if together:
+        operations = [dist.P2POp(dist.isend, part, after, group), dist.P2POp(dist.irecv, received, before, group)]
+        for work in dist.batch_isend_irecv(operations):
+            work.wait()
+        return received
     calls = [lambda: dist.isend(part, after, group), lambda: dist.irecv(received, before, group)]
     for work in [call() for call in (calls if place % 2 == 0 else reversed(calls))]:
         work.wait()

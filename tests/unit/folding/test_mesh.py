@@ -55,6 +55,30 @@ def test_images() -> None:
     assert folded.image(tuple(range(12)), 0, 2) == tuple(range(12))
 
 
+@pytest.mark.parametrize(
+    ("members", "rank", "to", "image"),
+    [
+        ((0, 2), 0, 2, (2, 4)),
+        ((0, 2), 2, 4, (2, 4)),
+        ((0, 2), 0, 6, (0, 6)),  # around the end, in the order of the group
+        ((0, 6), 0, 2, (0, 2)),
+        ((2, 4), 2, 2, (2, 4)),
+    ],
+)
+def test_two_members_of_a_group_have_an_image_for_their_messages(
+    members: tuple[int, ...], rank: int, to: int, image: tuple[int, ...]
+) -> None:
+    assert folding("dp=4,tp=2", 8).image(members, rank, to, (0, 2, 4, 6)) == image
+
+
+def test_members_for_messages_keep_the_order_of_their_group() -> None:
+    assert folding("dp=4,tp=2", 8).image((2, 0), 0, 6, (6, 4, 2, 0)) == (6, 0)
+
+
+def test_two_members_along_another_axis_move_with_their_group() -> None:
+    assert folding("pp=3,dp=4", 12).image((0, 4), 0, 2, (0, 4, 8)) == (2, 6)
+
+
 def test_a_part_of_a_folded_axis_has_no_image() -> None:
     with pytest.raises(CannotFold, match="2 of the 4 coordinates of the folded axis dp"):
         folding("dp=4,tp=2", 8).image((0, 2), 0, 4)

@@ -42,10 +42,16 @@ def members_of(kind: str, rank: int, world: int = 8) -> tuple[int, ...]:
 
 
 def init(
-    rank: int, number: int, members: tuple[int, ...], *, told: bool = True, servers: tuple[int, ...] = SERVERS
+    rank: int,
+    number: int,
+    members: tuple[int, ...],
+    *,
+    told: bool = True,
+    servers: tuple[int, ...] = SERVERS,
+    payload_after: bytes = b"",
 ) -> bytes:
     unique = b"rank %d, id %d" % (members[0], number)
-    payload = unique.ljust(128, b"\0") + (pack(f"<{len(members)}I", *members) if told else b"")
+    payload = unique.ljust(128, b"\0") + (pack(f"<{len(members)}I", *members) if told else b"") + payload_after
     gpus = [gpu for count in servers for gpu in range(count)]
     place, device = members.index(rank), gpus[rank]
     return records.CommInit.encode(5, 1000 + number, len(members), place, device, 0, payload=payload)
@@ -208,6 +214,70 @@ def test_ranks_that_share_a_timeline_have_what_each_would_have(seed: int, slow_r
     assert len(shared.timelines.own) == (6 if slow_rank is None else 8)
     assert shared.play(write, seed + 100) == Run(folding, servers, paces=paces).play(write, seed)
     assert shared.network.replicated.apart == 0
+
+
+def exchanging(seed: int) -> Callable[[Script, Callable[[str], int]], None]:
+    """Returns a program of which each rank exchanges messages with the one two places away, which does the same."""
+
+    def write(script: Script, comm: Callable[[str], int]) -> None:
+        drawn = random.Random(seed)
+        tp = script.rank % 2
+        for _ in range(20):
+            what, count = drawn.choice((WORLD, TP, "exchange", "segment", "event")), drawn.randint(1, 9)
+            own = drawn.randint(1, 90_000), drawn.randint(1, 90_000)
+            if what in (WORLD, TP):
+                script.comm = comm(what)
+                script.launch(script.op(NcclKind.ALL_REDUCE, count * 50_000), stream=1 + count % 3, after=own[tp] // 9)
+            elif what == "exchange":
+                script.comm = comm(DP)
+                peer = (script.rank ^ 2) // 2
+                ops = [script.op(kind, count * 90_000, peer=peer) for kind in (NcclKind.SEND, NcclKind.RECV)]
+                script.launch(*ops, stream=2, after=own[tp] % 50)
+            elif what == "segment":
+                script.segment(own[tp], stream=1 + count % 3, contended_ns=own[tp] * 5 // 4, after=own[tp] % 300)
+            else:
+                script.wait(script.record(stream=1), stream=2)
+
+    return write
+
+
+@pytest.mark.parametrize("servers", [(4, 4, 4, 4), (2, 2, 2, 2)], ids=["within servers", "between servers"])
+@pytest.mark.parametrize("seed", range(4))
+def test_two_ranks_that_share_a_timeline_exchange_messages(seed: int, servers: tuple[int, ...]) -> None:
+    """What each sends is what the other one sends: the two messages of a pair move as with a process for each rank."""
+    write = exchanging(seed)
+    folding = Folding(mesh_of(f"dp*={sum(servers) // 4},cp*=2,tp=2", sum(servers)))
+    shared = Run(folding, servers, shared=True)
+    assert shared.timelines.own == (0, 1)
+    assert shared.play(write, seed) == Run(folding, servers).play(write, seed) == Run(None, servers).play(write, seed)
+
+
+def test_a_message_to_a_rank_that_shares_the_timeline_has_what_the_rank_sends() -> None:
+    run = Run(Folding(mesh_of("dp=2,tp=2", 4)), (2, 2), shared=True)
+    script = run.parts[0].script
+    script.comm = run.comm(DP, 0)
+    numbers = pack("<2i", 5, 6)
+    sent = script.op(NcclKind.SEND, 2, dtype=2, peer=1, data=numbers)
+    script.launch(sent, script.op(NcclKind.RECV, 2, dtype=2, peer=1, token=7), data=numbers)
+    run.feed(0, decoded(script))
+    given = [encoded for rank, encoded in run.fact_builder.take_answers() if encoded.endswith(numbers)]
+    assert given == [records.Data.encode(7, 7, 0, payload=numbers)]
+
+
+def test_a_large_message_to_a_rank_that_shares_the_timeline_refers_to_what_the_rank_sends() -> None:
+    run = Run(Folding(mesh_of("dp=2,tp=2", 4)), (2, 2), shared=True)
+    script = run.parts[0].script
+    comm = script.comm = run.comm(DP, 0)
+    told = records.NcclSources.encode(0, comm, 0, 17, 18, NcclKind.SEND, 0, 1, 3)
+    asked = records.SourcesOf.encode(0, 9, comm, 0, NcclKind.SEND, 1, 0, 0)
+    ops = [script.op(kind, 1 << 20, peer=1) for kind in (NcclKind.SEND, NcclKind.RECV)]
+    run.fact_builder.take_answers()
+    run.feed(0, decoded(script.add(told).add(asked)))
+    assert run.fact_builder.take_answers() == []
+    script.records.clear()
+    run.feed(0, decoded(script.launch(*ops)))
+    answers = [encoded for _, encoded in run.fact_builder.take_answers()]
+    assert answers == [records.Sources.encode(9, 1, 0, payload=records.SourceTable.encode(17, 18, 3, 0))]
 
 
 def test_replicas_whose_routes_differ_are_found() -> None:
@@ -411,6 +481,56 @@ def test_what_cannot_be_mirrored_ends_the_run(members: tuple[int, ...], told: bo
     script = Script(0, 8).add(init(0, 0, members, told=told))
     with pytest.raises(NotFoldable, match=text):
         list(taken(fact_builder, 0, decoded(script), ranks))
+
+
+def pair_init(rank: int, number: int, pair: tuple[int, int], group: tuple[int, ...]) -> bytes:
+    """The question for the communicator of two members' messages."""
+    return init(rank, number, pair, payload_after=pack(f"<{len(group)}I", *group))
+
+
+def test_communicators_of_two_neighbours_in_a_ring() -> None:
+    """Even members send first and receive then, odd ones the other way, on a communicator for each pair."""
+    fact_builder = new_fact_builder(8)
+    ranks = MirroredRanks(Folding(mesh_of("dp=4:1+1,tp=2", 8)), Timelines(8), SERVERS, fact_builder.communicators)
+    for rank in (0, 1, 2, 3):
+        group, place = members_of(DP, rank), rank // 2
+        script = Script(rank, 8)
+        for turn, other in enumerate(((place + 1) % 4, (place - 1) % 4)):
+            low, high = sorted((place, other))
+            script.add(pair_init(rank, turn, (group[low], group[high]), group))
+        list(taken(fact_builder, rank, decoded(script), ranks))
+    made = {one.members: one for one in fact_builder.communicators.by_id.values()}
+    along = [(0, 2), (2, 4), (4, 6), (0, 6)]
+    assert sorted(made) == sorted([*along, *((low + 1, high + 1) for low, high in along)])
+    for rank in (0, 1, 2, 3):
+        group, place = members_of(DP, rank), rank // 2
+        script = Script(rank, 8)
+        calls = [(NcclKind.SEND, (place + 1) % 4), (NcclKind.RECV, (place - 1) % 4)]
+        for kind, other in calls if place % 2 == 0 else reversed(calls):
+            low, high = sorted((place, other))
+            script.comm = made[group[low], group[high]].id
+            script.launch(script.op(kind, 8, peer=int(other == high)))
+        script.records.pop(0)
+        list(taken(fact_builder, rank, decoded(script), ranks))
+    assert fact_builder.incomplete_collectives() == {}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_communicator_of_two_neighbours_of_one_role_alternates(shared: bool) -> None:
+    run = Run(Folding(MESH), shared=shared)
+    with pytest.raises(NotFoldable, match="rank 0 sends to or receives from rank 2, along a folded axis") as caught:
+        run.feed(0, records.decode_up(pair_init(0, 7, (0, 2), (0, 2, 4, 6)))[0])
+    assert (caught.value.finer, caught.value.needs_each) == ("dp*=4:1+1,tp=2", shared)
+
+
+def test_a_communicator_of_two_neighbours_needs_a_timeline_for_each() -> None:
+    """Parts of a ring may differ in role and share timelines among themselves."""
+    run = Run(Folding(mesh_of("dp=4:1+1,tp=2", 8)), shared=True)
+    asked = {rank: records.decode_up(pair_init(rank, 7, (0, 2), (0, 2, 4, 6)))[0] for rank in (0, 2)}
+    run.feed(0, asked[0])
+    with pytest.raises(NotFoldable, match="2 of the 4 coordinates of the folded axis dp") as caught:
+        run.feed(2, asked[2])
+    assert caught.value.needs_each
 
 
 def test_all_are_asked_about_one_part_of_a_split() -> None:

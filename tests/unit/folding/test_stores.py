@@ -74,6 +74,20 @@ def test_a_group_above_the_default_one_has_its_own_members(
     assert told.ids[-1] == (ID, EVERYBODY)
 
 
+def test_two_members_that_send_each_other_messages_are_told_with_their_group(
+    store_of: Callable[[str, tuple[int, ...], Any], Any], told: Told
+) -> None:
+    """PyTorch 2.11 makes a communicator for each pair of ranks whose messages are not in one call."""
+    from torch.distributed import HashStore, PrefixStore
+
+    even = PrefixStore("cuda/", store_of("17", EVEN, HashStore()))
+    even.set("1:3", ID)
+    assert told.ids == [(ID, (2, 6, *EVEN))]
+    both = PrefixStore("cuda/", store_of("18", (2, 6), HashStore()))
+    both.set("0:1", ID)
+    assert told.ids[1:] == [(ID, (2, 6))]
+
+
 def test_nobody_waits_for_another_member_s_id(store_of: Callable[[str, tuple[int, ...], Any], Any], told: Told) -> None:
     """The first member may get on only when virtual time does, which does not know of a rank that waits in a store."""
     from torch.distributed import DistStoreError, HashStore, PrefixStore
