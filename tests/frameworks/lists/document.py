@@ -26,12 +26,12 @@ or would have to be downloaded. "other" is everything else, with the line that s
 compares numbers: it passes if the training ends with exit code 0. Seconds are of a busy machine with two cores.
 
 In PyTorch's list, two of the tests that fail as "other" wait in gloo's `monitored_barrier` for some real seconds while
-another rank sleeps, which is taken for a deadlock here. Of the other 17, those of the second table pass with the NCCL
-backend that PyTorch 2.15 had before (`TORCH_DIST_USE_NCCL2=0`). With the later one, the profiler's events have other
-names ("all_reduce" in place of "nccl:all_reduce"), object collectives refuse another device than the group's, and a
-barrier does not hold the host. Names and refusals are PyTorch's own C++ code, which runs here as it does on GPUs, so
-these tests should fail there, too; that was not tried. What needs computed kernels compares tensors of 16,000 to
-1,048,576 elements: smaller ones, of at most 4,096, are computed anyway.
+another rank sleeps, which is taken for a deadlock here. The other 17 pass with the NCCL backend that PyTorch 2.15 had
+before (`TORCH_DIST_USE_NCCL2=0`, the second table). With the later one, the profiler's events have other names
+("all_reduce" in place of "nccl:all_reduce"), object collectives refuse another device than the group's, and a barrier
+does not hold the host. Names and refusals are PyTorch's own C++ code, which runs here as it does on GPUs, so these
+tests should fail there, too; that was not tried. What needs computed kernels compares tensors of 16,000 to 1,048,576
+elements: smaller ones, of at most 4,096, are computed anyway.
 
 torchtitan's models have FlexAttention, of which Inductor compares 6 kernels forwards and 12 backwards. Here it asks the
 cost model instead of a GPU, but each has to be compiled for that: 117 s on a busy machine with two cores, of which LLVM
