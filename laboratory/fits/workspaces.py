@@ -1,6 +1,6 @@
 """The measured calls that emu/hook/cudnn/workspace.c goes by: `python -m laboratory.fits.workspaces [--left-out]`.
 
-Reads what convolutions needed (laboratory/rows: convolutions-h100, workspaces-h100, workspaces-h200), writes each call
+Reads what convolutions needed (laboratory/rows: FILES), writes each call
 with the form of its workspace to emu/hook/cudnn/workspaces.csv.gz, or tells how far off calls are whose shapes are left
 out. Forms and features are those of workspace.c.
 """
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from formats.c_lists import read_list
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = {"H100": ("convolutions-h100", "workspaces-h100"), "H200": ("workspaces-h200",)}
+FILES = {"H100": ("convolutions-h100", "workspaces-h100"), "H200": ("workspaces-h200", "small-convolutions-h200")}
 DATA = {gpu: tuple(ROOT / "laboratory" / "rows" / f"{name}.jsonl.gz" for name in names) for gpu, names in FILES.items()}
 ANY = "ANY"
 """The GPU of a call whose workspace was measured on one GPU only, or is the same on all."""
@@ -353,7 +353,8 @@ def left_out(calls: Sequence[Convolution], direction: str) -> Floats:
     nearest, half_at, weights = METRICS[direction]
     forms = forms_of(calls)
     features = np.array([call.features for call in calls], float) * np.array(weights)
-    apart = ((features[:, None] - features[None]) ** 2).sum(2)
+    squares = (features**2).sum(1)
+    apart = np.maximum(squares[:, None] + squares[None] - 2 * features @ features.T, 0.0)
     shapes = {shape: at for at, shape in enumerate({call.shape for call in calls})}
     same = np.array([shapes[call.shape] for call in calls])
     apart[same[:, None] == same[None]] = np.inf

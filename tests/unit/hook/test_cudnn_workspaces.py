@@ -107,7 +107,7 @@ CONVOLUTIONS = [
     ((FILTER, F32, True, NCHW, 256, 64, 256, 56, 1, 1), 16777616),
     ((FILTER, F32, False, NCHW, 32, 64, 64, 224, 3, 1), 1850277888),
     ((FORWARD, F32, True, NHWC, 64, 3, 64, 224, 3, 1), 38542096),
-    ((FILTER, F32, True, NHWC, 64, 128, 256, 56, 3, 1), 8258199),
+    ((FILTER, F32, True, NHWC, 128, 128, 128, 28, 3, 1), 8258199),
     ((FORWARD, BF16, False, NHWC, 64, 256, 256, 56, 3, 1), 131),
     ((FILTER, BF16, False, NHWC, 64, 64, 128, 112, 3, 1), 3834519),
     ((FILTER, BF16, False, NHWC, 64, 256, 256, 56, 3, 1), 16515735),
@@ -259,9 +259,9 @@ def test_measured_convolutions_take_what_they_took(running, gpu):
 @pytest.mark.parametrize(
     ("kind", "good"),
     [
-        (("HALF", "NHWC", "DGRAD"), 0.88),
-        (("HALF", "NCHW", "FORWARD"), 0.8),
-        (("TF32", "NHWC", "WGRAD"), 0.4),
+        (("HALF", "NHWC", "DGRAD"), 0.9),
+        (("HALF", "NCHW", "FORWARD"), 0.83),
+        (("TF32", "NHWC", "WGRAD"), 0.42),
         (("F32", "NHWC", "FORWARD"), 0.78),
     ],
 )
