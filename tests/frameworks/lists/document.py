@@ -33,6 +33,10 @@ does not hold the host. Names and refusals are PyTorch's own C++ code, which run
 tests should fail there, too; that was not tried. What needs computed kernels compares tensors of 16,000 to 1,048,576
 elements: smaller ones, of at most 4,096, are computed anyway.
 
+Of Accelerate's scripts, test_ops takes a type's number from an integer tensor that `torch.empty` has made and of which
+it writes four elements: memory that nobody wrote has no known values here. test_notebook starts ranks of which one is
+to fail, and a run ends here when a rank has failed.
+
 torchtitan's models have FlexAttention, of which Inductor compares 6 kernels forwards and 12 backwards. Here it asks the
 cost model instead of a GPU, but each has to be compiled for that: 117 s on a busy machine with two cores, of which LLVM
 took 31 %, Triton's passes 28 %, its frontend 10 %, ptxas 12 %, and their prices 19 %. One rank does it for all, and
