@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SCRIPTS, Run
+from .conftest import RANKS_PYTHON, SCRIPTS, Run
 
 pytestmark = pytest.mark.torch
 
@@ -25,7 +25,7 @@ def kept(served: int) -> list[tuple[str, str]]:
     """The processes of the interpreters of this environment that have served so many runs."""
     told = warm()
     found = re.findall(
-        rf"^processes (\d+) and (\d+): .* {served} runs?\b.* {re.escape(sys.executable)}$", told, re.MULTILINE
+        rf"^processes (\d+) and (\d+): .* {served} runs?\b.* {re.escape(RANKS_PYTHON)}$", told, re.MULTILINE
     )
     assert found, told
     return found
