@@ -30,6 +30,10 @@ MORE = {
         6,
         "the end of a step also divides a rollout's training from the time until the next one",
     ),
+    "COMM_INIT": (
+        6,
+        "a communicator for messages of two ranks of one role says that they cannot share a timeline",
+    ),
     "NCCL_LAUNCH": (
         6,
         "whether ranks of a folded ring send or receive first decides which of them share a role",
