@@ -202,7 +202,6 @@ PH_EXPORT void phantora_at_step(void (*run)(void)) { atomic_store(&at_step, run)
 
 static void marker(uint32_t kind, const char *name) {
     if (kind == PH_MARKER_STEP) {
-        atomic_fetch_add(&steps.ended, 1);
         ph_module_step_ends(); /* before `run`, which may end the rank */
         void (*run)(void) = atomic_load(&at_step);
         if (run) run();
@@ -215,7 +214,9 @@ static void marker(uint32_t kind, const char *name) {
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
 
-/* The training steps that have ended; -1 on a thread of the backward pass, whose step is that of its forward pass. */
+/* The optimizers' steps that have ended, each after a backward pass, whether or not the program says itself where its
+ * steps end: one rank of several may say so. -1 on a thread of the backward pass, whose step is that of its forward
+ * pass. */
 PH_EXPORT int64_t phantora_steps_ended(void) {
     return ph_thread_kind() == PH_THREAD_AUTOGRAD ? -1 : atomic_load(&steps.ended);
 }
@@ -225,7 +226,9 @@ void ph_graph_replayed(void) { atomic_store_explicit(&steps.backward_seen, true,
 
 /* A launched graph contains an optimizer's step. */
 void ph_step_replayed(const char *name) {
-    if (atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit)) marker(PH_MARKER_STEP, name);
+    if (!atomic_exchange(&steps.backward_seen, false)) return;
+    atomic_fetch_add(&steps.ended, 1);
+    if (!atomic_load(&steps.explicit)) marker(PH_MARKER_STEP, name);
 }
 
 static void explicit_step(const ph_known_op *op) {
@@ -312,9 +315,10 @@ void ph_range_pop(void) {
     if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
     if (LIKELY(thread->optimizer_depth != depth + 1)) return;
     thread->optimizer_depth = 0;
-    if (op && atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit) &&
-        !ph_step_captured(op->op.name))
-        marker(PH_MARKER_STEP, op->op.name);
+    if (!op || !atomic_exchange(&steps.backward_seen, false)) return;
+    bool captured = ph_step_captured(op->op.name);
+    if (!captured) atomic_fetch_add(&steps.ended, 1);
+    if (!captured && !atomic_load(&steps.explicit)) marker(PH_MARKER_STEP, op->op.name);
 }
 
 void ph_range_mark(const char *message) {
