@@ -7,6 +7,7 @@ functions. docs/host.md says what the kinds are, how costs are measured and how 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,6 +141,13 @@ class HostModel:
             f"memory_threads={self.memory_threads:g}",
         ]
 
+    def tensor_cost_lines(self) -> list[str]:
+        """The lines with the costs of TENSOR_KINDS: an operator on tensors of the CPU counts as what takes longest."""
+        return self._cost_lines(kind for kind in self.cost_ns if kind in TENSOR_KINDS)
+
+    def _cost_lines(self, kinds: Iterable[str]) -> list[str]:
+        return [f"host_ns.{kind}={device_file_value(kind, self.price_ns(kind))}" for kind in kinds]
+
     def device_file_lines(self) -> list[str]:
         """The lines of the hook's device file that describe the host."""
         return [
@@ -147,7 +155,7 @@ class HostModel:
             f"host_scale={self.scale}",
             f"host_function_ns={self.host_function_ns}",
             f"queue_depth={self.queue_depth}",
-            *(f"host_ns.{kind}={device_file_value(kind, self.price_ns(kind))}" for kind in self.cost_ns),
+            *self._cost_lines(self.cost_ns),
         ]
 
 

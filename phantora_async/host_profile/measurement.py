@@ -126,7 +126,8 @@ def _hook(folder: str, mode: str, like: HostModel, gpus: int) -> list[str]:
     device_file = Path(folder, f"{mode}.txt")
     limits = ["device_count=1", "data_limit_nbytes=1048576", "float_limit_count=4096", f"host_mode={mode}"]
     limits += [f"server_ranks={max(1, gpus)}", f"server_cores={max(1, (os.cpu_count() or 1) // 2)}"]
-    device_file.write_text("\n".join([*load_gpu("h200").device_file_lines(), *like.counting_lines(), *limits, ""]))
+    counted_by = [*like.counting_lines(), *like.tensor_cost_lines()]
+    device_file.write_text("\n".join([*load_gpu("h200").device_file_lines(), *counted_by, *limits, ""]))
     return ["--hook", str(HOOK_LIBRARY), "--device-file", str(device_file)]
 
 

@@ -54,6 +54,27 @@ def test_programs_differ_in_how_long_ago_their_operators_ran() -> None:
     assert dropped["freed_block"] == 98, "as many as there are parameters"
 
 
+def test_each_kind_of_work_on_tensors_of_the_cpu_is_counted() -> None:
+    """An operator counts as the kind that takes longest, so the costs of a known host decide."""
+    kinds = {
+        "large_tensors": "tensor_kib",
+        "cached_tensors": "cached_tensor_kib",
+        "new_tensors": "fresh_tensor_kib",
+        "functions_of_tensors": "function_value",
+        "random_tensors": "random_value",
+        "gathered_tensors": "scattered_value",
+        "sorted_tensors": "sorted_value",
+        "products_on_cpu": "kilo_product",
+        "half_products_on_cpu": "half_kilo_product",
+    }
+    known = profiles.load_host("xeon-h200")
+    measured = measure(find_python(None), 0, 1, known, lambda text: None, tuple(kinds))
+    assert measured.failed == {}
+    for name, kind in kinds.items():
+        units = sum((Counter(of) for part, of in measured.counts.items() if part.startswith(name)), Counter())
+        assert units[kind] > 0, (name, units)
+
+
 MEASURED_ALONE = """
 import os, sys
 os.environ |= {"PHANTORA_DETACHED": sys.argv[3], "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
