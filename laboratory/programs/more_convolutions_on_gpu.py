@@ -17,10 +17,11 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from small_convolutions_on_gpu import TYPES, blocks as given
+
 CASES, OUT, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
 BEGAN = time.time()
 DEV = "cuda"
-TYPES = {"f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 REPS = 3
 BIG = torch.ones(80 << 20, device=DEV)
 
@@ -79,15 +80,6 @@ def rnn_calls(one):
         "fwd": (lambda: net(x)[0], g),
         "bwd": (lambda: torch.autograd.grad(y, (x, *net.parameters()), g, retain_graph=True), g),
     }
-
-
-def given(call):
-    torch.cuda.memory._record_memory_history(context=None)
-    out = call()
-    history = torch.cuda.memory._snapshot()["device_traces"][0]
-    torch.cuda.memory._record_memory_history(enabled=None)
-    del out
-    return [e["size"] for e in history if e["action"] == "alloc"]
 
 
 def run_marked(call, first, ahead):
