@@ -62,6 +62,7 @@ def install(clock: VirtualClock, bound: Bindings) -> None:
     replacements[time.asctime] = _converter(clock, time.asctime, time.localtime, 0)
     replacements[time.strftime] = _converter(clock, time.strftime, time.localtime, 1)
     replacements[time.sleep] = _sleeper(clock)
+    assert replacements.keys() == _REPLACED, "else nobody has looked where one of them is bound"
     for real, replacement in replacements.items():
         setattr(time, real.__name__, replacement)
     bound.rebind(replacements)

@@ -1,4 +1,6 @@
-"""Workspaces of cuSOLVER and cuFFT, as an H200 needed them: laboratory/rows/library-blocks-h200.jsonl.gz."""
+"""Workspaces of cuSOLVER and cuFFT, as an H200 needed them (laboratory/rows/library-blocks-h200.jsonl.gz), and the
+launches of cuSOLVER.
+"""
 
 import ctypes
 
@@ -123,3 +125,21 @@ def test_workspaces_of_cufft(running, kinds, sizes, batch, measured):
         assert nbytes.value == pytest.approx(measured, rel=3e-3)
 
     running(program)
+
+
+@pytest.mark.parametrize(
+    ("call", "m", "n", "launches"),
+    [("geqrf", 4096, 8, 3), ("geqrf", 1024, 1024, 88), ("orgqr", 4096, 8, 10), ("orgqr", 2048, 2048, 230)],
+)
+def test_a_call_takes_the_host_s_time_of_its_launches(running, call, m, n, launches):
+    """The price of a library's call holds three of them."""
+
+    def program(rank):
+        handle = ctypes.c_void_p()
+        assert not rank.c.cusolverDnCreate(ctypes.byref(handle))
+        sizes = (m, n, n) if call == "orgqr" else (m, n)
+        before = rank.c.phantora_host_clock_ns()
+        assert not getattr(rank.c, f"cusolverDnS{call}")(handle, *sizes, NULL, m, NULL, NULL, 0, NULL)
+        assert rank.c.phantora_host_clock_ns() - before == 1_000_000 + 10 * (launches - 3)
+
+    running(program, host_ns__library=1_000_000, host_ns__launch=10)

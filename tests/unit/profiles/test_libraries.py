@@ -38,6 +38,24 @@ def test_factorisations(call: str, rows: int, measured_us: float) -> None:
     assert us(f"library;{call};1;aten::op;[[{rows}, {rows}]]") == pytest.approx(measured_us, rel=0.3)
 
 
+@pytest.mark.parametrize(
+    ("call", "rows", "columns", "measured_us"),
+    [
+        ("Xgeqrf", 4096, 8, 47),
+        ("Xgeqrf", 4096, 64, 365),
+        ("Xgeqrf", 1024, 1024, 3675),
+        ("Sorgqr", 1024, 8, 20),
+        ("Sorgqr", 4096, 64, 59),
+        ("Sorgqr", 1024, 1024, 506),
+        ("Sorgqr", 2048, 2048, 1328),
+    ],
+)
+def test_parts_of_qr(call: str, rows: int, columns: int, measured_us: float) -> None:
+    """Their kernels' time, two copies of PyTorch's with it (laboratory/rows/solver-h200.jsonl)."""
+    found = us(f"library;cusolverDn{call};1;aten::op;[[{rows}, {columns}]]")
+    assert found == pytest.approx(measured_us, rel=0.2)
+
+
 @pytest.mark.parametrize(("rows", "measured_us"), [(512, 144), (1024, 273), (2048, 786), (4096, 2943)])
 def test_triangular_systems(rows: int, measured_us: float) -> None:
     """Half of what an inverse took on an H100 beside its factorisation (laboratory/rows/linalg-h100.jsonl)."""
