@@ -1,0 +1,19 @@
+"""Rank 0 alone asks for the full state of a sharded model, which gathers every weight."""
+
+import torch
+import torch.distributed as dist
+from job import layers, start
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import fully_shard
+
+rank, _, device = start()
+model = layers(device)
+for layer in model:
+    fully_shard(layer)
+fully_shard(model)
+model(torch.rand(2, 8, device=device)).sum().backward()
+if rank == 0:
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))  # G
+    torch.save(state, "full.pt")
+dist.barrier()  # W
+torch.cuda.synchronize()
