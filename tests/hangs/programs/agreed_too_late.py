@@ -1,4 +1,4 @@
-"""A rank that fails tells the others after the forward pass, but these are already in the forward pass's own metrics."""
+"""A rank that fails tells the others after the forward pass, but these are in that pass's own metrics already."""
 
 import torch
 import torch.distributed as dist

@@ -25,7 +25,7 @@ def train(x, size):
         forward(part).sum().backward()  # G
 
 
-for step in range(2):
+for _ in range(2):
     x = torch.rand(8, 8, device=device)
     try:
         train(x, 8)

@@ -17,7 +17,7 @@ def gather(metrics):
     return {name: value for found in everywhere for name, value in found.items()}
 
 
-for step in range(2):
+for _ in range(2):
     if rank > 0:
         dist.recv(x, rank - 1)
     x = model(x).detach()

@@ -1,0 +1,24 @@
+"""A rank comes too late to a monitored barrier; both ranks notice, and go on. 2 ranks."""
+
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from job import start
+
+rank, _, device = start()
+cpu = dist.new_group(backend="gloo")
+x = torch.ones(4, device=device)
+dist.all_reduce(x)
+if rank == 1:
+    time.sleep(30)
+late = False
+try:
+    dist.monitored_barrier(cpu, timeout=timedelta(seconds=2))
+except RuntimeError as error:
+    late = True
+    print(error)
+assert late
+dist.all_reduce(x)
+assert x.tolist() == [4.0] * 4
