@@ -1,4 +1,4 @@
-"""Checkpoints are written by PyTorch's own thread over a group of its own, beside barriers of the main thread. 2 ranks."""
+"""PyTorch's own thread writes checkpoints over a group of its own, beside the main thread's barriers. 2 ranks."""
 
 import time
 
