@@ -1,4 +1,4 @@
-"""One rank skips a batch that does not fit its GPU: it is a batch ahead in the synchronized batch norm from there on."""
+"""One rank skips a batch that does not fit its GPU, and is a batch ahead in the synchronized batch norm after that."""
 
 import torch
 import torch.distributed as dist
