@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..contract import isolation
+from .. import smi
+from ..contract import installed, isolation
 from ..contract.job import Job, RunPlace
 from . import kernel_files, linux
 
@@ -36,6 +38,10 @@ class View:
     libraries: str
     """The folder in which the dynamic linker finds our libraries. It is read-only: it may be a warm interpreter's,
     which later runs use, too.
+    """
+    gpu_tools: tuple[str, ...]
+    """Programs of this machine that would tell of its own GPUs: servers have the emulated one in their place, for
+    scripts that name it by its path.
     """
 
 
@@ -66,6 +72,7 @@ def view(job: Job, libraries: str) -> View:
         read_only=tuple(sorted(read_only)),
         runtime_dir=own[0],
         libraries=libraries,
+        gpu_tools=tuple(sorted({os.path.realpath(path) for path in filter(None, map(shutil.which, smi.PATHS))})),
     )
 
 
@@ -121,6 +128,9 @@ def enter(seen: View, server: int, own_network: bool) -> None:
         _protect(seen.runtime_dir, server)
         linux.mount(seen.libraries, seen.libraries, None, linux.BIND)
         linux.make_read_only(seen.libraries)
+        for path in filter(os.path.exists, seen.gpu_tools):
+            linux.mount(str(installed.PYTHON_STUB), path, None, linux.BIND)
+            linux.make_read_only(path)
     finally:
         for descriptor in kept.values():
             os.close(descriptor)

@@ -14,6 +14,7 @@ import sys
 import traceback
 from typing import NoReturn
 
+from .. import smi
 from ..contract import installed, isolation
 from ..contract.job import Job, RunPlace
 from . import interpreter_paths, processes, program, rank, warm_children
@@ -25,12 +26,12 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def make_interpreter_folder(job: RunPlace) -> None:
-    """Makes a folder whose `python` is the stub, and so is every program installed beside the real one that is a Python
-    script. Called once, in the forker.
+    """Makes a folder whose `python` is the stub, and so are `nvidia-smi` and every program installed beside the real
+    interpreter that is a Python script. Called once, in the forker.
     """
     folder = _interpreter_folder(job)
     os.mkdir(folder)
-    names = {*_STUBS}
+    names = {*_STUBS, smi.PROGRAM}
     with contextlib.suppress(OSError):
         names |= {
             name

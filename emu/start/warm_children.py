@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
+from .. import smi
 from ..contract.job import Job, RunPlace, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
@@ -60,11 +61,17 @@ class Request:
         name = os.path.basename(self.arguments[0])
         if name.startswith("python"):
             return program.parse(self.arguments[1:])
+        if name == smi.PROGRAM:
+            return program.Program(program.ProgramKind.MODULE, smi.__name__, self.arguments[1:])
         path = program.installed_beside(self.environment[PYTHON], name)
         return program.Program(program.ProgramKind.FILE, path, self.arguments[1:]) if path else None
 
     def seat(self, job: RunPlace, server: int) -> Seat | None:
-        """Returns the rank that a launcher has given the process; None if it has not."""
+        """Returns the rank that a launcher has given the process; None if it has not, or if the process only asks for
+        the GPUs, before or beside the rank.
+        """
+        if os.path.basename(self.arguments[0]) == smi.PROGRAM:
+            return None
         return seat_of(job, server, self.environment)
 
     def close(self) -> None:

@@ -59,6 +59,12 @@ static server *own_server(void) {
     return counts ? &table.servers[ph_run.server] : NULL;
 }
 
+/* The server of a process that is no rank: it holds nothing, and has no instant of virtual time of its own. */
+static server *server_without_rank(void) {
+    bool counts = table.servers && !ph_run.started && !ph_run.orphan && ph_run.server < SERVERS;
+    return counts ? &table.servers[ph_run.server] : NULL;
+}
+
 /* Does it matter to others what the process holds? */
 static bool has_neighbours(server *all) { return ph_run.world_size > 1 || atomic_load(&all->others); }
 
@@ -217,9 +223,11 @@ static bool held_at(const history *of, uint64_t at_ns, uint64_t *nbytes) {
 uint64_t ph_server_memory_of_others(int gpu) {
     ph_server_memory_tell();
     int place = atomic_load_explicit(&table.place, memory_order_relaxed);
-    server *all = own_server();
-    if (!all || !has_neighbours(all) || gpu < 0 || gpu >= PH_MAX_DEVICES) return 0;
-    uint64_t now_ns = ph_clock_within(), nbytes, found = 0;
+    server *all = own_server(), *seen = all ? NULL : server_without_rank();
+    if (gpu < 0 || gpu >= PH_MAX_DEVICES || !(seen || (all && has_neighbours(all)))) return 0;
+    /* Who is no rank sees what was told last. */
+    uint64_t now_ns = seen ? UINT64_MAX : ph_clock_within(), nbytes, found = 0;
+    if (seen) all = seen;
     int contexts = 0;
     bool has_owner = false;
     for (int i = 0; i < PROCESSES; i++) {

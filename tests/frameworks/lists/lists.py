@@ -138,8 +138,7 @@ LISTS: Sequence[TestList] = (
         checkout="deepspeedai/DeepSpeed",
         folder="tests",
         collect=("-c", _NODES, *(f"unit/{folder}" for folder in _DEEPSPEED)),
-        # Without the variable they ask nvidia-smi for the GPUs.
-        command=("env", "CUDA_VISIBLE_DEVICES=0,1,2,3", *_PYTEST, "--timeout", "300", "{tests}"),
+        command=(*_PYTEST, "--timeout", "300", "{tests}"),
         environment=(("DS_ACCELERATOR", "cuda"),),
         together=24,
         junit=True,

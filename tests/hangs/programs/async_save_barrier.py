@@ -1,7 +1,6 @@
 """A checkpoint is written by a thread that gathers over the group in which the main thread meets the others."""
 
 import threading
-import time
 
 import torch
 import torch.distributed as dist
@@ -10,18 +9,25 @@ from job import start
 rank, world, device = start()
 group = dist.new_group(backend="gloo")
 x = torch.ones(4, device=device)
+staged = threading.Event()
 
 
 def write(step):
-    time.sleep(2 if rank == 1 else 0.5)  # staging
-    plans = [None] * world
-    dist.all_gather_object(plans, {"step": step}, group=group)  # W
+    if rank == 1:
+        staged.wait()  # a slow copy, which ends after the barrier
+    plans, own = [torch.empty(1) for _ in range(world)], torch.full((1,), float(step))
+    if rank == 0:
+        staged.set()
+    dist.all_gather(plans, own, group=group)  # W
 
 
 for step in range(2):
     dist.all_reduce(x)
+    staged.clear()
     saving = threading.Thread(target=write, args=(step,))
     saving.start()
-    time.sleep(1)
+    if rank == 0:
+        staged.wait()
     dist.barrier(group=group)  # G
+    staged.set()
     saving.join()

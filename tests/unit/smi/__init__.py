@@ -1,0 +1,1 @@
+"""The nvidia-smi of emulated servers."""
