@@ -106,6 +106,7 @@ class Config(CoordinatorView, RankView, ServerView):
             *self.gpu.device_file_lines(),
             f"device_count={max(self.servers)}",
             f"multicast={int(self.cluster.multicast)}",
+            f"nvlink_count={self.gpu.nvlinks if self.cluster.nvswitch else 0}",
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",

@@ -52,6 +52,11 @@ class Cluster:
         return bool(self._server().get("nvls", False))
 
     @property
+    def nvswitch(self) -> bool:
+        """True if switches join the NVLinks of a server's GPUs."""
+        return self._server().get("kind") == "nvswitch"
+
+    @property
     def peer_gb_per_s(self) -> float | None:
         """The GB/s at which one GPU of a server reads another one's memory; None: over PCIe, or not described."""
         gbps = self._server().get("gpu_gbps")

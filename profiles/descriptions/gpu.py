@@ -19,6 +19,8 @@ from profiles.errors import ProfileError
 
 MOST_SMS = 10_000
 MOST_WINDOW_MS = 1_000
+MOST_LINKS = 18
+"""NVML numbers no more."""
 MOST_WATTS = 100_000
 MOST_SPREAD = 0.5
 CONTEXT_NBYTES = 645_464_064
@@ -143,6 +145,8 @@ class Gpu:
     sm_clock_khz: int
     """The highest clock that it reports. Under load it is lower: `achieved` has the rates of products."""
     power_limit_w: int
+    nvlinks: int
+    """NVLinks of the GPU, which servers with NVSwitch use."""
     """The default limit of the board."""
     memory: Memory
     limits: Limits
@@ -282,6 +286,7 @@ def _gpu(top: Fields) -> Gpu:
         sm_count=sm_count,
         sm_clock_khz=sm_clock_khz,
         power_limit_w=top.integer("power_limit_w", least=1, most=MOST_WATTS),
+        nvlinks=top.integer("nvlinks", 0, most=MOST_LINKS),
         memory=found,
         limits=bounds,
         pcie=Pcie(
