@@ -42,13 +42,7 @@ def simulation_of(spec: RunSpec) -> Simulation:
     network = network_of(spec, spec.cluster)
     network.replicated.must_be_alike = spec.each_if_they_differ
     paces, folding = paces_of(spec.faults, spec.servers), spec.folding
-    timelines = Timelines(
-        spec.world_size,
-        folding if spec.share_timelines else None,
-        spec.servers,
-        paces.ranks,
-        may_exchange=spec.record is None,  # a replay pairs each send with the receive of another timeline
-    )
+    timelines = Timelines(spec.world_size, folding if spec.share_timelines else None, spec.servers, paces.ranks)
     timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces, timelines=timelines)
     model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times), measure=spec.measure)
     fact_builder = FactBuilder(

@@ -32,10 +32,11 @@ class Connections:
         """What the rank's host does, step by step. The host time before the record is before the first step."""
         steps: dict[int, list[tuple[CommCreation, CommCreation]]] = {}
         for sender, receiver in _connections(rank, comm, peers):
-            if self._timelines.of(sender) != sender or self._timelines.of(receiver) != receiver:
-                continue  # the other one has no host of its own
+            own = len(self._timelines.having((sender, receiver)))
+            if own == 1 and not self._timelines.exchange(sender, receiver):
+                continue  # the other one has no host of its own, and none that connects at the same instant
             distance = (comm.rank_of[receiver] - comm.rank_of[sender]) % len(comm.members)
-            steps.setdefault(distance, []).append(self._join(rank, comm, sender, receiver, record.site))
+            steps.setdefault(distance, []).append(self._join(rank, comm, (sender, receiver), own, record.site))
         in_order = [steps[distance] for distance in sorted(steps)]
         joined = [tuple(pair[phase] for pair in step) for phase in (0, 1) for step in in_order] or [()]
         waits = bool(record.waits)
@@ -50,16 +51,21 @@ class Connections:
         """Forgets everything, because all ranks start again."""
         self._asked.clear()
 
-    def _join(self, rank: int, comm: Comm, sender: int, receiver: int, site: int) -> tuple[CommCreation, CommCreation]:
+    def _join(
+        self, rank: int, comm: Comm, ranks: tuple[int, int], own: int, site: int
+    ) -> tuple[CommCreation, CommCreation]:
+        """`own`: how many of the two have timelines of their own, and so ask."""
+        sender, receiver = ranks
         connection = comm.id, sender, receiver
         found = self._asked.pop(connection, None)
         if found is None:
             text = f"from rank {sender} to rank {receiver} on the {comm.label}"
             begins, ends = (
-                CommCreation(f"{words} {text}", 2, (sender, receiver))
-                for words in ("the connection", "the end of connecting")
+                CommCreation(f"{words} {text}", own, ranks) for words in ("the connection", "the end of connecting")
             )
-            found = self._asked[connection] = begins, ends
+            found = begins, ends
+            if own == 2:
+                self._asked[connection] = found
         for creation in found:
             creation.joined.append(rank)
             creation.sites.append(site)

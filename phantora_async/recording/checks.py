@@ -73,6 +73,8 @@ def check_call(call: Call, world_size: int) -> None:
         raise ValueError("an NCCL call has an impossible communicator or root")
     if not 0 <= min(call.sender, call.receiver) <= max(call.sender, call.receiver) < world_size:
         raise ValueError("an NCCL call is between ranks that are not there")
+    if call.callers not in (1, 2):
+        raise ValueError(f"a message has {call.callers} callers")
 
 
 def check_rows(rows: NDArray[np.void], counters: Sequence[tuple[Any, ...]]) -> None:

@@ -114,6 +114,10 @@ class Call(NamedTuple):
     sender: int
     """The ranks of sender and receiver in the communicator, for a send."""
     receiver: int
+    callers: int = 2
+    """How many ranks call a send with its receive; 1: sender and receiver share a timeline and exchange what they send
+    (``Timelines.exchange``).
+    """
 
 
 class Irregular(Exception):
@@ -220,11 +224,11 @@ class RecordedRows:
         comm = collective.comm
         self._tables.comms.setdefault(comm.id, comm)
         number = self.comms.setdefault(comm.id, len(self.comms))
-        sender = receiver = 0
+        sender, receiver, callers = 0, 0, 2
         called: tuple[int, ...]
         if collective.op == NcclKind.SEND:
             sender, receiver = (comm.rank_of[rank] for rank in collective.ranks)
-            called = (comm.id, sender, receiver)
+            called, callers = (comm.id, sender, receiver), len(collective.callers)
             expected = self._called[called] // (2 if sender == receiver else 1)
         else:
             called = (comm.id,)
@@ -241,4 +245,5 @@ class RecordedRows:
             collective.root,
             sender,
             receiver,
+            callers,
         )

@@ -30,7 +30,7 @@ class RecordedRun:
         self._comms = list(recording.comms.values())
         self._calls = [call for kernel in recording.kernels for call in kernel]
         self._streams = streams
-        self._offsets = recording.timelines.pair_offsets
+        self._timelines = recording.timelines
         self.programs = programs_of(recording, streams)
         self.tables = tables_of(recording)
         members = {id(one.members): one.members for one in recording.creations}
@@ -44,7 +44,9 @@ class RecordedRun:
         ranks, callers, offsets = comm.members, comm.callers, comm.offsets
         if call.op == NcclKind.SEND:
             ranks, callers = (comm.members[call.sender], comm.members[call.receiver]), None
-            offsets = self._offsets(comm, ranks)
+            if call.callers == 1:
+                callers = self._timelines.having(ranks)
+            offsets = self._timelines.pair_offsets(comm, ranks)
         made = Collective(
             comm, called.seq, call.op, call.dtype, call.redop, call.elements, call.root, ranks, callers, offsets
         )

@@ -30,7 +30,7 @@ _WITHOUT_ROOM = frozenset(kind for kind, entry in records.ENTRY_OF.items() if le
 
 def tables_of(recording: Recording) -> Tables:
     calls = [
-        (call.comm, call.op == NcclKind.SEND, call.sender, call.receiver)
+        (call.comm, call.callers if call.op == NcclKind.SEND else 0, call.sender, call.receiver)
         for kernel in recording.kernels
         for call in kernel
     ]

@@ -197,6 +197,8 @@ class _RankMapping:
     def _call(self, call: Call, then: Comm, now: Comm, source: int, rank: int) -> Call:
         if call.op == NcclKind.SEND and self._width is None and tuple(self._recording.own) == self._timelines.own:
             return call  # ranks share timelines as they did, so parts of gathers, too, are between the same ones
+        if call.op == NcclKind.SEND and call.callers == 1:
+            return self._exchange(call, then, now, source, rank)
         if call.op == NcclKind.SEND:
             pair = self._image((then.members[call.sender], then.members[call.receiver]), source, rank)
             self._timelines.offsets(pair)
@@ -207,6 +209,26 @@ class _RankMapping:
             root = self._width.moved(then.members[call.root], self._width.constant(then.members), rank)
             return call._replace(root=now.rank_of[root])
         return call
+
+    def _exchange(self, call: Call, then: Comm, now: Comm, source: int, rank: int) -> Call:
+        """The message of a rank that sent its peer what that sent it: the two differ along axes of two coordinates.
+        Raises CannotFold.
+        """
+        folding = self._recording.setup.folding
+        assert folding is not None, "ranks share timelines"
+        before, mesh = folding.mesh, (folding if self._width is None else self._width.now).mesh
+        sends = then.members[call.sender] == source
+        recorded, peer = then.members[call.receiver if sends else call.sender], rank
+        for at, axis in enumerate(mesh.axes):
+            if before.coordinate(source, at) != before.coordinate(recorded, at):
+                if axis.size != 2:
+                    raise CannotFold(f"a rank sends along {axis.name}, which has {axis.size} ranks now")
+                peer += (1 - 2 * mesh.coordinate(rank, at)) * mesh.strides[at]
+        exchanges = self._timelines.exchange(rank, peer)
+        if not exchanges and self._timelines.of(peer) != peer:
+            raise CannotFold("a rank sends along a folded axis")
+        sender, receiver = (now.rank_of[one] for one in ((rank, peer) if sends else (peer, rank)))
+        return call._replace(sender=sender, receiver=receiver, callers=1 if exchanges else 2)
 
     # ---- what belongs together -------------------------------------------------------------------------------------
 

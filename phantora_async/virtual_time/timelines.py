@@ -41,10 +41,9 @@ class Timelines:
         folding: Folding | None = None,
         servers: Sequence[int] = (),
         slowed: Collection[int] = (),
-        may_exchange: bool = True,
     ) -> None:
         """`folding`: ranks share timelines; None: each has its own. `servers`: the number of GPUs in use on each
-        server. `slowed`: the ranks that a fault makes different. `may_exchange`: see ``exchange``.
+        server. `slowed`: the ranks that a fault makes different.
         """
         self.world_size = world_size
         self.slowed = slowed
@@ -53,7 +52,6 @@ class Timelines:
         """The number of each rank's GPU on its server."""
         self._axes = () if folding is None else _alike(folding, slowed)
         self._offsets: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._may_exchange = may_exchange
 
     def gpu_of(self, rank: int) -> int:
         """The number of its GPU on its server; -1: the servers are not known."""
@@ -100,7 +98,7 @@ class Timelines:
         """Tells whether two ranks share a timeline and send each other what they send: along axes of two coordinates
         the rank that is as far from the peer as the peer is from the rank is the rank itself.
         """
-        if self._folding is None or not self._may_exchange or rank == peer or self.of(peer) != self.of(rank):
+        if self._folding is None or rank == peer or self.of(peer) != self.of(rank):
             return False
         mesh = self._folding.mesh
         apart = [at for at in range(len(mesh.axes)) if mesh.coordinate(rank, at) != mesh.coordinate(peer, at)]

@@ -80,6 +80,23 @@ def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_ru
     assert found == pytest.approx(narrower["step"]["each_ns"][:1], rel=1e-4)
 
 
+def test_ranks_that_exchange_messages_are_recorded_as_with_all_processes(
+    run: Run, shared_run: Run, tmp_path: Path
+) -> None:
+    """A ring of two along a folded axis has one timeline. A replay gives each rank one again, also by a slow one."""
+    ring, recording = ("sending_ring.py", "2", "together"), tmp_path / "folded"
+    whole = shared_run(*ring, n=8)
+    options = ("--fold", "dp*=4,cp*=2", "--fold-apart", "none", "--witnesses", "0", "--record", str(recording))
+    folded = run(*ring, n=8, options=options)
+    assert folded.exit_code == 0, folded.output
+    assert "again with" not in folded.output
+    assert folded.report["folding"]["processes"] == 1
+    assert replay(recording, tmp_path) == folded.simulated == whole.simulated
+    assert replay(recording, tmp_path, "--replicas", "each") == whole.simulated
+    for machine in (("--host", "none", "--gpu", "h100"), ("--slow-gpu", "3=0.5"), ("--slow-gpu", "2=0.5")):
+        assert replay(recording, tmp_path, *machine) == replay(whole, tmp_path, *machine)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("layout", "mesh", "width", "before_steps"),

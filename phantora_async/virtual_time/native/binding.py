@@ -140,7 +140,7 @@ class Tables:
     kernels: NDArray[np.int64]
     """The index of each kernel's first call; one more for the end."""
     calls: NDArray[np.int32]
-    """A row for each call: communicator, whether it is a pair, sender, receiver."""
+    """A row for each call: communicator, how many ranks call a pair (0: it is none), sender, receiver."""
     members: NDArray[np.int32]
     """The number of members that call, by communicator."""
 

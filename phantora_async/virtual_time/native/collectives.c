@@ -60,7 +60,7 @@ static collective *called_collective(engine *e, int32_t comm, const call *by, in
     uint64_t slot = slot_of(e, comm, sender, receiver, seq);
     for (collective *one = e->table[slot]; one; one = one->next)
         if (one->comm == comm && one->sender == sender && one->receiver == receiver && one->seq == seq) return one;
-    collective *made = new_collective(e, comm, by->pair ? 2 : e->tables.members[comm], 0);
+    collective *made = new_collective(e, comm, by->pair ? by->pair : e->tables.members[comm], 0);
     made->by_program = true;
     made->seq = seq;
     made->sender = sender;

@@ -76,7 +76,7 @@ typedef struct {
 /* What one member of an NCCL kernel does, without the ranks' own numbers. */
 typedef struct {
     int32_t comm; /* among those that the rank uses */
-    int32_t pair; /* a send with its receive */
+    int32_t pair; /* the ranks that call a send with its receive; 0: it is none */
     int32_t sender, receiver;
 } call;
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from emu.contract import records
+from emu.contract.folding import Folding
 from emu.contract.records import EndKind
+from phantora_async.folding import mesh_of
 from phantora_async.ingest.connections import Connections
 from phantora_async.virtual_time.facts import Comm, ConnectFact
 from phantora_async.virtual_time.timelines import Timelines
@@ -65,3 +67,22 @@ def test_the_host_time_is_before_the_first_step_and_each_says_how_many_follow() 
         (0, False, 1),
         (0, False, 0),
     ]
+
+
+def test_a_peer_that_shares_the_timeline_is_connected_at_the_same_instant() -> None:
+    """The rank waits for nobody; its connections are known with both ends, for ranks that do the same elsewhere."""
+    timelines = Timelines(4, Folding(mesh_of("dp*=2,cp*=2", 4)))
+    facts = ask(Connections(timelines), 0, {1: TO | FROM}, comm_of(2))
+    creations = [creation for fact in facts for creation in fact.creations]
+    assert [(one.members, one.size, one.joined) for one in creations] == [
+        ((0, 1), 1, [0]),
+        ((1, 0), 1, [0]),
+        ((0, 1), 1, [0]),
+        ((1, 0), 1, [0]),
+    ]
+
+
+def test_a_peer_without_a_timeline_that_does_other_work_is_left_out() -> None:
+    timelines = Timelines(4, Folding(mesh_of("dp*=4", 4)))
+    facts = ask(Connections(timelines), 0, {1: TO | FROM})
+    assert [fact.creations for fact in facts] == [()]

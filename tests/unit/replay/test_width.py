@@ -194,6 +194,54 @@ def test_messages_along_a_folded_axis_need_the_timelines_that_they_had(recording
         map_ranks(recording, given.servers, Timelines(8, given.folding, given.servers), None)
 
 
+@pytest.fixture
+def exchanging(recording: Recording) -> Recording:
+    """The recording of rank 0 of eight: it shares its timeline with all others, and exchanges messages with rank 1."""
+    given = setup(recording, "dp*=4,cp*=2", apart=frozenset())
+    recording.setup = replace(given, share_timelines=True)
+    recording.__dict__.pop("timelines")
+    recording._ranks = {0: recording._ranks[0]}
+    changed(recording, op=NcclKind.SEND, sender=0, receiver=1, callers=1)
+    return recording
+
+
+def messages(recording: Recording, rank: int) -> set[tuple[int, int, int]]:
+    """The sender, the receiver and how many of them call, of each message of a rank."""
+    rows, (comm,) = recording.stream(rank).rows, recording.comms_of(rank)
+    numbers = {int(number) for number in rows["values"][rows["kind"] == records.NCCL_LAUNCH, 0]}
+    calls = {call for number in numbers for call in recording.kernels[number]}
+    return {(comm.members[one.sender], comm.members[one.receiver], one.callers) for one in calls}
+
+
+def test_ranks_that_no_longer_share_a_timeline_send_each_other_messages(exchanging: Recording) -> None:
+    given = exchanging.setup
+    assert given.folding is not None
+    found = map_ranks(exchanging, given.servers, Timelines(8), None)
+    assert [messages(found, rank) for rank in range(8)] == [{(rank, rank ^ 1, 2)} for rank in range(8)]
+    slow = Timelines(8, given.folding, given.servers, (5,))
+    found = map_ranks(exchanging, given.servers, slow, None)
+    assert {rank: messages(found, rank) for rank in slow.own} == {
+        0: {(0, 1, 2)},
+        1: {(1, 0, 2)},
+        4: {(4, 5, 2)},
+        5: {(5, 4, 2)},
+    }
+
+
+def test_more_replicas_of_ranks_that_exchange_messages(exchanging: Recording) -> None:
+    wide, width = widened(exchanging.setup, ["dp=16"])
+    timelines = Timelines(32, wide.folding, wide.servers)
+    assert messages(map_ranks(exchanging, wide.servers, timelines, width), 0) == {(0, 1, 1)}
+    found = map_ranks(exchanging, wide.servers, Timelines(32), width)
+    assert [messages(found, rank) for rank in (0, 1, 31)] == [{(0, 1, 2)}, {(1, 0, 2)}, {(31, 30, 2)}]
+
+
+def test_ranks_that_exchange_messages_stay_two(exchanging: Recording) -> None:
+    wide, width = widened(exchanging.setup, ["cp=4"])
+    with pytest.raises(UsageError, match="a rank sends along cp, which has 4 ranks now"):
+        map_ranks(exchanging, wide.servers, Timelines(16, wide.folding, wide.servers), width)
+
+
 def test_shards_stop_the_replay(recording: Recording) -> None:
     width = width_of(recording, "dp=8", "dp=16")
     check_width(recording, width, frozenset())
