@@ -46,7 +46,7 @@ from __future__ import annotations
 from netsim import collectives
 from netsim.collectives import NcclSettings
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
-from netsim.simulation.groups import Changes, Group, Moved
+from netsim.simulation.groups import Changes, Group, LinksLess, Moved
 from netsim.simulation.network import Choice, FlowId, Network
 from netsim.simulation.routed import RoutedNetwork
 from netsim.topology import Link, ServerFacts, Topology, build, find_links, load
@@ -59,6 +59,7 @@ __all__ = [
     "FlowId",
     "Group",
     "Link",
+    "LinksLess",
     "Moved",
     "NcclSettings",
     "NetsimError",

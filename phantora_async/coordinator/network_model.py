@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -10,6 +10,7 @@ import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import CommunicatorMemory, NcclSettings, Params, Plan, slower
 from netsim.units import MAX_NS
+from phantora_async.coordinator.joined_flows import Joined, as_one, may_join
 from phantora_async.coordinator.replicated_collectives import ReplicatedCollectives
 from phantora_async.errors import ClockEnded
 from phantora_async.faults.links import Change, LinkChanges
@@ -80,8 +81,12 @@ class NetsimNetworkModel:
         """The endpoints of members, by communicator and offset."""
         self._flows: dict[Collective, dict[int, int | None]] = {}
         """The flows of each collective, and when each completes; None if that is not known."""
-        self._collective_of: dict[int, Collective] = {}
-        """The collective that each flow belongs to."""
+        self._collectives_of: dict[int, Collection[Collective]] = {}
+        """The collectives whose data each flow moves: one, if it is not joined."""
+        self._joining: Joined | None = None
+        """Collectives of which the network is told when it is asked next: others may join them."""
+        self._joined: list[Joined] = []
+        """Those that are one flow, until they are committed."""
         self._done: dict[Collective, int] = {}
         """The instants at which collectives complete, as far as they are known."""
         self._unreported: list[tuple[int, Collective]] = []
@@ -173,6 +178,7 @@ class NetsimNetworkModel:
         flows: dict[int, int | None] = {}
         begun: list[tuple[Plan, int]] = []
         moved: list[netsim.Moved] = []
+        revised: list[Revised] = []
         for plan, carrying in self._plans(collective):
             moves = slower(plan, self._params.kernel.beside_compute[_operation(collective)]) if slow else plan
             start_ns = self._start_ns(collective, moves, at_ns)
@@ -180,19 +186,85 @@ class NetsimNetworkModel:
                 self._done[collective] = max(start_ns, self._done.get(collective, 0))
                 continue
             begun.append((carrying, start_ns))
+            if len(collective.offsets) == 1 and self._join(collective, moves, start_ns):
+                continue
+            revised += self._set_apart(start_ns)
             for group in moves.groups:
                 changes = self._network.add(group, start_ns, key=(collective, len(flows)))
-                self._collective_of[changes.flow] = collective
+                self._collectives_of[changes.flow] = (collective,)
                 flows[changes.flow] = None
                 moved += changes.moved
-        if not flows:
+        if not begun:
             heappush(self._unreported, (self._done[collective], collective))
             return ()
         self._done.pop(collective, None)
         self._begun[collective] = begun
         self._flows[collective] = flows
         self._moving += 1
-        return self._note(moved) if moved else ()
+        return [*revised, *self._note(moved)] if moved else revised
+
+    def _join(self, collective: Collective, plan: Plan, start_ns: int) -> bool:
+        """Has the collective join others that begin now, or be the first that others may join. False: it moves its data
+        alone.
+        """
+        (group, *others) = plan.groups
+        if others or not may_join(group) or self._faults is not None or self._topology.congestion is not None:
+            return False
+        if self._joining is None:
+            if self._moving or start_ns <= self._network.now_ns or self._joined_after(start_ns):
+                return False
+            self._joining = Joined(start_ns)
+        elif not self._joining.fits(group, start_ns):
+            return False
+        self._joining.groups[collective] = group
+        return True
+
+    def _joined_after(self, at_ns: int) -> list[Joined]:
+        """Joined collectives that move data behind this instant. Others that begin then may set them apart."""
+        found = []
+        for joined in self._joined:
+            done_ns = self._done.get(next(iter(joined.groups)))
+            if done_ns is None or at_ns < done_ns:
+                found.append(joined)
+        return found
+
+    def _tell_joining(self) -> None:
+        """Tells the network of collectives that have begun since it was asked: as one flow, if they have one rate."""
+        joined, self._joining = self._joining, None
+        if joined is None:
+            return
+        one = as_one(joined.groups.values(), self._topology) if len(joined.groups) > 1 else None
+        if one is None:
+            self._add_each(joined)
+            return
+        changes = self._network.add(one, joined.start_ns, key=(next(iter(joined.groups)), 0))
+        joined.flow = changes.flow
+        self._collectives_of[changes.flow] = joined.groups
+        self._joined.append(joined)
+        for collective in joined.groups:
+            self._flows[collective] = {changes.flow: None}
+
+    def _add_each(self, joined: Joined) -> list[netsim.Moved]:
+        """Adds a flow for each of the collectives."""
+        moved: list[netsim.Moved] = []
+        for collective, group in joined.groups.items():
+            changes = self._network.add(group, joined.start_ns, key=(collective, 0))
+            self._collectives_of[changes.flow] = (collective,)
+            self._flows[collective] = {changes.flow: None}
+            moved += changes.moved
+        return moved
+
+    def _set_apart(self, at_ns: int) -> list[Revised]:
+        """Gives each of the joined collectives that move data behind this instant a flow of its own."""
+        self._tell_joining()
+        revised: list[Revised] = []
+        for joined in self._joined_after(at_ns):
+            assert joined.flow is not None
+            self._joined.remove(joined)
+            del self._collectives_of[joined.flow]
+            moved = [*self._network.retract(joined.flow).moved, *self._add_each(joined)]
+            revised += self._note(moved, joined.groups)
+        return revised
 
     def _plans(self, collective: Collective) -> Iterator[tuple[Plan, Plan]]:
         """Yields two plans for each group of flows of the collective: how its data moves, and what its links carry."""
@@ -230,22 +302,26 @@ class NetsimNetworkModel:
     def retract(self, collective: Collective) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
         self._stuck = False
+        begun = self._begun.get(collective, ())
+        revised = self._set_apart(min(start_ns for _, start_ns in begun)) if begun else []
+        revised = [one for one in revised if one.collective != collective]
         if self._done.pop(collective, None) is None:
             self._moving -= 1
         self._reported.pop(collective, None)
         self._begun.pop(collective, None)
         moved: list[netsim.Moved] = []
         for flow in self._flows.pop(collective, {}):
-            del self._collective_of[flow]
+            del self._collectives_of[flow]
             moved += self._network.retract(flow).moved
-        return self._note(moved) if moved else ()
+        return [*revised, *self._note(moved)] if moved else revised
 
-    def _note(self, moved: Sequence[netsim.Moved]) -> Sequence[Revised]:
-        """Records new completion times of flows, and returns the collectives whose completion changes with them."""
-        changed: dict[Collective, None] = {}
+    def _note(self, moved: Sequence[netsim.Moved], of: Iterable[Collective] = ()) -> Sequence[Revised]:
+        """Records new completion times of flows, and returns the collectives whose completion changes with them. `of`:
+        those that have new flows.
+        """
+        changed: dict[Collective, None] = dict.fromkeys(of)
         for change in moved:
-            collective = self._collective_of.get(change.flow)
-            if collective is not None:
+            for collective in self._collectives_of.get(change.flow, ()):
                 self._flows[collective][change.flow] = change.after_ns
                 changed[collective] = None
         revised: list[Revised] = []
@@ -266,6 +342,7 @@ class NetsimNetworkModel:
 
     def next_ns(self) -> int | None:
         """See ``virtual_time.NetworkModel``."""
+        self._tell_joining()
         flow = self._next_completion() if self._moving else None
         known_ns = self._next_unreported_ns()
         if flow is None:
@@ -308,18 +385,19 @@ class NetsimNetworkModel:
 
     def complete(self, at_ns: int) -> list[Collective]:
         """See ``virtual_time.NetworkModel``."""
+        self._tell_joining()
         if at_ns > self._network.now_ns:
             while self._faults is not None and self._faults.first_ns <= at_ns:
                 self._tell(self._faults.take())
             for done_ns, flow in self._network.advance(at_ns):
-                collective = self._collective_of[flow]
-                flows = self._flows[collective]
-                flows[flow] = done_ns
-                last_ns = done_ns if len(flows) == 1 else _last(flows.values())
-                if last_ns is not None:
-                    self._moving -= 1
-                    self._done[collective] = last_ns
-                    heappush(self._unreported, (last_ns, collective))
+                for collective in self._collectives_of[flow]:
+                    flows = self._flows[collective]
+                    flows[flow] = done_ns
+                    last_ns = done_ns if len(flows) == 1 else _last(flows.values())
+                    if last_ns is not None:
+                        self._moving -= 1
+                        self._done[collective] = last_ns
+                        heappush(self._unreported, (last_ns, collective))
         done = []
         while (due_ns := self._next_unreported_ns()) is not None and due_ns <= at_ns:
             _, collective = heappop(self._unreported)
@@ -329,7 +407,10 @@ class NetsimNetworkModel:
 
     def commit(self, at_ns: int) -> None:
         """See ``virtual_time.NetworkModel``. The network's own present may be earlier: nothing has completed since."""
+        self._tell_joining()
         horizon_ns = min(at_ns, self._network.now_ns)
+        # Joined collectives can be set apart as long as others may begin before they end.
+        horizon_ns = min([horizon_ns, *(joined.start_ns for joined in self._joined_after(horizon_ns))])
         if horizon_ns > self._committed_ns:
             for collective in [collective for collective, done_ns in self._reported.items() if done_ns < horizon_ns]:
                 begun = self._begun.pop(collective, None)
@@ -339,7 +420,8 @@ class NetsimNetworkModel:
                     self._compare(collective, begun)
                 del self._reported[collective], self._done[collective]
                 for flow in self._flows.pop(collective, ()):
-                    del self._collective_of[flow]
+                    self._collectives_of.pop(flow, None)
+            self._joined = [joined for joined in self._joined if next(iter(joined.groups)) in self._begun]
             self._network.commit(horizon_ns)
             self._committed_ns = horizon_ns
 
