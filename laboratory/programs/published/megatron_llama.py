@@ -23,9 +23,22 @@ FIXED = """
 """
 """What all submissions have in common."""
 
+
+def keep_whole_batches() -> None:
+    """With context parallelism Megatron-LM puts a rank's part of a batch into the table of the buffers that a graph of
+    the whole iteration reads, and copies the next batch there.
+    """
+    from megatron.core.full_cuda_graph import StaticBufferLoader
+
+    load = StaticBufferLoader.__call__
+    StaticBufferLoader.__call__ = lambda self, *given: dict(load(self, *given))
+
+
 if __name__ == "__main__":
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
     script = sys.argv[1]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    if "full_iteration" in sys.argv:
+        keep_whole_batches()
     sys.argv = [script, *FIXED.split(), *sys.argv[2:]]
     runpy.run_path(script, run_name="__main__")
