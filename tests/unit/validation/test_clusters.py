@@ -117,7 +117,7 @@ def test_a_malformed_prediction_is_refused(tmp_path: Path, wrong: dict[str, obje
 
 def test_every_shipped_row_has_its_files_and_a_curve_s_rows_differ() -> None:
     rows = [row for _, row in cluster_book.read(SHIPPED).rows()]
-    checkouts = dict.fromkeys(("kempnerforge", "torchtitan_2412", "torchtitan_2506"), "/forge")
+    checkouts = dict.fromkeys(("kempnerforge", "megatron", "torchtitan_2412", "torchtitan_2506"), "/forge")
     for row in rows:
         words = cluster_book.filled(row, checkouts)
         assert all(Path(word).is_file() for word in words if word.endswith((".py", ".toml")) and "/forge" not in word)
