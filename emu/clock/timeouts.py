@@ -3,7 +3,8 @@
 On a cluster a timeout means that something is broken. Here a step of a second may take minutes, and the coordinator
 knows who waits for whom: it finds a program that is stuck and ends it (docs/virtual-time.md). So every timeout that is
 passed to c10d's C++ code, which counts real time, is lengthened by days; what the script reads back is what it gave.
-Waits for a GPU with a timeout of their own, `work.wait(timeout)` of NCCL's works, end exactly: theirs is virtual time.
+Waits for a GPU with a timeout of their own, `work.wait(timeout)` of NCCL's works, end exactly, and so do monitored
+barriers: theirs is virtual time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..private.changes import Names, changes
-from . import rendezvous
+from . import monitored_barriers, rendezvous
 
 _ADDED = timedelta(days=20)
 """The time that is added to a timeout. A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
@@ -52,10 +53,13 @@ def _lengthen_all(names: Names) -> None:
     """
     from torch._C import _distributed_c10d as c10d
 
-    real_wait = names.get("Work.wait")
+    real_wait, real_barrier = names.get("Work.wait"), names.get("ProcessGroup.monitored_barrier")
     for owner in dict.fromkeys(_classes_in(c10d)):
         _lengthen_arguments(owner)
     names.change("Work.wait", lambda lengthening: _waiting_in_virtual_time(real_wait, lengthening))
+    names.change(
+        "ProcessGroup.monitored_barrier", lambda lengthening: monitored_barriers.watching(real_barrier, lengthening)
+    )
     for store in ("FileStore", "HashStore", "TCPStore"):
         waits = store == "TCPStore"
         names.change(f"{store}.__init__", functools.partial(_lengthening_init, waits_in_init=waits))

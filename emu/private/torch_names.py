@@ -194,6 +194,7 @@ PURPOSES = (
         (
             Name("torch._C._distributed_c10d", "Work.wait"),
             Name("torch._C._distributed_c10d", "Work.get_future_result"),
+            Name("torch._C._distributed_c10d", "ProcessGroup.monitored_barrier"),
             Name("torch._C._distributed_c10d", "FileStore.__init__"),
             Name("torch._C._distributed_c10d", "HashStore.__init__"),
             Name("torch._C._distributed_c10d", "TCPStore.__init__"),

@@ -33,6 +33,7 @@ from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.bystanders import Bystanders
 from phantora_async.liveness.compiling import compiling_ranks
 from phantora_async.liveness.loop_watch import LoopWatch
+from phantora_async.liveness.poll_watch import PollWatch
 from phantora_async.liveness.proc_fs import ProcFs
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes
@@ -75,7 +76,8 @@ class Coordinator:
         pids = connections.pids
         stacks = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent))))
         played_by = {} if simulation.mirrored_ranks is None else {"played_by": simulation.mirrored_ranks.played_by}
-        blocked_ranks = BlockedRanks(timeline, fact_builder, pids, processes or ProcFs(), **played_by)
+        processes = processes or ProcFs()
+        blocked_ranks = BlockedRanks(timeline, fact_builder, pids, processes, **played_by)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
         # What can end the run, or start its ranks again, is made before what decides between these.
         run_end = RunEnd(simulation, stacks)
@@ -91,23 +93,28 @@ class Coordinator:
             early_end=early_end,
             run_end=run_end,
         )
+        bystanders = Bystanders(pids, blocked_ranks.threads)
         turns = Turns(
             simulation,
             connections=connections,
             blocked_ranks=blocked_ranks,
-            bystanders=Bystanders(pids, blocked_ranks.threads),
+            bystanders=bystanders,
             restarts=restarts,
             early_end=early_end,
             run_end=run_end,
             failures=failures,
         )
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks, turns.computes_for_s)
+        poll_watch = PollWatch(
+            timeline, fact_builder, pids, blocked_ranks, bystanders.work, processes, spec.stall_timeout_s
+        )
         usage = Usage()
         self._rank_processes = RankProcesses(
             simulation,
             connections=connections,
             blocked_ranks=blocked_ranks,
             stall_watch=stall_watch,
+            poll_watch=poll_watch,
             restarts=restarts,
             reactions=reactions,
             run_end=run_end,
@@ -119,6 +126,7 @@ class Coordinator:
         self._status_view = StatusView(
             simulation,
             stall_watch=stall_watch,
+            poll_watch=poll_watch,
             loop_watch=loop_watch,
             live_state=self._live_state,
             compiling=partial(compiling_ranks, spec.compile_locks, spec.kernel_locks, pids),

@@ -18,6 +18,7 @@ from phantora_async.coordinator.turns import LOOK_AGAIN_S, Turns
 from phantora_async.errors import RunFailure
 from phantora_async.ingest.channel import Channel
 from phantora_async.liveness.blocked_ranks import BlockedRanks, asked, is_news, reads_clock
+from phantora_async.liveness.poll_watch import PollWatch
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.report import Usage
 
@@ -35,6 +36,7 @@ class RankProcesses:
         connections: Connections,
         blocked_ranks: BlockedRanks,
         stall_watch: StallWatch,
+        poll_watch: PollWatch,
         restarts: Restarts,
         reactions: Reactions,
         run_end: RunEnd,
@@ -49,6 +51,7 @@ class RankProcesses:
         self._connections = connections
         self._blocked_ranks = blocked_ranks
         self._stall_watch = stall_watch
+        self._poll_watch = poll_watch
         self._restarts = restarts
         self._reactions = reactions
         self._run_end = run_end
@@ -85,6 +88,7 @@ class RankProcesses:
         self._blocked_ranks.rank_spoke(rank, news, reads_clock(arrived), flushed, asked(arrived))
         if news:
             self._stall_watch.heard(rank)
+            self._poll_watch.heard()
             self._restarts.news()
         if self._reactions.going_on:
             for record in arrived:

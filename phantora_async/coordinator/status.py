@@ -8,9 +8,10 @@ from typing import NamedTuple
 from phantora_async.coordinator.live_state import LiveState
 from phantora_async.coordinator.simulation import Simulation
 from phantora_async.diagnosis.progress import Progress, clock, examples, line, phase
-from phantora_async.errors import Stalled, WaitsForValue
+from phantora_async.errors import Deadlock, Stalled, WaitsForValue
 from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.patience import STALL_S, limit_s
+from phantora_async.liveness.poll_watch import PollWatch
 from phantora_async.liveness.stall_watch import StallWatch
 
 
@@ -29,6 +30,7 @@ class StatusView:
         simulation: Simulation,
         *,
         stall_watch: StallWatch,
+        poll_watch: PollWatch,
         loop_watch: LoopWatch,
         live_state: LiveState,
         compiling: Callable[[], Sequence[int]],
@@ -37,6 +39,7 @@ class StatusView:
         self._timeline = simulation.timeline
         self._fact_builder = simulation.fact_builder
         self._stall_watch = stall_watch
+        self._poll_watch = poll_watch
         self._loop_watch = loop_watch
         self._limit_s = limit_s(simulation.spec.stall_timeout_s, STALL_S)
         self._live_state = live_state
@@ -44,12 +47,14 @@ class StatusView:
 
     def look(self, *, line_wanted: bool, stalls: bool = True) -> Status:
         """The current status. `line_wanted`: with its line, which takes long with many ranks. `stalls`: also look for
-        ranks that others wait for, and for loops that do not end; raises Stalled and WaitsForValue when these have
-        taken too long.
+        ranks that others wait for, and for loops that do not end; raises Stalled, Deadlock and WaitsForValue when
+        these have taken too long.
         """
         loop = self._loop_watch.look() if stalls else None
         if loop is not None and loop.limit:
             raise WaitsForValue(f"{loop} ({loop.limit})", details=f"  {loop.explanation()}")
+        if stalls and (polling := self._poll_watch.look()) is not None:
+            raise Deadlock(f"deadlock: {polling}")
         stall = self._stall_watch.look() if stalls else None
         notice = ""
         if stall is not None:

@@ -48,7 +48,7 @@ class Bystanders:
             return self._work
         for_s = None if self._looked_s is None else now_s - self._looked_s
         before, self._seen, self._looked_s = self._seen, self._look(), now_s
-        self._work = for_s is None or _worked(before, self._seen, for_s)
+        self._work = for_s is None or worked(before, self._seen, for_s)
         return self._work
 
     def listener(self) -> Listener | None:
@@ -82,7 +82,7 @@ class Bystanders:
         return 0
 
 
-def _worked(before: Mapping[int, Thread], seen: Mapping[int, Thread], for_s: float) -> bool:
+def worked(before: Mapping[int, Thread], seen: Mapping[int, Thread], for_s: float) -> bool:
     used_ns = sum(
         max(0, thread.used_ns - (before[number].used_ns if number in before else 0)) for number, thread in seen.items()
     )

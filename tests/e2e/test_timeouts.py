@@ -24,6 +24,16 @@ def test_a_wait_for_a_gpu_times_out_in_virtual_time(run: Run) -> None:
     assert done.exit_code == 3, done.output
 
 
+def test_a_monitored_barrier_gives_up_in_virtual_time(run: Run) -> None:
+    done = run("monitored_barriers.py", n=3)
+    assert done.exit_code == 0, done.output
+    assert [line for line in done.log(0).splitlines() if "after" in line] == [
+        "passed after 3.0 s",
+        "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 2000 ms (after 2.0 s)",
+        "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms (after 2.0 s)",
+    ]
+
+
 @pytest.mark.versions
 def test_a_blocking_wait_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", "1")
