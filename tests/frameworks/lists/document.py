@@ -25,8 +25,8 @@ numbers failed in it, and its run has read values that no kernel computed. "pack
 or would have to be downloaded. "other" is everything else, with the line that says what. In torchtitan's lists no test
 compares numbers: it passes if the training ends with exit code 0. Seconds are of a busy machine with two cores.
 
-In PyTorch's list, two of the tests that fail as "other" wait in gloo's `monitored_barrier` for some real seconds while
-another rank sleeps, which is taken for a deadlock here. The other 17 pass with the NCCL backend that PyTorch 2.15 had
+In PyTorch's list, two of the tests that fail as "other" waited in gloo's `monitored_barrier`, which did not give up;
+it does now, and they were not run again. The other 17 pass with the NCCL backend that PyTorch 2.15 had
 before (`TORCH_DIST_USE_NCCL2=0`, the second table). With the later one, the profiler's events have other names
 ("all_reduce" in place of "nccl:all_reduce"), object collectives refuse another device than the group's, and a barrier
 does not hold the host. Names and refusals are PyTorch's own C++ code, which runs here as it does on GPUs, so these
@@ -40,7 +40,8 @@ to fail, and a run ends here when a rank has failed.
 torchtitan's models have FlexAttention, of which Inductor compares 6 kernels forwards and 12 backwards. Here it asks the
 cost model instead of a GPU, but each has to be compiled for that: 117 s on a busy machine with two cores, of which LLVM
 took 31 %, Triton's passes 28 %, its frontend 10 %, ptxas 12 %, and their prices 19 %. One rank does it for all, and
-what was chosen is in the compile cache for later runs.
+what was chosen is in the compile cache for later runs. Tests of torchtitan that were not over had a machine with six
+times as many busy processes as cores: `cp` still compiled these kernels, `pp_dp_1f1b` began its second training.
 """
 
 

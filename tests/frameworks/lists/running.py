@@ -85,6 +85,8 @@ def _run(tests: TestList, batch: Sequence[str], limit_s: int, keep: Path | None)
         if not tests.junit:
             if exit_code == 0:
                 return {batch[0]: Verdict(verdict.PASSES, "", "", seconds)}
+            if exit_code is None:
+                return {batch[0]: Verdict(verdict.FAILS, verdict.OTHER, _not_over(limit_s), seconds)}
             return {batch[0]: verdict.failed(output, seconds, unknown_read=unknown)}
         if written := sorted(out.glob("junit*.xml")):
             return verdict.from_junit(written, batch, unknown_read=unknown)
@@ -92,8 +94,13 @@ def _run(tests: TestList, batch: Sequence[str], limit_s: int, keep: Path | None)
         first = next((name for name in batch if name not in verdicts), None)
         if first is not None:  # the run was ended in this test
             said = verdict.ended(output) or f"the run ended with {exit_code}"
+            said = _not_over(limit_s) if exit_code is None else said
             verdicts[first] = Verdict(verdict.FAILS, verdict.OTHER, said, seconds)
         return verdicts
+
+
+def _not_over(limit_s: int) -> str:
+    return f"not over after {limit_s} s"
 
 
 def _warnings(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -101,7 +108,10 @@ def _warnings(report: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _emulated(tests: TestList, batch: Sequence[str], folder: Path, limit_s: int) -> tuple[int, str, dict[str, Any]]:
+def _emulated(
+    tests: TestList, batch: Sequence[str], folder: Path, limit_s: int
+) -> tuple[int | None, str, dict[str, Any]]:
+    """Returns the run's exit code, None if the limit ended it; what it printed; and its report."""
     words = [word for part in tests.command for word in (batch if part == "{tests}" else [part])]
     words = [word.replace("{out}", str(folder / "out")) for word in words]
     report = folder / "report.json"
@@ -115,12 +125,15 @@ def _emulated(tests: TestList, batch: Sequence[str], folder: Path, limit_s: int)
         stderr=subprocess.STDOUT,
         text=True,
     )
+    exit_code: int | None
     try:
         output, _ = process.communicate(timeout=limit_s)
+        exit_code = process.returncode
     except subprocess.TimeoutExpired:
         process.terminate()  # writes its report
         output, _ = process.communicate()
-    return process.returncode, output, json.loads(report.read_text()) if report.exists() else {}
+        exit_code = None
+    return exit_code, output, json.loads(report.read_text()) if report.exists() else {}
 
 
 def _path() -> str:
