@@ -106,7 +106,14 @@ class Coordinator:
         )
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks, turns.computes_for_s)
         poll_watch = PollWatch(
-            timeline, fact_builder, pids, blocked_ranks, bystanders.work, processes, spec.stall_timeout_s
+            timeline,
+            fact_builder,
+            pids,
+            blocked_ranks,
+            bystanders.work,
+            bystanders.listener,
+            processes,
+            spec.stall_timeout_s,
         )
         usage = Usage()
         self._rank_processes = RankProcesses(

@@ -57,15 +57,19 @@ class PollWatch:
         pids: Mapping[int, int],
         blocked_ranks: BlockedRanks,
         others_work: Callable[[], bool],
+        listens: Callable[[], object | None],
         processes: Processes,
         given_s: float | None,
     ) -> None:
-        """`others_work`: tells whether processes that are no ranks work. `given_s`: ``--stall-timeout``."""
+        """`others_work`: tells whether processes that are no ranks work. `listens`: finds a program that waits for
+        somebody to connect. `given_s`: ``--stall-timeout``.
+        """
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._pids = pids
         self._blocked_ranks = blocked_ranks
         self._others_work = others_work
+        self._listens = listens
         self._processes = processes
         self._patience_s = limit_s(given_s, PATIENCE_S)
         self._seen: dict[int, Thread] = {}
@@ -94,6 +98,8 @@ class PollWatch:
                 (waiting if waits else polling).append(rank)
         if not waiting or not polling or self._somebody_works(now_s):
             return None
+        if not incomplete and self._listens() is not None:
+            return None  # a server whose next request has not come
         return Polling(tuple(sorted(polling)), tuple(sorted(waiting)), for_ns)
 
     def _somebody_works(self, now_s: float) -> bool:

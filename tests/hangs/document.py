@@ -37,6 +37,9 @@ NOTES = """
   connects them there for their first message, which rank 0 has not come to. Without that, the hang is not found: a rank
   does not stop at `torch.cuda.synchronize`, so what it tells others over gloo then comes too early
   ([limitations](../limitations.md#processes)).
+- `signal_file` is found, with the three ranks that look for the file. The message has the line where they sleep, one
+  after the line of the loop that was written down.
+- `async_save_barrier`: messages have the lines of the ranks' first threads, and the others wait in a thread beside it.
 - `skip_connection` is found, but the line that was written down is one too late: by NCCL's source rank 1 already waits
   at the end of its receive's connecting, until rank 0 is connected with all of its peers.
 - `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here. The run ends well or as a

@@ -31,7 +31,17 @@ class Ranks:
         facts: Any = SimpleNamespace(incomplete_collectives=lambda: self.incomplete, rank_info=self.infos)
         blocked: Any = SimpleNamespace(sleeps=lambda rank: rank in self.asleep)
         processes: Any = SimpleNamespace(look=self._threads)
-        self.watch = PollWatch(self.timeline, facts, PIDS, blocked, lambda: self.bystanders_work, processes, None)
+        self.listener: object | None = None
+        self.watch = PollWatch(
+            self.timeline,
+            facts,
+            PIDS,
+            blocked,
+            lambda: self.bystanders_work,
+            lambda: self.listener,
+            processes,
+            None,
+        )
 
     def _threads(self, pid: int) -> Seen:
         beside = Thread("uploads", main=False, sleeping=True, used_ns=self.beside_ns)
@@ -83,4 +93,15 @@ def test_a_thread_or_a_process_that_works_may_bring_it(ranks: Ranks) -> None:
     ranks.bystanders_work = True
     assert ranks.later(1) is None
     ranks.bystanders_work = False
+    assert ranks.later(1) is not None
+
+
+def test_an_idle_server_polls_for_ever(ranks: Ranks) -> None:
+    """It is one if no rank waits in a collective: a cluster's timeouts would end that."""
+    ranks.listener = object()
+    ranks.later(PATIENCE_S, LIMIT_NS)
+    assert ranks.later(1) is not None
+    ranks.incomplete = {}
+    assert ranks.later(1) is None
+    ranks.listener = None
     assert ranks.later(1) is not None
