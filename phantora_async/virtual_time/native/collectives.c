@@ -510,10 +510,10 @@ void undo_withdrawn(collective *it, kernel *who) {
 /* ncclCommAbort: the communicator's kernels on the host's streams that wait for peers end now, later ones at once.
  * Their peers' kernels go on waiting, as on real GPUs. */
 void abort_kernels(engine *e, host *of, int64_t comm) {
+    /* Later ones of all streams first: the end of a kernel lets other streams go on, and none may start there. */
     for (int64_t s = 0; s < of->nstreams; s++) {
         stream *it = of->streams[s];
-        if (it->destroyed) continue;
-        for (int64_t place = it->head + 1; place < it->count; place++) {
+        for (int64_t place = it->head + 1; place < it->count && !it->destroyed; place++) {
             item *one = &ITEM(it, place);
             if (one->kind != ITEM_KERNEL || !concerns((kernel *)one->what, comm)) continue;
             if (e->acting) {
@@ -524,7 +524,10 @@ void abort_kernels(engine *e, host *of, int64_t comm) {
             }
             *one = (item){.kind = ITEM_SEGMENT, .launches = 1, .aborted = true};
         }
-        if (it->state != COLLECTIVE) continue;
+    }
+    for (int64_t s = 0; s < of->nstreams; s++) {
+        stream *it = of->streams[s];
+        if (it->destroyed || it->state != COLLECTIVE) continue;
         kernel *head = (kernel *)ITEM(it, it->head).what;
         if (!concerns(head, comm)) continue;
         for (int32_t i = 0; i < head->ncollectives; i++)

@@ -83,3 +83,22 @@ def test_an_abort_at_the_instant_of_the_begin_comes_in_the_order_of_ranks(ahead:
         late = play(write(2, ABORT_BEHIND_THE_LAST_MEMBER, 1), fixed, seed, ahead, 1).outcome
         assert late["states"] == [HostState.FINISHED, HostState.FINISHED]
         assert [at_ns for at_ns, _ in late["begun"]] == [15]
+
+
+ABORT_LETS_A_STREAM_GO_ON: Program = [
+    (2, ("collective", 0, 1, 115, 2, [0, 263, 0, 0, 0])),
+    (2, ("event", 2, 3)),
+    (3, ("send", 2, 3, 88)),
+    (2, ("abort", 0, 0)),
+]
+"""Rank 2 aborts before rank 1 calls. The gather at the head of its stream 2 ends; stream 3 waits for it, and has a
+receive of the same communicator next."""
+
+
+@pytest.mark.parametrize("ahead", [never, eager, on_demand])
+def test_a_kernel_behind_one_that_an_abort_ends_does_not_start(ahead: Ahead) -> None:
+    for seed in (None, *range(20)):
+        outcome = play(write(4, ABORT_LETS_A_STREAM_GO_ON, 1), fixed, seed, ahead, 2).outcome
+        waits, done = HostState.WAITS_DEVICE, HostState.FINISHED
+        assert outcome["begun"] == []
+        assert outcome["states"] == [waits, waits, done, waits]
