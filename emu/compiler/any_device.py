@@ -7,9 +7,10 @@ rank with another GPU puts its own number into the entry's code when it loads it
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..private.changes import Names
@@ -25,6 +26,8 @@ _IN_WRAPPERS = (
     ('"cuda:', '"'),
 )
 """The text before and after the GPU's number in Inductor's wrapper code."""
+_IN_KERNELS = "DeviceProperties(type='cuda', index={},"
+"""How the source of a Triton kernel names the GPU for which it was compiled."""
 _AUTOGRAD_GRAPH = "_reduce_graph_module_for_cache_key"
 _COMPILED_FOR = "phantora_device"
 """Attribute of a cached graph."""
@@ -77,13 +80,19 @@ def load_on_own_device(names: Names, own_device: Callable[[], int], devices: Cal
 def _loading(own_device: Callable[[], int], devices: Callable[[], int], make_launchers: Any) -> Any:
     @functools.wraps(make_launchers)
     def _make_launchers(self: Any) -> Any:
-        compiled_for = self.device_props.index
-        # None: torch itself takes the process's GPU. A GPU that is not there belongs to a rank of a larger server.
-        if compiled_for is not None and (compiled_for in _MOVED or compiled_for >= devices()):
+        if is_of_another_gpu(self, devices()):
             _move_kernel(self, own_device())
         return make_launchers(self)
 
     return _make_launchers
+
+
+def is_of_another_gpu(kernel: Any, devices: int) -> bool:
+    """Tells whether a kernel names a GPU that is not meant here: it belongs to a graph that was moved, or that GPU is
+    one of a larger server (the process has `devices` of them). A kernel that names none is torch's own to place.
+    """
+    compiled_for = kernel.device_props.index
+    return compiled_for is not None and (compiled_for in _MOVED or compiled_for >= devices)
 
 
 def _move_kernel(kernel: Any, own: int) -> None:
@@ -160,3 +169,27 @@ def for_own_device(graph: Any, own: int, code_hash: Callable[[str], str]) -> Any
     graph.device_idxs = numbers
     setattr(graph, _COMPILED_FOR, own)
     return graph
+
+
+def graphs_within(entry: Any) -> Iterator[Any]:
+    """Yields Inductor's compiled graphs that an entry of AOTAutograd's cache holds itself; none of other entries."""
+    for part in (getattr(entry, "compiled_fw", None), getattr(entry, "compiled_bw", None)):
+        graph = getattr(part, "result", None)
+        if hasattr(graph, "source_code"):
+            yield graph
+
+
+def to_store(graph: Any, own: int, code_hash: Callable[[str], str]) -> Any:
+    """Returns a compiled graph that the program stores itself, as torch would have compiled it for the GPU `own`: it
+    is loaded again without this module, also by a process that uses real GPUs. The kernels name their GPU, too. What
+    comes with them for a quick start is left out where it is of another GPU; their code is found in Triton's cache.
+    """
+    compiled_for = getattr(graph, _COMPILED_FOR, own)
+    if compiled_for == own:
+        return graph
+    graph.source_code = graph.source_code.replace(_IN_KERNELS.format(compiled_for), _IN_KERNELS.format(own))
+    bundle = getattr(graph, "_triton_bundle", None)
+    if bundle is not None:
+        kernels = [dataclasses.replace(one, device=own) for one in bundle.kernel_artifacts]
+        graph._triton_bundle = dataclasses.replace(bundle, kernel_artifacts=kernels, static_autotuners=[])
+    return for_own_device(graph, own, code_hash)

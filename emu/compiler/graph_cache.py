@@ -133,7 +133,10 @@ def _kernels(names: Names) -> None:
 
 
 def _graphs_within_entries(names: Names) -> None:
-    """Entries of AOTAutograd's cache may hold the compiled graphs themselves, as those that vLLM compiles do."""
+    """Entries of AOTAutograd's cache may hold the compiled graphs themselves, as those that vLLM compiles do. An entry
+    that is looked up by its key is moved to the own GPU. One that the program has stored for this process is loaded
+    without a key, on any thread, and names the GPU that is meant: nothing is changed then.
+    """
 
     def saving(pre_save: Any) -> Any:
         @functools.wraps(pre_save)
@@ -144,18 +147,33 @@ def _graphs_within_entries(names: Names) -> None:
 
         return remember
 
-    def loading(load: Any) -> Any:
-        @functools.wraps(load)
-        def load_on_own_device(self: Any, *arguments: Any, **options: Any) -> Any:
-            graph = load(self, *arguments, **options)
-            if not hasattr(graph, "source_code"):
-                return graph
-            return any_device.for_own_device(graph, _own_device(), names.get("code_hash"))
+    def making(create: Any) -> Any:
+        @functools.wraps(create)
+        def __init__(self: Any, compiled_fn: Any, serialize_fn: Any) -> None:
+            def serialize_for_own_device() -> Any:
+                entry = serialize_fn()
+                for graph in any_device.graphs_within(entry):
+                    any_device.to_store(graph, _own_device(), names.get("code_hash"))
+                return entry
 
-        return load_on_own_device
+            create(self, compiled_fn, serialize_for_own_device)
+
+        return __init__
 
     names.change("BundledOutputCodeLoadable.pre_save", saving)
-    names.change("BundledOutputCodeLoadable.load", loading)
+    names.change("AOTAutogradCache.iterate_over_candidates", functools.partial(_within_own_device, names))
+    names.change("SerializableCompiledFunction.__init__", making)
+
+
+def _within_own_device(names: Names, candidates: Any) -> Any:
+    @functools.wraps(candidates)
+    def iterate_over_candidates(*arguments: Any, **options: Any) -> Generator[Any]:
+        for entry, *rest in candidates(*arguments, **options):
+            for graph in any_device.graphs_within(entry):
+                any_device.for_own_device(graph, _own_device(), names.get("code_hash"))
+            yield entry, *rest
+
+    return iterate_over_candidates
 
 
 def _one_compiles(locks: GraphLocks, look_up: Any) -> Any:

@@ -11,6 +11,7 @@ import functools
 from typing import Any
 
 from ..private.changes import Names, changes
+from . import any_device
 
 
 def install() -> None:
@@ -55,7 +56,8 @@ def _once(names: Names, kernels: _Kernels, load: Any) -> Any:
                 # The kernel that came with a cached graph would be loaded and prepared again when it is first launched.
                 forget(source_code)
                 return _ready(first)
-            on_own_device(found.static_autotuner, key[0])
+            if any_device.is_of_another_gpu(found.static_autotuner, torch.cuda.device_count()):
+                on_own_device(found.static_autotuner, key[0])
         kernel = load(self, kernel_name, source_code, *rest, **named)
         if isinstance(kernel, awaited):
             kernel = Awaited(kernel, first)

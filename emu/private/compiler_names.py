@@ -144,6 +144,7 @@ PURPOSES = (
         "a rank may run a compiled graph on the GPU of the rank that compiled it",
         ("emu/compiler/graph_cache.py", "emu/compiler/any_device.py"),
         (
+            Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache.iterate_over_candidates", inherited=True),
             Name(
                 f"{_AUTOGRAD}.aot_autograd_result",
                 "BundledOutputCodeLoadable.pre_save",
@@ -151,9 +152,9 @@ PURPOSES = (
                 seen=("2.11", "2.15"),
             ),
             Name(
-                f"{_AUTOGRAD}.aot_autograd_result",
-                "BundledOutputCodeLoadable.load",
-                takes=("self example_inputs",),
+                f"{_AUTOGRAD}.runtime_wrappers",
+                "SerializableCompiledFunction.__init__",
+                takes=("self compiled_fn serialize_fn",),
                 seen=("2.11", "2.15"),
             ),
             Name(_CACHE, "code_hash", takes=("code ...",)),
@@ -398,6 +399,10 @@ PURPOSES = (
 ORDER: dict[str, tuple[str, ...]] = {
     # The number of the GPU is put into entries wherever they come from.
     f"{_CACHE}.FxGraphCache.iterate_over_candidates": ("entries of earlier runs", "shared graphs"),
+    f"{_AUTOGRAD}.autograd_cache.AOTAutogradCache.iterate_over_candidates": (
+        "AOTAutograd's entries of earlier runs",
+        "graphs within entries",
+    ),
     # Locks are given up while the compilation still takes no virtual time.
     _CALLBACK.full: ("graph locks", "runs that compile", "compilation"),
     # What a graph returns is put into its entry before the entry is stored and its lock is given up.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -115,8 +117,8 @@ def test_torch_itself_finds_the_gpu_of_a_kernel_that_names_none() -> None:
     assert loaded(None, own=0, devices=1).loaded_on == [None]
 
 
-class Entry:
-    """An entry of AOTAutograd's cache that holds its compiled graph."""
+class Part:
+    """The forward or the backward pass of an entry of AOTAutograd's cache."""
 
     def __init__(self, graph: SimpleNamespace) -> None:
         self.result = graph
@@ -124,42 +126,104 @@ class Entry:
     def pre_save(self) -> None:
         self.result = SimpleNamespace(**vars(self.result))
 
-    def load(self, example_inputs: list[Any]) -> SimpleNamespace:
-        return self.result
+
+class Entry(NamedTuple):
+    """An entry of AOTAutograd's cache that holds its compiled graphs."""
+
+    compiled_fw: Part
+    compiled_bw: Part | None = None
+
+
+class Serializable:
+    """A compiled function that can be stored. Others take `serialize_fn` from it."""
+
+    serialize_fn: Any
+
+    def __init__(self, compiled_fn: Any, serialize_fn: Any) -> None:
+        self.serialize_fn = serialize_fn
+
+
+def stored(names: dict[str, Any], entry: Entry) -> Entry:
+    function = Serializable.__new__(Serializable)
+    names["SerializableCompiledFunction.__init__"](function, None, lambda: entry)
+    found = function.serialize_fn()
+    assert isinstance(found, Entry)
+    return found
 
 
 class EntryNames:
-    """The names of an entry's class, which are changed."""
+    """The names that are changed: of an entry's class, of the cache, and of what a program stores."""
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self.there: dict[str, Any] = {
+            "BundledOutputCodeLoadable.pre_save": Part.pre_save,
+            "SerializableCompiledFunction.__init__": Serializable.__init__,
+            "AOTAutogradCache.iterate_over_candidates": lambda *_: ((entry, b"pickled", True) for entry in entries),
+        }
 
     def get(self, path: str) -> Any:
         return {"code_hash": lambda code: str(len(code))}[path]
 
     def change(self, path: str, make: Any) -> None:
-        owner, attribute = path.split(".")
-        assert owner == "BundledOutputCodeLoadable"
-        setattr(Changed, attribute, make(getattr(Entry, attribute)))
+        self.there[path] = make(self.there[path])
 
 
-class Changed(Entry):
-    pass
+@dataclass(frozen=True)
+class Artifacts:
+    """The files of a kernel."""
+
+    kernel_hash: str
+    device: int
 
 
-def test_a_graph_within_an_entry_runs_on_the_gpu_of_the_rank_that_loads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph_cache._graphs_within_entries(EntryNames())  # type: ignore[arg-type]
-    entry = Changed(SimpleNamespace(source_code=WRAPPER, cache_key="", device_idxs={1}))
-    monkeypatch.setattr(graph_cache, "_own_device", lambda: 1)
-    entry.pre_save()
-    assert entry.load([]).source_code == WRAPPER
-    monkeypatch.setattr(graph_cache, "_own_device", lambda: 0)
-    moved = entry.load([])
-    assert moved.source_code == renumber(WRAPPER, 1, 0) != WRAPPER
-    assert moved.device_idxs == {0}
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels that come with a graph."""
+
+    kernel_artifacts: list[Artifacts]
+    static_autotuners: list[str]
+
+
+def changed(monkeypatch: pytest.MonkeyPatch, own: int, *entries: Entry) -> dict[str, Any]:
+    """The functions by which a process with the GPU `own` looks entries up and stores them."""
+    names = EntryNames(entries)
+    graph_cache._graphs_within_entries(names)  # type: ignore[arg-type]
+    monkeypatch.setattr(graph_cache, "_own_device", lambda: own)
+    return names.there
+
+
+def entry_of_gpu_1(monkeypatch: pytest.MonkeyPatch) -> Entry:
+    kernels = Kernels([Artifacts("hash", 1)], ["triton_poi_fused_add_0"])
+    graph = SimpleNamespace(source_code=WRAPPER, cache_key="", device_idxs={1}, _triton_bundle=kernels)
+    part = Part(graph)
+    changed(monkeypatch, 1)["BundledOutputCodeLoadable.pre_save"](part)
+    return Entry(part)
+
+
+def test_a_graph_within_an_entry_runs_on_the_gpu_of_the_rank_that_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = entry_of_gpu_1(monkeypatch)
+    look_up = "AOTAutogradCache.iterate_over_candidates"
+    ((found, content, local),) = changed(monkeypatch, 1, entry)[look_up]("local", None, "key")
+    assert found.compiled_fw.result.source_code == WRAPPER
+    assert (content, local) == (b"pickled", True)
+    ((found, *_),) = changed(monkeypatch, 0, entry)[look_up]("local", None, "key")
+    assert found.compiled_fw.result.source_code == renumber(WRAPPER, 1, 0) != WRAPPER
+    assert found.compiled_fw.result.device_idxs == {0}
+
+
+def test_what_a_program_stores_names_its_own_gpu_as_if_it_had_compiled_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = entry_of_gpu_1(monkeypatch)
+    assert stored(changed(monkeypatch, 1), entry).compiled_fw.result.source_code == WRAPPER
+    graph = stored(changed(monkeypatch, 0), entry).compiled_fw.result
+    own = WRAPPER.replace("type='cuda', index=1,", "type='cuda', index=0,")
+    assert graph.source_code == renumber(own, 1, 0)
+    assert graph._triton_bundle == Kernels([Artifacts("hash", 0)], []), "kernels are loaded from their files"
+    kernel = Kernel(0)
+    assert not any_device.is_of_another_gpu(kernel, devices=2)
 
 
 def test_an_entry_without_code_of_inductor_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph_cache._graphs_within_entries(EntryNames())  # type: ignore[arg-type]
-    monkeypatch.setattr(graph_cache, "_own_device", lambda: 0)
-    regional = SimpleNamespace(graph="of regions")
-    entry = Changed(regional)
-    entry.pre_save()
-    assert vars(entry.load([])) == {"graph": "of regions"}
+    there = changed(monkeypatch, 0)
+    part = Part(SimpleNamespace(graph="of regions"))
+    there["BundledOutputCodeLoadable.pre_save"](part)
+    assert vars(stored(there, Entry(part)).compiled_fw.result) == {"graph": "of regions"}
