@@ -148,6 +148,7 @@ def _counting(lines: list[str]) -> set[str]:
     return addresses
 
 
+_CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
 _SINGLE = re.compile(r"!tt\.ptr<i(?:32|64)>$")
 
 
@@ -192,31 +193,60 @@ _VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
 
 
 def stored_through(text: str) -> str:
-    """A character for each parameter of the kernel: `w` for a pointer that the kernel may store through, or `-`.
+    """A character for each parameter of the kernel: `w` for a pointer that the kernel may store through, `t` for one to
+    a table of pointers through which it may store, `r` for another pointer, or `-`.
 
-    Addresses are followed from the stores to the parameters. A program that passes pointers to functions or makes
-    them of integers may store through all of them.
+    Addresses are followed from the stores to the parameters. A program that passes pointers to functions, or stores
+    through a pointer whose origin is not followed, may store through all of them.
     """
     parameters = parameters_of(text)
+    pointers = {f"%{one.name}" for one in parameters if one.type.startswith("!tt")}
     lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
-    everything = any("tt.call" in line or "tt.int_to_ptr" in line for line in lines)
-    made_of, pending = _made_of(lines)
-    stored: set[str] = set()
+    everything = any("tt.call" in line for line in lines)
+    made_of, made_pointers, loaded_at, addresses = _made_of(lines)
+    stored, tables = _origins(addresses, made_of), set[str]()
+    for number in [made_pointers[one] for one in stored if one in made_pointers]:
+        loads = [loaded_at[one] for one in _origins([number], made_of) if one in loaded_at]
+        tables |= _origins(loads, made_of) & pointers
+        everything = everything or not loads
+    given = {name for line in lines if line.startswith("^") for name in _GIVEN_POINTER.findall(line)}
+    everything = everything or bool(stored & given)
+
+    def how(pointer: str) -> str:
+        if pointer not in pointers:
+            return "-"
+        return "w" if everything or pointer in stored else "t" if pointer in tables else "r"
+
+    return "".join(how(f"%{one.name}") for one in parameters)
+
+
+def _origins(values: Sequence[str], made_of: dict[str, list[str]]) -> set[str]:
+    """Returns the values and all that they are made of. Values of different blocks may have the same name: then it is
+    what any of them is made of.
+    """
+    reached: set[str] = set()
+    pending = list(values)
     while pending:
         value = pending.pop()
-        if value not in stored:
-            stored.add(value)
+        if value not in reached:
+            reached.add(value)
             pending += made_of.get(value, ())
-    return "".join(
-        "w" if one.type.startswith("!tt") and (everything or f"%{one.name}" in stored) else "-" for one in parameters
-    )
+    return reached
 
 
-def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Returns for each value the values that it is made of, as far as that matters for addresses, and the addresses
-    that are stored to.
+_GIVEN_POINTER = re.compile(r"(%[\w.$-]+): (?:tensor<[^!>]*)?!tt\.ptr")
+"""Matches a pointer that a branch gives to a block."""
+
+
+def _made_of(
+    lines: list[str],
+) -> tuple[dict[str, list[str]], dict[str, str], dict[str, str], list[str]]:
+    """Returns for each value the values that it is made of, as far as that matters for addresses; for each pointer that
+    is made of a number, the number; for each loaded value its address; and the addresses that are stored to.
     """
     made_of: dict[str, list[str]] = {}
+    made_pointers: dict[str, str] = {}
+    loaded_at: dict[str, str] = {}
     addresses: list[str] = []
     regions: list[tuple[Sequence[str], list[str]]] = []
     """For each loop and branch around a line: the values that it gives, and the loop's own names of them."""
@@ -228,7 +258,7 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         if operation.startswith(_STORES):
             addresses += values[:1]
         elif operation.startswith(("scf.for", "scf.while", "scf.if")):
-            carried = re.findall(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)", operation.partition("(")[2])
+            carried = _CARRIED.findall(operation.partition("(")[2])
             given = names_of(results)
             for i, (inner, first) in enumerate(carried):
                 made_of.setdefault(inner, []).append(first)
@@ -239,12 +269,15 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
             for names in regions[-1] if regions else ():
                 for name, value in zip(names, values, strict=False):
                     made_of.setdefault(name, []).append(value)
-        elif results and not operation.startswith("tt.load"):
+        elif operation.startswith(("tt.load", "tt.int_to_ptr")):
+            leads = loaded_at if operation.startswith("tt.load") else made_pointers
+            leads.update((name, values[0]) for name in names_of(results) if values)
+        elif results:
             for name in names_of(results):
                 made_of.setdefault(name, []).extend(values[:1] if operation.startswith("tt.addptr") else values)
         if regions and line.startswith("}") and not line.startswith(("})", "} else", "} do")):
             regions.pop()
-    return made_of, addresses
+    return made_of, made_pointers, loaded_at, addresses
 
 
 def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:

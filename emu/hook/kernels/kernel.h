@@ -72,7 +72,7 @@ struct ph_program {
     const char *text, *widths;
     uint32_t computed;   /* the program's number for emu/compiled, which computes what it stores; 0: it does not */
     const char *nbytes;  /* of each parameter, a character */
-    const char *written; /* a character for each parameter: 'w' if the kernel stores through this pointer */
+    const char *written; /* a character for each parameter: how the kernel stores through it (program.c) */
 };
 
 /* Around a launch's ph_program_overwrites: computes what the kernel stores, and stores it. The first returns whether it

@@ -18,6 +18,7 @@ enum { LONGEST_INTEGER = 22 }; /* characters of an i64, a 'b' and a separator */
 /* Counts in device memory that end a program's loops, such as the blocks that a mask of FlexAttention leaves to each
  * row: so many are looked at, and told as so many runs of equal ones. */
 enum { COUNTS = 'c', BUFFER = 'b', MOST_COUNTS = 16384, MOST_RUNS = 256 };
+enum { STORED = 'w', TABLE = 't', NO_POINTER = '-', MOST_POINTERS = 4096 };
 
 typedef struct counts {
     const int32_t *values;
@@ -28,8 +29,9 @@ static const char *copy_of(const char *text) { return strcpy(ph_allocate(strlen(
 
 /* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, 'c' for a
  * pointer to i32 that decide it, 'b' for one behind which so many bytes lie as decide it, or '-'. `written`: a
- * character for each parameter: 'w' for a pointer that the kernel stores through, or '-'. `computed`, `nbytes`: see
- * ph_program. */
+ * character for each parameter: 'w' for a pointer that the kernel stores through, 't' for one to a table of pointers
+ * through which it stores, 'r' for another pointer, or '-'. `computed`, `nbytes`:
+ * see ph_program. */
 PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths, const char *written,
                                        uint32_t computed, const char *nbytes) {
     ph_kernel *kernel = ph_kernel_of(function);
@@ -51,23 +53,29 @@ static int64_t value_of(char width, const void *parameter) {
     return memcpy(&narrow, parameter, sizeof narrow), narrow;
 }
 
+/* Returns the size in bytes of what is known from the pointer on, at most `most`. */
+static size_t known_from(const void *start, size_t most, size_t item) {
+    size_t low = 0;
+    ph_data_wait(start, most);
+    for (size_t high = most / item; low < high;) { /* the longest start of which every byte is known */
+        size_t middle = (low + high + 1) / 2;
+        if (ph_data_known(start, middle * item))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low * item;
+}
+
 /* Returns the counts that are known from the pointer on: a tensor's counts, as what follows it in its block is not
  * known. Waits, in real time, for values that have yet to arrive. */
 static counts counts_at(const void *parameter) {
     counts found = {0};
     memcpy(&found.values, parameter, sizeof found.values);
     if (!ph_is_device_pointer(found.values) || (uintptr_t)found.values % sizeof *found.values) return (counts){0};
-    size_t most = ph_data_block_rest(found.values) / sizeof *found.values, low = 0;
+    size_t most = ph_data_block_rest(found.values) / sizeof *found.values;
     if (most > MOST_COUNTS) most = MOST_COUNTS;
-    ph_data_wait(found.values, most * sizeof *found.values);
-    for (size_t high = most; low < high;) { /* the longest start of which every byte is known */
-        size_t middle = (low + high + 1) / 2;
-        if (ph_data_known(found.values, middle * sizeof *found.values))
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    found.n = low;
+    found.n = known_from(found.values, most * sizeof *found.values, sizeof *found.values) / sizeof *found.values;
     return found;
 }
 
@@ -95,13 +103,32 @@ static size_t tell_counts(counts known, char *text, size_t capacity) {
     return (size_t)snprintf(text, capacity, "%" PRId64 "x%zu", (sum + n / 2) / n, known.n);
 }
 
+static void overwrite(const void *parameter, ph_stream *stream) {
+    void *to;
+    memcpy(&to, parameter, sizeof to);
+    if (ph_is_device_pointer(to)) ph_overwrite_on(stream, to, ph_data_block_rest(to));
+}
+
+/* What the pointers of a table lead to is overwritten. Returns false if the table is not known. */
+static bool overwrite_behind(const void *parameter, ph_stream *stream) {
+    const char *table;
+    memcpy(&table, parameter, sizeof table);
+    if (!ph_is_device_pointer(table)) return false;
+    size_t most = ph_data_block_rest(table), nbytes;
+    if (most > MOST_POINTERS * sizeof(void *)) most = MOST_POINTERS * sizeof(void *);
+    nbytes = known_from(table, most, sizeof(void *));
+    for (size_t at = 0; at < nbytes; at += sizeof(void *)) overwrite(table + at, stream);
+    return nbytes > 0;
+}
+
 void ph_program_overwrites(const ph_program *program, void *const *params, ph_stream *stream) {
+    bool anywhere = false;
     for (size_t i = 0; params && program->written[i]; i++) {
-        void *to;
-        if (program->written[i] != 'w') continue;
-        memcpy(&to, params[i], sizeof to);
-        if (ph_is_device_pointer(to)) ph_overwrite_on(stream, to, ph_data_block_rest(to));
+        if (program->written[i] == STORED) overwrite(params[i], stream);
+        if (program->written[i] == TABLE && !overwrite_behind(params[i], stream)) anywhere = true;
     }
+    for (size_t i = 0; anywhere && program->written[i]; i++)
+        if (program->written[i] != NO_POINTER) overwrite(params[i], stream);
 }
 
 static struct {
