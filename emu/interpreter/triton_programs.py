@@ -148,33 +148,50 @@ def _counting(lines: list[str]) -> set[str]:
     return addresses
 
 
-_CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
 _SINGLE = re.compile(r"!tt\.ptr<i(?:32|64)>$")
+_CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
+_NONE = re.compile(r"(%\S+) = arith\.constant -1 : i(?:32|64)$")
+"""A number that stands for "none": a block of no expert."""
 
 
 def _indirect(lines: list[str], pointers: set[str]) -> set[str]:
     """Returns the pointers at whose data single integers point that the program loads: a permutation's rows. How many
-    bytes lie behind them bounds what is moved. Products read blocks again and again, whose spans say enough.
+    bytes lie behind them bounds what is moved. Products read blocks again and again, whose spans say enough: of these
+    only pointers count to data that is chosen by a number, or not at all where the number is none, as the weights of an
+    expert. How many bytes lie behind them says how many there are to choose from.
     """
-    if any("tt.dot" in line for line in lines):
-        return set()
+    multiplies = any("tt.dot" in line for line in lines)
+    none = {constant[1] for line in lines if (constant := _NONE.match(line))}
     parameter_of = {name: name for name in pointers}
-    loaded: set[str] = set()
+    single: set[str] = set()
+    """Values of single integers that are loaded."""
+    chosen: set[str] = set()
+    """Values that follow from those that count."""
     found: set[str] = set()
     for line in lines:
         results, is_assignment, operation = line.partition(" = ")
         if not is_assignment or not results.startswith("%"):
             results, operation = "", line
         values = _NAME.findall(operation)
-        reached = bool(loaded.intersection(values))
+        reached = bool(chosen.intersection(values))
         if operation.startswith(("tt.load", "tt.store")) and values[:1]:
-            if values[0] in loaded and values[0] in parameter_of:
+            if values[0] in chosen and values[0] in parameter_of:
                 found.add(parameter_of[values[0]])
             if operation.startswith("tt.load") and _SINGLE.search(operation.rstrip()):
-                loaded.update(names_of(results))
+                (single if multiplies else chosen).update(names_of(results))
+        elif multiplies and operation.startswith("scf.for"):
+            for inner, first in _CARRIED.findall(operation):
+                if first in parameter_of:
+                    parameter_of[inner] = parameter_of[first]
+                if first in chosen:
+                    chosen.add(inner)
+        elif operation.startswith("arith.cmpi eq") and none.intersection(re.findall(r"%[\w.-]+", operation)):
+            chosen.update(single.intersection(values))
         elif results and not operation.startswith("scf."):
             if reached:
-                loaded.update(names_of(results))
+                chosen.update(names_of(results))
+            if operation.startswith(("arith.ext", "arith.trunc")) and single.intersection(values):
+                single.update(names_of(results))
             if values and values[0] in parameter_of:
                 parameter_of.update(dict.fromkeys(names_of(results), parameter_of[values[0]]))
     return found

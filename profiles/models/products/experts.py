@@ -6,9 +6,10 @@ the program. It follows from four of its numbers: N and K (the outputs and input
 of a token and an expert) and EM (rows with those that fill tiles), which says how many experts there are. Pairs are
 taken as spread evenly over the experts. A tile's products count whole, however few of its rows are used.
 
-    start + rows / bandwidth + norm of (weights / bandwidth, waves x (tile + K / tile's K x (step + its products)))
+With expert parallelism a rank has the weights of some experts, and those of the pairs that chose them: how many bytes
+lie behind the weights' pointer says how many.
 
-With expert parallelism, tiles of experts that another rank has are counted as this rank's: the numbers do not say.
+    start + rows / bandwidth + norm of (weights / bandwidth, waves x (tile + K / tile's K x (step + its products)))
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from profiles.signature import Triton, dtype_nbytes
 
 KERNEL = "fused_moe_kernel"
 FAMILY = "experts"
-NUMBERS = ("N", "K", "EM", "num_valid_tokens")
+NUMBERS, WEIGHTS = ("N", "K", "EM", "num_valid_tokens"), "b_ptr"
 START_NS = 4_970.0  # an instance begins: where its rows are and whose weights it needs, then their first loads
 TILE_NS = 720.0  # a tile begins and ends
 STEP_NS = 160.0  # a step of its loop, whatever the tile's size
@@ -112,8 +113,14 @@ def problem_of(what: Triton, numbers: Mapping[str, object]) -> Experts | None:
     if tile is None:
         return None
     # Rows are filled up to whole tiles: at most a tile less one for each expert, or for each pair if these are fewer.
-    count = pairs if filled >= pairs * tile[0] else max(round((filled - pairs) / max(tile[0] - 1, 1)), 1)
-    return Experts(pairs, count, outputs, inputs, tile, DTYPES[weights[1]])
+    all_known = filled < pairs * tile[0]
+    count = max(round((filled - pairs) / max(tile[0] - 1, 1)), 1) if all_known else pairs
+    dtype, nbytes = DTYPES[weights[1]], getattr(numbers.get(WEIGHTS), "nbytes", 0)
+    if nbytes:
+        own = max(int(nbytes / (dtype_nbytes(dtype) * outputs * inputs)), 1)  # the bytes are rounded up
+        ranks = max(round(count / own), 1) if all_known else 1
+        count, pairs = min(ceil(count / ranks), own), ceil(pairs / ranks)
+    return Experts(pairs, count, outputs, inputs, tile, dtype)
 
 
 def experts_ns(machine: Machine, what: Experts) -> float:

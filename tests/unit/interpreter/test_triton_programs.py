@@ -87,6 +87,30 @@ def test_a_pointer_at_whose_data_other_data_points_counts_with_its_bytes() -> No
     assert parameter_widths("|".join((*ROWS, product))) == "----"
 
 
+def test_weights_that_a_number_chooses_count_with_their_bytes() -> None:
+    """A number of -1 chooses none, and nothing is multiplied. A loop carries the pointers of both factors."""
+    lines = (
+        "tt.func public @k(%x: !tt.ptr<bf16>, %w: !tt.ptr<bf16>, %experts: !tt.ptr<i32>, %n: i32) {",
+        "%c-1_i64 = arith.constant -1 : i64",
+        "%p = tt.addptr %experts, %n : !tt.ptr<i32>, i32",
+        "%expert = tt.load %p : !tt.ptr<i32>",
+        "%expert_1 = arith.extsi %expert : i32 to i64",
+        "%none = arith.cmpi eq, %expert_1, %c-1_i64 : i64",
+        "cf.cond_br %none, ^bb1, ^bb2",
+        "^bb1:  // pred: ^bb0",
+        "tt.return",
+        "^bb2:  // pred: ^bb0",
+        "%at = arith.muli %expert_1, %stride : i64",
+        "%b = tt.addptr %w, %at : !tt.ptr<bf16>, i64",
+        "%s:2 = scf.for %i = %c0 to %n step %c1 iter_args(%a = %x, %bs = %b) -> (!tt.ptr<bf16>, !tt.ptr<bf16>) : i32 {",
+        "%u = tt.load %a : !tt.ptr<bf16>",
+        "%v = tt.load %bs : !tt.ptr<bf16>",
+        "%d = tt.dot %u, %v, %c : tensor<16x16xbf16> * tensor<16x16xbf16> -> tensor<16x16xf32>",
+        "}",
+    )
+    assert parameter_widths("|".join(lines)) == "-b-4"
+
+
 def test_what_is_no_program_has_no_parameters() -> None:
     assert parameter_widths("nonsense") == ""
 
@@ -102,7 +126,7 @@ def test_a_pointer_that_is_only_loaded_from_is_not_written() -> None:
         "|%to = tt.addptr %out, %index : !tt.ptr<f32>, i32|tt.store %to, %index : !tt.ptr<f32>"
         "|%old = tt.atomic_rmw add, acq_rel, gpu, %count, %n : (!tt.ptr<i32>, i32) -> i32|}"
     )
-    assert stored_through(text) == "-ww-"
+    assert stored_through(text) == "rww-"
 
 
 def test_pointers_that_a_loop_carries_are_followed_one_by_one() -> None:
@@ -113,12 +137,33 @@ def test_pointers_that_a_loop_carries_are_followed_one_by_one() -> None:
         "|%p2 = tt.addptr %p, %n : !tt.ptr<f32>, i32|%q2 = tt.addptr %q, %n : !tt.ptr<f32>, i32"
         "|scf.yield %p2, %q2 : !tt.ptr<f32>, !tt.ptr<f32>|}|}"
     )
-    assert stored_through(text) == "-w-"
+    assert stored_through(text) == "rw-"
 
 
-def test_a_program_that_makes_pointers_of_integers_may_store_anywhere() -> None:
-    text = "tt.func public @k(%a: !tt.ptr<f32>, %n: i64) {|%p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>|}"
+def test_a_program_that_stores_through_a_pointer_of_unknown_origin_may_store_through_all() -> None:
+    text = (
+        "tt.func public @k(%a: !tt.ptr<f32>, %n: i64) {"
+        "|%p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>|tt.store %p, %v : !tt.ptr<f32>|}"
+    )
     assert stored_through(text) == "w-"
+    given = (
+        "tt.func public @k(%a: !tt.ptr<f32>) {|cf.br ^bb1(%a)|^bb1(%p: !tt.ptr<f32>):|tt.store %p, %v : !tt.ptr<f32>|}"
+    )
+    assert stored_through(given) == "w"
+    assert stored_through("tt.func public @k(%a: !tt.ptr<f32>) {|tt.call @f(%a) : (!tt.ptr<f32>) -> ()|}") == "w"
+
+
+def test_a_table_of_pointers_is_told_from_what_they_lead_to() -> None:
+    """As vLLM's tables of blocks: one pointer leads to what is loaded, another one to what is stored."""
+    text = (
+        "tt.func public @k(%rows: !tt.ptr<i32>, %in: !tt.ptr<i64>, %out: !tt.ptr<i64>, %n: i32) {"
+        "|%row = tt.load %rows : !tt.ptr<i32>|%i = tt.addptr %in, %n : !tt.ptr<i64>, i32"
+        "|%from = tt.load %i : !tt.ptr<i64>|%p = tt.int_to_ptr %from : i64 -> !tt.ptr<i32>"
+        "|%v = tt.load %p : !tt.ptr<i32>|%o = tt.addptr %out, %n : !tt.ptr<i64>, i32"
+        "|%to = tt.load %o : !tt.ptr<i64>|%q = tt.int_to_ptr %to : i64 -> !tt.ptr<i32>"
+        "|%at = tt.addptr %q, %row : !tt.ptr<i32>, i32|tt.store %at, %v : !tt.ptr<i32>|}"
+    )
+    assert stored_through(text) == "rrt-"
 
 
 def test_a_program_that_many_graphs_load_is_read_once() -> None:
@@ -143,4 +188,4 @@ def test_a_program_that_many_graphs_load_is_read_once() -> None:
     first, second = (hook.kernel_program.call_args.args for hook in told)
     assert (first[0], second[0]) == (0, 1)
     assert first[1:] == second[1:]
-    assert first[2:4] == ("--", "--")
+    assert first[2:4] == ("--", "r-")

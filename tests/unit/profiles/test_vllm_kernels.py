@@ -132,9 +132,9 @@ PROGRAM = (
 )
 
 
-def launched(outputs: int, inputs: int, filled: int, pairs: int) -> Triton:
+def launched(outputs: int, inputs: int, filled: int, pairs: int, weights: str = "-") -> Triton:
     grid = (ceil(filled / 16) * ceil(outputs / 64), 1, 1)
-    arguments = f"-,-,{outputs},{inputs},{filled},{pairs}"
+    arguments = f"-,{weights},{outputs},{inputs},{filled},{pairs}"
     return Triton("fused_moe_kernel", grid, (128, 1, 1), 61440, arguments, PROGRAM, "vllm::moe_forward", ())
 
 
@@ -165,6 +165,28 @@ def test_the_experts_follow_from_the_places_for_pairs() -> None:
     problem = problem_of(few, numbers(few))
     assert problem is not None
     assert (problem.used, problem.tiles) == (32, 32 * 24)
+
+
+def nbytes_of(experts: int) -> str:
+    """The weights of so many experts of 1,536 x 2,048 items, rounded up by as much as a launch tells."""
+    return f"{int(experts * 1536 * 2048 * 2 * 1.06)}b"
+
+
+def test_with_expert_parallelism_a_rank_has_its_own_experts_and_their_pairs() -> None:
+    """512 pairs, 128 experts, of which this one of eight ranks has 16: 64 pairs."""
+    whole = launched(1536, 2048, 512 + 128 * 15, 512)
+    assert triton(
+        H100, replace(whole, arguments=launched(1536, 2048, 512 + 128 * 15, 512, nbytes_of(128)).arguments)
+    ) == (triton(H100, whole))
+    eighth = triton(H100, launched(1536, 2048, 512 + 128 * 15, 512, nbytes_of(16)))
+    assert eighth.nbytes == 16 * 1536 * 2048 * 2 + 64 * (2048 + 1536) * 2
+    assert eighth.solo_ns < triton(H100, whole).solo_ns / 5
+
+
+def test_few_pairs_do_not_say_how_many_experts_there_are() -> None:
+    """32 pairs, a tile for each; a rank with four experts multiplies by no more than these."""
+    few = triton(H100, launched(1536, 2048, 32 * 16, 32, nbytes_of(4)))
+    assert few.nbytes == 4 * 1536 * 2048 * 2 + 32 * (2048 + 1536) * 2
 
 
 def test_decoding_reads_the_weights_of_the_chosen_experts() -> None:
