@@ -1,18 +1,35 @@
 """Follows a Triton program for all its instances at once, and gives what it stores.
 
+A launch that was followed before, with the same arguments, repeats those steps whose numbers have changed (`steps`).
 What is unknown (numbers in memory that nobody computed, operations that are not evaluated) stays unknown in all that
 follows from it. Instances that take different ways are followed in groups, each from the start.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.ttir import LABEL, Operation, Program
 from . import operations
+from .combining import Combination
 from .integer_stores import NotEvaluated, parameters_of
+from .steps import (
+    UNKNOWN,
+    AnyStep,
+    Decision,
+    Load,
+    MemoryReader,
+    Otherwise,
+    Step,
+    Steps,
+    Store,
+    Storing,
+    Value,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +43,10 @@ _MOST_OF_DIFFERENT_WAYS = 1000
 """Most operations of a launch whose instances take different ways. (torchtitan's kernel for permutations would take
 longer than a rank needs for the rest of its step, and steers nothing.)
 """
+_MOST_KEPT = 1 << 22
+"""Most elements of all values that are kept for later launches (32 MiB)."""
+_MOST_KEPT_OF_A_LAUNCH = 1 << 20
+_MOST_LAUNCHES_KEPT = 512
 _STORES_UNSEEN = (
     "tt.atomic_rmw",
     "tt.atomic_cas",
@@ -48,15 +69,6 @@ _EVALUATED = (
 )
 
 
-class Store(NamedTuple):
-    addresses: Tensor
-    """The addresses (int64) of the elements that are stored."""
-    values: Tensor | None
-    """None: they are not known."""
-    item: int
-    """The bytes of an element."""
-
-
 class Stores(NamedTuple):
     """What a launch stores."""
 
@@ -64,23 +76,6 @@ class Stores(NamedTuple):
     """The stores whose addresses are known, in order."""
     are_all: bool
     """False if the launch may store elsewhere, too."""
-
-
-class MemoryReader(NamedTuple):
-    """Reads device memory."""
-
-    read: Callable[[Tensor, str], Tensor | None]
-    """`read(addresses, element)`: the elements at int64 addresses; None if one of them is not known."""
-
-
-def _alike(*tensors: Tensor) -> Sequence[Tensor]:
-    import torch
-
-    if all(one.shape == tensors[0].shape for one in tensors):
-        return tensors
-
-    broadcast: Any = torch.broadcast_tensors  # untyped
-    return broadcast(*tensors)
 
 
 _TARGET = re.compile(r"(\^\w+)(?:\(([^()]*)\))?")
@@ -99,9 +94,16 @@ class TooLong(NotEvaluated):
 class _Budget:
     def __init__(self, operations: int, elements: int) -> None:
         self._operations, self._elements = operations, elements
+        self._is_over = False
+
+    def end(self) -> None:
+        """The launch is followed: what its steps do when they are repeated is not counted."""
+        self._is_over = True
 
     def take(self, elements: int) -> None:
         """Counts one operation on so many elements. Raises TooLong if the launch has used up what it may take."""
+        if self._is_over:
+            return
         self._operations -= 1
         self._elements -= elements
         if self._operations < 0 or self._elements < 0 or elements > MAX_ELEMENTS:
@@ -114,6 +116,15 @@ class _Diverges(Exception):
     """
 
 
+class _Kept(NamedTuple):
+    """The steps of a launch that may come again."""
+
+    steps: Steps
+    elements: int
+    program: Program
+    """It is known by its identity, so it stays."""
+
+
 class Evaluator:
     """Follows programs and computes what they store."""
 
@@ -121,24 +132,53 @@ class Evaluator:
         self._memory = memory
         self._table = operations.table()
         self.evaluated = frozenset(self._table) | frozenset(_EVALUATED)
+        self._kept: OrderedDict[tuple[int, ...], _Kept] = OrderedDict()
+        """By the program, the grid and the arguments; the one that was used last is at the end."""
+        self._kept_elements = 0
 
     def stores(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> Stores:
         """Returns the stores of a launch, as far as they are known. `values`: the arguments, one for each parameter.
         Raises NotEvaluated.
         """
+        key = (id(program), *grid, *values)
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            try:
+                kept.steps.repeat()
+            except (Otherwise, _Diverges, NotEvaluated):
+                self._kept_elements -= kept.elements
+            else:
+                self._kept[key] = kept
+                return Stores(kept.steps.stores, kept.steps.are_all)
+        steps = self._followed(program, grid, values)
+        self._keep(key, steps, program)
+        return Stores(steps.stores, steps.are_all)
+
+    def _keep(self, key: tuple[int, ...], steps: Steps, program: Program) -> None:
+        elements = steps.elements
+        if elements > _MOST_KEPT_OF_A_LAUNCH:
+            return
+        self._kept[key] = _Kept(steps, elements, program)
+        self._kept_elements += elements
+        while self._kept_elements > _MOST_KEPT or len(self._kept) > _MOST_LAUNCHES_KEPT:
+            _, oldest = self._kept.popitem(last=False)
+            self._kept_elements -= oldest.elements
+
+    def _followed(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> Steps:
         import torch
 
         parameters = {}
         for (name, kind), value in zip(parameters_of(program), values, strict=True):
             if kind.is_pointer or kind.element in ("i1", "i8", "i16", "i32", "i64"):
                 dtype = torch.int64 if kind.is_pointer else operations.dtype_of(kind.element)
-                parameters[name] = torch.tensor([value], dtype=torch.int64, device="cpu").to(dtype)
+                tensor = torch.tensor([value], dtype=torch.int64, device="cpu").to(dtype)
+                parameters[name] = Value(tensor, is_fixed=True)
         count = grid[0] * grid[1] * grid[2]
         if count > MAX_ELEMENTS:
             raise TooLong
         places = torch.arange(count, dtype=torch.int32, device="cpu")
         budget = _Budget(_MOST_OPERATIONS, _MOST_ELEMENTS)
-        found: list[Store] = []
+        steps: list[AnyStep] = []
         are_all, left = True, [places]
         while left:
             some = left.pop()
@@ -152,10 +192,12 @@ class Evaluator:
                 if some is places:
                     budget = _Budget(_MOST_OF_DIFFERENT_WAYS, _MOST_ELEMENTS)
                 left += [some[ways == way] for way in torch.unique(ways).flip(0)]
+                steps += [step for step in run.steps if not isinstance(step, Storing)]  # each group stores it again
                 continue
-            found += run.found
+            steps += run.steps
             are_all = are_all and run.are_all
-        return Stores(found, are_all)
+        budget.end()
+        return Steps(steps, are_all=are_all)
 
 
 class _Run:
@@ -164,16 +206,16 @@ class _Run:
     def __init__(
         self,
         evaluator: Evaluator,
-        parameters: dict[str, Tensor],
+        parameters: dict[str, Value],
         grid: tuple[int, int, int],
         places: Tensor,
         budget: _Budget,
     ) -> None:
         self._memory, self._table = evaluator._memory, evaluator._table
-        self._values: dict[str, Any] = dict(parameters)
+        self._values: dict[str, Value] = dict(parameters)
         self._grid, self._places = grid, places
         self._budget = budget
-        self.found: list[Store] = []
+        self.steps: list[AnyStep] = []
         self.are_all = True
 
     def follow(self, body: Sequence[Operation]) -> None:
@@ -189,56 +231,71 @@ class _Run:
                 self._one_of_block(one)
                 at += 1
 
+    def _value(self, name: str) -> Value:
+        return self._values.get(name, UNKNOWN)
+
     def _branches_to(self, operation: Operation, body: Sequence[Operation], labels: dict[str, int]) -> int:
         """Returns where the block begins to which the branch leads, whose arguments it gives."""
         targets = _TARGET.findall(operation.head)
-        taken = 0 if operation.name == "cf.br" or self._one(self._values.get(operation.operands[0])) else 1
+        taken = 0 if operation.name == "cf.br" or self._one(self._value(operation.operands[0])) else 1
         label, given = targets[taken]
         at = labels[label]
-        values = [self._values.get(name) for name in re.findall(r"%[\w.$-]+(?:#\d+)?", given)]
+        values = [self._value(name) for name in re.findall(r"%[\w.$-]+(?:#\d+)?", given)]
         self._values.update(zip(body[at].results, values, strict=True))
         return at + 1
 
-    def _block(self, body: Sequence[Operation]) -> list[Any]:
+    def _block(self, body: Sequence[Operation]) -> list[Value]:
         """Returns what it yields."""
         for operation in body:
-            if operation.name in ("scf.yield", "tt.reduce.return", "tt.scan.return"):
-                return [self._values.get(name) for name in operation.operands]
+            if operation.name == "scf.yield":
+                return [self._value(name) for name in operation.operands]
             self._one_of_block(operation)
         return []
 
     def _one_of_block(self, operation: Operation) -> None:
         found = self._operation(operation)
-        self._budget.take(max((value.numel() for value in found if value is not None), default=1))
+        elements = 1
+        for value in found:
+            if value.tensor is not None:
+                elements = max(elements, value.tensor.numel())
+        self._budget.take(elements)
         self._values.update(zip(operation.results, found, strict=False))
 
-    def _operation(self, operation: Operation) -> Sequence[Any]:
+    def _operation(self, operation: Operation) -> Sequence[Value]:
         name = operation.name
-        values = [self._values.get(operand) for operand in operation.operands]
+        values = [self._value(operand) for operand in operation.operands]
         if name == "tt.store":
             self._store(operation, values)
             return ()
         if name == "tt.load":
-            return (self._load(operation, values),)
+            return self._load(operation, values)
         if name in ("tt.get_program_id", "tt.get_num_programs"):
-            return (self._place(operation),)
+            return (Value(self._place(operation), is_fixed=True),)
         if name == "scf.for":
             return self._loop(operation, values)
         if name == "scf.if":
             return self._branch(operation, values[0])
         if name in ("tt.reduce", "tt.scan"):
-            known = [value for value in values if value is not None]
-            if len(known) < len(values):
-                return [None] * len(operation.results)
-            return self._reduced(operation, known) if name == "tt.reduce" else self._scanned(operation, known)
+            combined = Combination(operation, self._table, self._budget.take)
+            return self._computed(combined, [*values, *map(self._value, combined.outer)], len(operation.results))
         function = self._table.get(name)
         if name in _STORES_UNSEEN:
             self.are_all = False
         if name == "scf.while":
             raise NotEvaluated(name)
-        if function is None or any(value is None for value in values):
-            return [None] * len(operation.results)
-        return (function(operation, *values),)
+        if function is None:
+            return [UNKNOWN] * len(operation.results)
+        return self._computed(functools.partial(_single, function, operation), values, 1)
+
+    def _computed(self, function: Callable[..., Sequence[Tensor]], given: Sequence[Value], n: int) -> Sequence[Value]:
+        """Returns what the function makes of the values, `n` tensors; unknown values if one of them is unknown."""
+        if any(value.tensor is None for value in given):
+            return [UNKNOWN] * n
+        is_fixed = all(value.is_fixed for value in given)
+        found = [Value(tensor, is_fixed=is_fixed) for tensor in function(*(value.tensor for value in given))]
+        if not is_fixed:
+            self.steps.append(Step(function, given, found))
+        return found
 
     # ---- instances and ways ----------------------------------------------------------------------------------------
     def _place(self, operation: Operation) -> Tensor:
@@ -250,31 +307,34 @@ class _Run:
         x, y = self._grid[:2]
         return (self._places % x, self._places // x % y, self._places // (x * y))[axis]
 
-    def _one(self, value: Tensor | None) -> int:
-        """A number that is the same for all instances."""
-        if value is None:
+    def _one(self, *given: Value, of: Callable[..., Tensor] = lambda value: value) -> int:
+        """Returns a number, which `of` computes of values, and which is the same for all instances. Raises _Diverges if
+        it is not.
+        """
+        if any(value.tensor is None for value in given):
             raise NotEvaluated("an unknown number decides which way it takes")
-        if value.numel() > 1 and not bool((value == value.flatten()[0]).all()):
-            raise _Diverges(value.flatten())
-        return int(value.flatten()[0])
+        number = of(*(value.tensor for value in given))
+        if not all(value.is_fixed for value in given):
+            self.steps.append(Decision(of, given, number))
+        if number.numel() > 1 and not bool((number == number.flatten()[0]).all()):
+            raise _Diverges(number.flatten())
+        return int(number.flatten()[0])
 
-    def _counted(self, values: Sequence[Any]) -> list[Tensor]:
-        """Returns the numbers that a loop counts, one for each turn: instances may begin and end it elsewhere, as long
+    def _counted(self, values: Sequence[Value]) -> Iterator[Value]:
+        """Yields the numbers that a loop counts, one for each turn: instances may begin and end it elsewhere, as long
         as it turns as often.
         """
-        import torch
-
-        start, end, step = values[0], values[1], self._one(values[2])
-        if start is None or end is None or step <= 0:
+        start, end = values[0], values[1]
+        step = self._one(values[2])
+        if step <= 0:
             raise NotEvaluated("an unknown number decides how often it turns")
-        way = end.to(torch.int64) - start.to(torch.int64)
-        turns = torch.div(way + step - 1, step, rounding_mode="floor").clamp(min=0)
-        return [start + turn * step for turn in range(self._one(turns))]
+        for turn in range(self._one(start, end, of=functools.partial(_turns, step))):
+            yield from self._computed(functools.partial(_counted, turn * step), [start], 1)
 
-    def _loop(self, operation: Operation, values: Sequence[Any]) -> Sequence[Any]:
+    def _loop(self, operation: Operation, values: Sequence[Value]) -> Sequence[Value]:
         variable, *_ = operation.operands
         carried = _CARRIED.findall(operation.text.partition("iter_args(")[2])
-        state = [self._values.get(first) for _, first in carried]
+        state = [self._value(first) for _, first in carried]
         for at in self._counted(values[1:4]):
             self._values[variable] = at
             for (name, _), value in zip(carried, state, strict=True):
@@ -282,85 +342,37 @@ class _Run:
             state = self._block(operation.regions[0])
         return state
 
-    def _branch(self, operation: Operation, condition: Any) -> Sequence[Any]:
+    def _branch(self, operation: Operation, condition: Value) -> Sequence[Value]:
         taken = 0 if self._one(condition) else 1
         return self._block(operation.regions[taken]) if taken < len(operation.regions) else []
 
     # ---- memory ----------------------------------------------------------------------------------------------------
-    def _load(self, operation: Operation, values: Sequence[Any]) -> Tensor | None:
+    def _load(self, operation: Operation, values: Sequence[Value]) -> Sequence[Value]:
+        if any(value.tensor is None for value in values[:2]):
+            return (UNKNOWN,)
+        load = Load(self._memory, operation.types[0].element, values)
+        self.steps.append(load)
+        return load.found
 
-        addresses, mask = values[0], values[1] if len(values) > 1 else None
-        if addresses is None or (len(values) > 1 and mask is None):
-            return None
-        element = operation.types[0].element
-        if mask is None:
-            return self._memory.read(addresses, element)
-        addresses, mask = _alike(addresses, mask)
-        inside = self._memory.read(addresses[mask], element)
-        if inside is None:
-            return None
-        result = inside.new_zeros(addresses.shape)
-        if len(values) > 2 and values[2] is not None:
-            result.copy_(values[2].expand(addresses.shape))
-        result[mask] = inside
-        return result
-
-    def _store(self, operation: Operation, values: Sequence[Any]) -> None:
-        addresses, stored, *masks = values
-        if addresses is None or any(mask is None for mask in masks):
+    def _store(self, operation: Operation, values: Sequence[Value]) -> None:
+        addresses, _, *masks = values
+        if any(value.tensor is None for value in (addresses, *masks)):
             self.are_all = False
             return
-        item = operations.dtype_of(operation.types[0].element).itemsize
-        for mask in masks[:1]:
-            addresses, inside = _alike(addresses, mask.expand(addresses.shape) if mask.shape[0] == 1 else mask)
-            stored = None if stored is None else stored.expand(addresses.shape)[inside]
-            addresses = addresses[inside]
-        if stored is not None:
-            addresses, stored = _alike(addresses, stored)
-            stored = stored.reshape(-1)
-        if addresses.numel():
-            self.found.append(Store(addresses.reshape(-1), stored, item))
+        self.steps.append(Storing(operations.dtype_of(operation.types[0].element).itemsize, values))
 
-    # ---- along an axis ---------------------------------------------------------------------------------------------
-    def _combined(self, operation: Operation, left: Sequence[Tensor], right: Sequence[Tensor]) -> list[Any]:
-        self._values.update(zip(operation.arguments, (*left, *right), strict=True))
-        found = self._block(operation.regions[0])
-        if any(value is None for value in found):
-            raise NotEvaluated(operation.name)
-        return found
 
-    def _axis(self, operation: Operation) -> int:
-        found = re.search(r"axis = (\d+)", operation.text)
-        if found is None:
-            raise NotEvaluated(operation.text)
-        return 1 + int(found[1])
+def _single(function: Callable[..., Tensor], operation: Operation, *values: Tensor) -> tuple[Tensor]:
+    return (function(operation, *values),)
 
-    def _reduced(self, operation: Operation, values: Sequence[Tensor]) -> list[Any]:
-        """Neighbours are combined until one is left: the operation is associative."""
-        axis, state = self._axis(operation), list(values)
-        while (length := state[0].shape[axis]) > 1:
-            even = [value.narrow(axis, 0, length // 2 * 2) for value in state]
-            even = [value.reshape(*value.shape[:axis], length // 2, 2, *value.shape[axis + 1 :]) for value in even]
-            pairs = self._combined(operation, *([value.select(axis + 1, n) for value in even] for n in (0, 1)))
-            if length % 2:
-                last = [value.narrow(axis, length - 1, 1) for value in state]
-                import torch
 
-                pairs = [torch.cat((pair, one), axis) for pair, one in zip(pairs, last, strict=True)]
-            state = pairs
-        return [value.squeeze(axis) for value in state]
+def _turns(step: int, start: Tensor, end: Tensor) -> Tensor:
+    """Returns how often a loop turns."""
+    import torch
 
-    def _scanned(self, operation: Operation, values: Sequence[Tensor]) -> list[Any]:
-        import torch
+    way = end.to(torch.int64) - start.to(torch.int64)
+    return torch.div(way + step - 1, step, rounding_mode="floor").clamp(min=0)
 
-        axis, state = self._axis(operation), list(values)
-        if "reverse = true" in operation.text:
-            state = [value.flip(axis) for value in state]
-        length, step = state[0].shape[axis], 1
-        while step < length:
-            earlier = [value.narrow(axis, 0, length - step) for value in state]
-            later = [value.narrow(axis, step, length - step) for value in state]
-            sums = self._combined(operation, earlier, later)
-            state = [torch.cat((v.narrow(axis, 0, step), s), axis) for v, s in zip(state, sums, strict=True)]
-            step *= 2
-        return [value.flip(axis) for value in state] if "reverse = true" in operation.text else state
+
+def _counted(by: int, start: Tensor) -> tuple[Tensor]:
+    return (start + by,)

@@ -5,25 +5,23 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..control.control_tensors import KNOWN, ControlTensors
 from ..control.host_views import HostViews
 from ..formats.ttir import Program, read_program
 from ..interpreter.hook_library import Hook
-from .evaluation import Evaluator, MemoryReader, Store, Stores, TooLong
+from .evaluation import Evaluator, Stores, TooLong
 from .integer_stores import NotEvaluated, parameters_of, stores_integers
 from .operations import dtype_of
+from .places import Part, Places, Stretch
+from .steps import MemoryReader, Store
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
 
 _STORES_INTEGERS = re.compile(r"tt\.store [^|]*!tt\.ptr<i\d+>")
 """Matches programs that store integers: most programs do not, and need not be read."""
-_MOST_STRETCHES = 4096
-"""Most stretches of memory that a load or a store may touch."""
-
-
 _NOTHING_KNOWN = Stores([], are_all=False)
 
 
@@ -71,10 +69,10 @@ class CompiledKernels:
         self._waiting.stores = stores
         return bool(are_all)
 
-    def _touched(self, number: int, values: list[int]) -> tuple[list[tuple[Store, list[_Stretch]]], bool]:
+    def _touched(self, number: int, values: list[int]) -> tuple[list[tuple[Store, list[Stretch]]], bool]:
         """Returns the stores with the memory that they touch, and whether these are all."""
         stores = self._evaluated(number, values)
-        found = [(one, touched) for one in stores.found if (touched := _stretches(one.addresses, one.item)) is not None]
+        found = [(one, touched) for one in stores.found if (touched := one.places.stretches) is not None]
         return found, stores.are_all and len(found) == len(stores.found)
 
     def _evaluated(self, number: int, values: list[int]) -> Stores:
@@ -96,64 +94,67 @@ class CompiledKernels:
         self._waiting.stores = []
 
     # ---- memory ----------------------------------------------------------------------------------------------------
-    def _read(self, addresses: Tensor, element: str) -> Tensor | None:
-        dtype = dtype_of(element)
+    def _read(self, places: Places, element: str) -> Tensor | None:
+        addresses, dtype = places.addresses, dtype_of(element)
         if not addresses.numel():
             return addresses.new_empty(addresses.shape, dtype=dtype)
-        first, last = _bounds(addresses)
-        if not self._is_known(addresses, first, last, dtype.itemsize):
+        if not self._is_known(places):
             return None
-        whole = self._views.range_of(first, dtype)
-        if whole is not None and (places := whole.places(addresses, last)) is not None:
-            return whole.base[places]
-        parts = self._parts(addresses.reshape(-1), dtype)
+        parts = self._parts(places, dtype)
         if parts is None:
             return None
+        if parts[0].which is None:
+            return parts[0].base[parts[0].places]
         values = addresses.new_empty(addresses.numel(), dtype=dtype)
         for part in parts:
             values[part.which] = part.base[part.places]
         return values.view(addresses.shape)
 
-    def _parts(self, addresses: Tensor, dtype: dtype) -> list[_Part] | None:
+    def _parts(self, places: Places, dtype: dtype) -> list[Part] | None:
         """Returns the addresses by the range of memory that they are in, the device's or one of pinned memory; None if
-        one is in no range.
+        one is in no range. The device's range stays where it is.
         """
         import torch
 
-        first, last = _bounds(addresses)
+        known = places.parts.get(dtype)
+        if known is not None:
+            return known
+        addresses, (first, last) = places.addresses, places.bounds
         whole = self._views.range_of(first, dtype)
-        if whole is not None and (places := whole.places(addresses, last)) is not None:
-            return [_Part(whole.base, None, places)]
-        parts: list[_Part] = []
+        if whole is not None and (inside := whole.places(addresses, last)) is not None:
+            parts = [Part(whole.base, None, inside)]
+            if self._views.covers(first):
+                places.parts[dtype] = parts
+            return parts
+        addresses = addresses.reshape(-1)
+        parts = []
         left = torch.arange(addresses.numel(), device="cpu")
         while left.numel():
             found = self._views.range_of(int(addresses[left[0]]), dtype)
             if found is None:
                 return None
-            places = torch.div(addresses[left] - found.start, dtype.itemsize, rounding_mode="floor")
-            inside = (places >= 0) & (places < found.base.numel())
-            if not inside[0]:
+            at = torch.div(addresses[left] - found.start, dtype.itemsize, rounding_mode="floor")
+            within = (at >= 0) & (at < found.base.numel())
+            if not within[0]:
                 return None
-            parts.append(_Part(found.base, left[inside], places[inside]))
-            left = left[~inside]
+            parts.append(Part(found.base, left[within], at[within]))
+            left = left[~within]
         return parts
 
-    def _is_known(self, addresses: Tensor, first: int, last: int, item: int) -> bool:
-        """Waits for what has yet to arrive, so that the answer does not depend on when it does. `first`, `last`: the
-        lowest and the highest of the addresses.
-        """
-        if self._hook.data_state(first, last - first + item) == KNOWN:
+    def _is_known(self, places: Places) -> bool:
+        """Waits for what has yet to arrive, so that the answer does not depend on when it does."""
+        first, last = places.bounds
+        if self._hook.data_state(first, last - first + places.item) == KNOWN:
             return True
-        stretches = _stretches(addresses, item)
-        for stretch in stretches or ():
+        for stretch in places.stretches or ():
             self._hook.data_wait(stretch.address, stretch.nbytes)
             if self._hook.data_state(stretch.address, stretch.nbytes) != KNOWN:
                 return False
-        return stretches is not None
+        return places.stretches is not None
 
-    def _write(self, store: Store, stretches: list[_Stretch]) -> None:
+    def _write(self, store: Store, stretches: list[Stretch]) -> None:
         values = store.values
-        parts = None if values is None else self._parts(store.addresses, values.dtype)
+        parts = None if values is None else self._parts(store.places, values.dtype)
         if values is None or parts is None:
             self._hook.overwrite([number for one in stretches for number in (one.address, one.nbytes)])
             return
@@ -168,45 +169,6 @@ class CompiledKernels:
             self._control.defer([], stretches, write)  # an earlier operation has yet to read what is there
         else:
             write()
-
-
-class _Part(NamedTuple):
-    """Elements that a load or a store touches in one range of memory."""
-
-    base: Tensor
-    """The CPU tensor over the range."""
-    which: Tensor | None
-    """The elements' numbers in the load or the store; None: it has all of them."""
-    places: Tensor
-    """Their places in `base`."""
-
-
-class _Stretch(NamedTuple):
-    """A stretch of device memory."""
-
-    address: int
-    nbytes: int
-
-
-def _bounds(addresses: Tensor) -> tuple[int, int]:
-    lowest, highest = addresses.aminmax()
-    return int(lowest), int(highest)
-
-
-def _stretches(addresses: Tensor, item: int) -> list[_Stretch] | None:
-    """Returns the stretches of memory that these addresses form; None if there are too many."""
-    import torch
-
-    addresses = addresses.reshape(-1)
-    if bool((addresses.diff() == item).all()):  # one behind the other, as most are
-        return [_Stretch(int(addresses[0]), addresses.numel() * item)]
-    places = torch.unique(addresses)
-    (ends,) = torch.nonzero(places.diff() != item, as_tuple=True)
-    if len(ends) >= _MOST_STRETCHES:
-        return None
-    starts = torch.cat((places[:1], places[ends + 1])).tolist()
-    stops = torch.cat((places[ends], places[-1:])).tolist()
-    return [_Stretch(first, last - first + item) for first, last in zip(starts, stops, strict=True)]
 
 
 _NBYTES = {"i1": "1", "i8": "1", "i16": "2", "f16": "2", "bf16": "2", "i64": "8", "f64": "8"}

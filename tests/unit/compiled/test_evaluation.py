@@ -8,8 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from emu.compiled.evaluation import Evaluator, MemoryReader, TooLong  # noqa: E402
+from emu.compiled.evaluation import Evaluator, Stores, TooLong  # noqa: E402
 from emu.compiled.integer_stores import NotEvaluated, parameters_of, stores_integers  # noqa: E402
+from emu.compiled.places import Places  # noqa: E402
+from emu.compiled.steps import MemoryReader  # noqa: E402
 from emu.formats.ttir import read_program  # noqa: E402
 
 if TYPE_CHECKING:
@@ -29,21 +31,25 @@ def program(*lines: str) -> Any:
 def evaluator(numbers: list[int] | None) -> Evaluator:
     """Makes an evaluator. `numbers`: the memory at IN; None: it is unknown."""
 
-    def read(addresses: Tensor, element: str) -> Tensor | None:
+    def read(places: Places, element: str) -> Tensor | None:
         if numbers is None:
             return None
-        return torch.tensor(numbers)[(addresses - IN) // 8]  # type: ignore[no-any-return]
+        return torch.tensor(numbers)[(places.addresses - IN) // 8]  # type: ignore[no-any-return]
 
     return Evaluator(MemoryReader(read))
 
 
 def stored(numbers: list[int] | None, lines: list[str], grid: int = 1, n: int = 0) -> dict[int, int]:
     """Returns what the program stores at each place of the output."""
+    return at_output(evaluator(numbers).stores(program(*lines), (grid, 1, 1), [IN, OUT, n]))
+
+
+def at_output(stores: Stores) -> dict[int, int]:
     found = {}
-    for addresses, values, item in evaluator(numbers).stores(program(*lines), (grid, 1, 1), [IN, OUT, n]).found:
-        assert item == 8
+    for places, values in stores.found:
+        assert places.item == 8
         if values is not None:
-            found.update(zip(((addresses - OUT) // 8).tolist(), values.tolist(), strict=True))
+            found.update(zip(((places.addresses - OUT) // 8).tolist(), values.tolist(), strict=True))
     return found
 
 
@@ -236,7 +242,9 @@ def test_what_is_stored_without_being_known_is_told_by_its_place() -> None:
     """Only if all addresses are known nothing else has been overwritten."""
     stores = evaluator(None).stores(program(*EARLY_RETURN), (3, 1, 1), [IN, OUT, 2])
     assert stores.are_all
-    known = [(one.addresses.tolist(), None if one.values is None else one.values.tolist()) for one in stores.found]
+    known = [
+        (one.places.addresses.tolist(), None if one.values is None else one.values.tolist()) for one in stores.found
+    ]
     assert sorted(known) == [([OUT, OUT + 8], None), ([OUT + 16], [-1])]
     at_loaded = ["%x = tt.load %in : !tt.ptr<i64>", "%to = tt.addptr %out, %x : !tt.ptr<i64>, i64"]
     at_loaded.append("tt.store %to, %x : !tt.ptr<i64>")
@@ -297,3 +305,95 @@ def test_loops_that_begin_elsewhere_may_turn_differently_often() -> None:
         "}",
     ]
     assert stored([], lines, grid=4, n=3) == {0: 0, 1: 1, 2: 2, 5: 1, 6: 2, 10: 2}
+
+
+class Repeated:
+    """Launches of one program with the same arguments, while its memory at IN changes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, numbers: list[int], lines: list[str], grid: int) -> None:
+        self.numbers: list[int] | None = numbers
+        self._program, self._grid = program(*lines), grid
+        self._evaluator = Evaluator(MemoryReader(self._read))
+        self.followed = 0
+        follow = self._evaluator._followed
+
+        def followed(*arguments: Any) -> Any:
+            self.followed += 1
+            return follow(*arguments)
+
+        monkeypatch.setattr(self._evaluator, "_followed", followed)
+
+    def _read(self, places: Places, element: str) -> Tensor | None:
+        if self.numbers is None:
+            return None
+        return torch.tensor(self.numbers)[(places.addresses - IN) // 8]  # type: ignore[no-any-return]
+
+    def launch(self) -> dict[int, int]:
+        return at_output(self._evaluator.stores(self._program, (self._grid, 1, 1), [IN, OUT, 0]))
+
+
+ROWS = [
+    "%c0 = arith.constant 0 : i64",
+    "%c1 = arith.constant 1 : i64",
+    "%ten = arith.constant 10 : i64",
+    "%pid = tt.get_program_id x : i32",
+    "%from = tt.addptr %in, %pid : !tt.ptr<i64>, i32",
+    "%x = tt.load %from : !tt.ptr<i64>",
+    "%to = tt.addptr %out, %pid : !tt.ptr<i64>, i32",
+    "%sum = scf.for %i = %c0 to %x step %c1 iter_args(%s = %c0) -> (i64) : i64 {",
+    "%more = arith.addi %s, %ten : i64",
+    "scf.yield %more : i64",
+    "}",
+    "tt.store %to, %sum : !tt.ptr<i64>",
+]
+"""Each instance turns as often as its number says."""
+
+
+def test_a_launch_repeats_what_follows_from_numbers_that_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [*BLOCK_OF_4, "%y = arith.muli %x, %x : tensor<4xi64>", "tt.store %oa, %y : tensor<4x!tt.ptr<i64>>"]
+    lines[7] = "%mask = arith.cmpi sge, %i, %end : tensor<4xi32>"
+    launches = Repeated(monkeypatch, [1, 2, 3, 4, 5, 6, 7, 8], lines, grid=2)
+    assert launches.launch() == {0: 1, 1: 4, 2: 9, 3: 16, 4: 25, 5: 36, 6: 49, 7: 64}
+    launches.numbers = [1, 2, 3, 9, 5, 6, 7, 8]
+    assert launches.launch() == {0: 1, 1: 4, 2: 9, 3: 81, 4: 25, 5: 36, 6: 49, 7: 64}
+    assert launches.launch() == {0: 1, 1: 4, 2: 9, 3: 81, 4: 25, 5: 36, 6: 49, 7: 64}, "it is stored again"
+    assert launches.followed == 1
+
+
+def test_a_launch_that_takes_another_way_is_followed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = Repeated(monkeypatch, [1, 2, 1], ROWS, grid=3)
+    assert launches.launch() == {0: 10, 1: 20, 2: 10}
+    assert launches.launch() == {0: 10, 1: 20, 2: 10}
+    assert launches.followed == 1
+    launches.numbers = [1, 1, 2]
+    assert launches.launch() == {0: 10, 1: 10, 2: 20}
+    assert launches.followed == 2
+
+
+def test_numbers_that_become_unknown_or_known_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [*BLOCK_OF_4, "%y = arith.muli %x, %x : tensor<4xi64>", "tt.store %oa, %y : tensor<4x!tt.ptr<i64>>"]
+    lines[7] = "%mask = arith.cmpi sge, %i, %end : tensor<4xi32>"
+    launches = Repeated(monkeypatch, [1, 2, 3, 4], lines, grid=1)
+    assert launches.launch() == {0: 1, 1: 4, 2: 9, 3: 16}
+    launches.numbers = None
+    assert launches.launch() == {}
+    assert launches.launch() == {}
+    launches.numbers = [5, 6, 7, 8]
+    assert launches.launch() == {0: 25, 1: 36, 2: 49, 3: 64}
+    assert launches.followed == 3
+
+
+def test_addresses_that_follow_from_loaded_numbers_change_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first number says where the second one is, and where it is stored."""
+    lines = [
+        "%at = tt.load %in : !tt.ptr<i64>",
+        "%from = tt.addptr %in, %at : !tt.ptr<i64>, i64",
+        "%x = tt.load %from : !tt.ptr<i64>",
+        "%to = tt.addptr %out, %at : !tt.ptr<i64>, i64",
+        "tt.store %to, %x : !tt.ptr<i64>",
+    ]
+    launches = Repeated(monkeypatch, [1, 40, 50], lines, grid=1)
+    assert launches.launch() == {1: 40}
+    launches.numbers = [2, 40, 50]
+    assert launches.launch() == {2: 50}
+    assert launches.followed == 1
