@@ -40,8 +40,8 @@ class _Stated:
 class _Followed:
     """A request between its arrival and its end."""
 
-    number: int
-    """The response's number, see ``Responses.arrived``."""
+    number: int | None
+    """The response's number, see ``Responses.arrived``; None: another rank of the engine tells of it."""
     stated: _Stated | None
 
 
@@ -72,7 +72,7 @@ class Scheduling:
         def add_followed(scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
             self._clocks.note()
             if request not in self._followed:
-                self._followed[request] = self._begin(request)
+                self._followed[request] = self._begin(scheduler, request)
             return add(scheduler, request, *args, **kwargs)
 
         return add_followed
@@ -84,7 +84,9 @@ class Scheduling:
         def finish_followed(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
             result = finish(scheduler, *args, **kwargs)
             for request in [one for one in self._followed if one.is_finished()]:
-                self._responses.dropped(self._followed.pop(request).number, request.num_output_tokens)
+                number = self._followed.pop(request).number
+                if number is not None:
+                    self._responses.dropped(number, request.num_output_tokens)
             return result
 
         return finish_followed
@@ -99,11 +101,13 @@ class Scheduling:
             if stated is not None:
                 new_token_ids[:] = [stated.token(before + 1 + place) for place in range(len(new_token_ids))]
             result = append(scheduler, request, new_token_ids, *args, **kwargs)
-            length, stopped = request.num_output_tokens, result[1]
-            if not before and length:
-                self._responses.first(followed.number)
+            length, stopped, number = request.num_output_tokens, result[1], followed.number
+            if number is not None and not before and length:
+                self._responses.first(number)
             if stopped:
-                self._responses.ended(self._followed.pop(request).number, length)
+                del self._followed[request]
+            if stopped and number is not None:
+                self._responses.ended(number, length)
                 if stated is not None:
                     self._responses.complete(_PROGRAM, [(length, length >= stated.length)], together=False)
             return result
@@ -128,11 +132,24 @@ class Scheduling:
 
         return tell
 
-    def _begin(self, request: Any) -> _Followed:
-        return _Followed(self._responses.arrived(len(request.prompt_token_ids or ())), self._stated(request))
+    def _begin(self, scheduler: Any, request: Any) -> _Followed:
+        engine, rank = self._engine(scheduler), self._responses.rank
+        number = self._responses.arrived(len(request.prompt_token_ids or ())) if rank == engine else None
+        return _Followed(number, self._stated(request, engine))
 
-    def _stated(self, request: Any) -> _Stated | None:
-        """Draws the length of a request; None if no policy states it, or it has no end token."""
+    def _engine(self, scheduler: Any) -> int:
+        """Returns the rank that tells of the engine's requests. Where the program was started once for each rank, all
+        ranks among which a model is divided have a scheduler, with the same requests.
+        """
+        parallel, rank = scheduler.parallel_config, self._responses.rank
+        if parallel.distributed_executor_backend != "external_launcher":
+            return rank
+        return int(rank - rank % (parallel.world_size // parallel.data_parallel_size))
+
+    def _stated(self, request: Any, engine: int) -> _Stated | None:
+        """Draws the length of a request; None if no policy states it, or it has no end token. `engine`: the ranks of an
+        engine draw the same.
+        """
         policy = self._responses.policy
         if policy is None or request.sampling_params is None:
             return None
@@ -146,7 +163,7 @@ class Scheduling:
                 "length"
             )
             return None
-        length = self._responses.length(policy, request.prompt_token_ids or (), self._responses.rank)
+        length = self._responses.length(policy, request.prompt_token_ids or (), engine)
         other = next(token for token in itertools.count() if token not in ends)
         # Before so many tokens vLLM samples no end token.
         return _Stated(max(length, parameters.min_tokens + 1 if parameters.min_tokens else 1), ends[0], other)

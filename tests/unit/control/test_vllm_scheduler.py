@@ -78,11 +78,19 @@ class Pool:
         return self.free
 
 
+@dataclass
+class Parallel:
+    distributed_executor_backend: str | None = None
+    world_size: int = 1
+    data_parallel_size: int = 1
+
+
 class Scheduler:
     """Appends tokens and tests for the end, as vLLM's scheduler does."""
 
-    def __init__(self, most: int = 100) -> None:
+    def __init__(self, most: int = 100, parallel: Parallel | None = None) -> None:
         self.most = most
+        self.parallel_config = parallel or Parallel()
         self.running: list[Request] = []
         self.waiting: list[Request] = []
         self.block_pool = Pool()
@@ -103,12 +111,21 @@ class Scheduler:
         return new_token_ids, False
 
 
-def generate(request: Request, policy: str | None, *, most: int = 100, tokens: int = 1) -> Told:
+def generate(
+    request: Request,
+    policy: str | None,
+    *,
+    most: int = 100,
+    tokens: int = 1,
+    rank: int = 0,
+    parallel: Parallel | None = None,
+) -> Told:
     told = Told()
     responses = Responses(told, parse(policy) if policy else None)  # type: ignore[arg-type]
+    responses.rank = rank
     scheduling = Scheduling(responses, Clocks(responses))
     append = scheduling.appending(Scheduler.append)
-    scheduler = Scheduler(most)
+    scheduler = Scheduler(most, parallel)
     scheduling.adding(Scheduler.add)(scheduler, request)
     while not append(scheduler, request, [0] * tokens)[1]:
         pass
@@ -176,6 +193,21 @@ def test_without_a_policy_tokens_stay_and_are_told_of() -> None:
     assert request.output == [0, 0, 0]
     assert told.events == [(ARRIVED, 0, 1), (FIRST, 0, 1), (ENDED, 0, 3)]
     assert told.totals == ()
+
+
+def test_of_ranks_that_share_a_model_one_tells_of_the_requests() -> None:
+    """The program was started once for each of eight ranks; two have a model together, in two engines of two copies."""
+    parallel = Parallel("external_launcher", world_size=4, data_parallel_size=2)
+    requests = [Request(Parameters(), [5, 6]) for _ in range(8)]
+    told = [generate(one, "lognormal:40,0.8", rank=rank, parallel=parallel) for rank, one in enumerate(requests)]
+    lengths = [len(one.output) for one in requests]
+    assert lengths[0::2] == lengths[1::2], "else one would wait for ever in the other's next collective"
+    assert len(set(lengths)) == 4
+    events = [(ARRIVED, 0, 2), (FIRST, 0, 1)]
+    assert [one.events for one in told] == [
+        [] if rank % 2 else [*events, (ENDED, 0, length)] for rank, length in enumerate(lengths)
+    ]
+    assert [one.totals != () for one in told] == [True, False] * 4
 
 
 def test_numbers_are_given_again_and_a_request_that_its_client_ends_is_dropped() -> None:
