@@ -69,6 +69,13 @@ def test_what_follows_from_another_rank_s_unknown_values_is_unknown(run: Run) ->
     assert "PASSED" in done.log(1)
 
 
+def test_what_is_stored_through_a_table_of_pointers_is_unknown_and_nothing_else(run: Run) -> None:
+    pytest.importorskip("triton")
+    done = run("pointer_table.py", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert f"stored {[[0] * 8, [0] * 8, [7] * 8]}" in done.log(0), done.log(0)
+
+
 def test_a_compiled_function_leaves_nothing_stale(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     script = tmp_path / "stale.py"
