@@ -102,6 +102,17 @@ def test_one_rank_compiles_for_all_ranks_and_later_runs(run: Run, tmp_path: Path
     assert first.simulated["step"]["median_ns"] == second.simulated["step"]["median_ns"]
 
 
+@pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="Triton needs a C compiler")
+def test_graphs_that_a_program_stores_are_for_the_own_gpu_in_this_run_and_the_next(run: Run, tmp_path: Path) -> None:
+    """As on a cluster, although one rank compiles for both."""
+    for what in ("stored", "loaded"):
+        done = run("stored_graphs.py", str(tmp_path), n=2)
+        assert done.exit_code == 0, done.output
+        for rank in range(2):
+            said = f"{what}\nresult on cuda:{rank} kernels on {{{rank}}} file names {{{rank}}}\n"
+            assert said in done.log(rank), done.log(rank)
+
+
 def _compiled_graphs(done: Finished) -> list[int]:
     """Returns the number of compiled graphs of each rank."""
     return [int(_said(done.log(rank), "compiled ", " ")) for rank in range(2)]
