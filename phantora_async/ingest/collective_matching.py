@@ -51,6 +51,8 @@ class CollectiveMatching:
         """Calls that do not agree with those of members that called before: ranks with their sites, by call."""
         self._ended: set[int] = set()
         """Ranks that have ended."""
+        self._aborted: set[tuple[int, int]] = set()
+        """Ranks that have aborted a communicator, and wait for nothing on it any more: by rank and communicator."""
 
     def join(self, rank: int, op: records.NcclOp, site: int = 0) -> Collective:
         """The collective that the rank's call takes part in; ``site``: where the call was made.
@@ -208,12 +210,17 @@ class CollectiveMatching:
         self._called.clear()
         self._messages.clear()
         self._ended.difference_update(ranks)
+        self._aborted.clear()
         self._dissent.clear()
         self._differing_lines.restart()
 
     def begin_again(self, rank: int) -> None:
         """Prepares for another process of a rank that has ended, which calls with communicators of its own."""
         self._ended.discard(rank)
+
+    def aborted(self, rank: int, comm: int) -> None:
+        """Records that the rank has aborted the communicator with this id, which it may never have used."""
+        self._aborted.add((rank, comm))
 
     def rank_ended(self, rank: int) -> None:
         """Records that the rank has ended and will call nothing more. Raises Deadlock if others wait for it."""
@@ -223,7 +230,8 @@ class CollectiveMatching:
 
     def _check_ended(self, collective: Collective) -> None:
         missing = [rank for rank in collective.callers if rank in self._ended and rank not in collective.joined]
-        waiting = [rank for rank in collective.joined if rank not in self._ended]
+        gone = self._ended.union(rank for rank, comm in self._aborted if comm == collective.comm.id)
+        waiting = [rank for rank in collective.joined if rank not in gone]
         if missing and waiting:
             raise Deadlock(
                 f"deadlock: {named(missing)} ended without calling {collective.describe()}, "
@@ -236,7 +244,8 @@ class CollectiveMatching:
         oldest: dict[int, Collective] = {}
         for collective in self._open.values():
             for rank in collective.joined:
-                oldest.setdefault(rank, collective)
+                if (rank, collective.comm.id) not in self._aborted:
+                    oldest.setdefault(rank, collective)
         return oldest
 
     def mismatch(self) -> tuple[Side, ...]:

@@ -226,6 +226,7 @@ class FactBuilder:
             records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
+            records.COMM_DESTROY: self._comm_destroy,
             records.CONNECT: self._connect,
             records.COST: self._cost,
         }
@@ -582,6 +583,11 @@ class FactBuilder:
     def _comm_split(self, rank: int, record: records.CommSplit) -> CommCreationFact:
         self._question(rank, record)
         return self._created(record, self.communicators.split(rank, record))
+
+    def _comm_destroy(self, rank: int, record: records.CommDestroy) -> records.CommDestroy:
+        if record.aborted:
+            self._matching.aborted(rank, record.comm)
+        return record
 
     def _created(self, record: Any, created: Created) -> CommCreationFact:
         self._answers += created.answers

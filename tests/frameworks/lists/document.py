@@ -25,13 +25,11 @@ numbers failed in it, and its run has read values that no kernel computed. "pack
 or would have to be downloaded. "other" is everything else, with the line that says what. In torchtitan's lists no test
 compares numbers: it passes if the training ends with exit code 0. Seconds are of a busy machine with two cores.
 
-In PyTorch's list, two of the tests that fail as "other" watch a rank that waits in an all-reduce by gloo's
-`monitored_barrier`. This gives up as it must, and rank 0 ends; then nobody can complete the all-reduce, for which rank
-1 still waits, and the run ends as a deadlock. The other 17 pass with the NCCL backend that PyTorch 2.15 had
-before (`TORCH_DIST_USE_NCCL2=0`, the second table). With the later one, the profiler's events have other names
-("all_reduce" in place of "nccl:all_reduce"), object collectives refuse another device than the group's, and a barrier
-does not hold the host. Names and refusals are PyTorch's own C++ code, which runs here as it does on GPUs, so these
-tests should fail there, too; that was not tried. What needs computed kernels compares tensors of 16,000 to 1,048,576
+In PyTorch's list, the tests that fail as "other" pass with the NCCL backend that PyTorch 2.15 had before
+(`TORCH_DIST_USE_NCCL2=0`, the second table). With the later one, the profiler's events have other names ("all_reduce"
+in place of "nccl:all_reduce"), object collectives refuse another device than the group's, and a barrier does not hold
+the host. Names and refusals are PyTorch's own C++ code, which runs here as it does on GPUs, so these tests should fail
+there, too; that was not tried. What needs computed kernels compares tensors of 16,000 to 1,048,576
 elements: smaller ones, of at most 4,096, are computed anyway.
 
 Of Accelerate's scripts, test_ops takes a type's number from an integer tensor that `torch.empty` has made and of which

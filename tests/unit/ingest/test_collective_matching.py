@@ -123,3 +123,14 @@ def test_a_rank_waits_in_the_oldest_call_that_others_have_not_made() -> None:
     assert matching.incomplete() == {0: first}
     matching.join(1, call(comm, seq=0))
     assert matching.incomplete()[0].seq == 1
+
+
+def test_a_rank_that_has_aborted_its_communicator_waits_for_nobody() -> None:
+    matching, comm = matching_of([0, 1, 2])
+    matching.join(1, call(comm))
+    assert list(matching.incomplete()) == [1]
+    matching.aborted(1, comm)
+    assert matching.incomplete() == {}
+    matching.rank_ended(0)
+    with pytest.raises(Deadlock, match=r"rank 0 ended without calling all_reduce #0 .*, but rank 2 called it"):
+        matching.join(2, call(comm))
