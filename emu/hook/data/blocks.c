@@ -3,18 +3,18 @@
  * given out: whatever an earlier tensor left in them is not what the next kernel writes.
  */
 #include "cuda/types.h"
+#include "core/intervals.h"
 #include "core/lock.h"
 #include "data/data.h"
-#include "data/intervals.h"
 #include "memory/memory.h"
 
-static ph_intervals blocks;
+static ph_intervals blocks = PH_INTERVALS_OF(ph_interval);
 
 static void given_out(const void *start, size_t nbytes) {
     uintptr_t from = (uintptr_t)start;
     ph_lock(PH_LOCK_BLOCKS);
     ph_intervals_cut(&blocks, from, from + nbytes); /* what is left of blocks whose end was not reported */
-    ph_intervals_insert(&blocks, ph_intervals_after(&blocks, from), (ph_interval){from, from + nbytes});
+    ph_intervals_insert(&blocks, ph_intervals_after(&blocks, from), &(ph_interval){from, from + nbytes});
     ph_unlock(PH_LOCK_BLOCKS);
 }
 

@@ -14,8 +14,8 @@
  * is unknown unless it is computed. If the sets grow too large, the shortest intervals become unknown.
  */
 #include "data/data.h"
+#include "core/intervals.h"
 #include "core/lock.h"
-#include "data/intervals.h"
 #include "memory/memory.h"
 #include "sources/source_map.h"
 
@@ -23,7 +23,8 @@
 
 #define CAPACITY ((size_t)1 << 17)
 
-static ph_intervals known, assumed, chosen;
+static ph_intervals known = PH_INTERVALS_OF(ph_interval), assumed = PH_INTERVALS_OF(ph_interval),
+                    chosen = PH_INTERVALS_OF(ph_interval);
 static atomic_size_t n; /* intervals in both, to be read without the lock */
 
 /* Drops the shortest intervals until at most half of the capacity is used. */

@@ -1,118 +1,99 @@
 /*
- * See source_map.h. The pieces are sorted and do not overlap: a parameter or a part of one each, so thousands.
- * References are given back without the lock, because the store may be called then.
+ * See source_map.h. The pieces are sorted and do not overlap: a parameter or a part of one each, so thousands, and more
+ * where a script writes to a large tensor in strips. References are given back without the lock, because the store may
+ * be called then.
  */
 #include "sources/source_map.h"
-#include "core/lock.h"
 #include "core/alloc.h"
+#include "core/intervals.h"
+#include "core/lock.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
-static struct {
-    ph_piece *pieces;
-    atomic_size_t n; /* may be read without the lock */
-    size_t capacity;
-} map;
+static ph_intervals map = PH_INTERVALS_OF(ph_piece);
+static atomic_size_t n_pieces; /* may be read without the lock */
 
 PH_EXPORT _Atomic(uint64_t) ph_data_marks;
 
-/* Under the lock: the first piece that ends after `at`. */
-static size_t after(uintptr_t at) {
-    size_t low = 0, high = map.n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (map.pieces[middle].end <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
+typedef struct released {
+    ph_source **all;
+    size_t n, capacity;
+} released;
 
-static void insert(size_t where, ph_piece piece) {
-    map.pieces = ph_room_for_one(map.pieces, map.n, &map.capacity, sizeof *map.pieces);
-    memmove(map.pieces + where + 1, map.pieces + where, (map.n - where) * sizeof piece);
-    map.pieces[where] = piece;
-    map.n++;
-}
+static ph_piece *piece_at(ph_cursor cursor) { return ph_intervals_at(&map, cursor); }
 
-/* Under the lock. Returns the sources to be released, `n` of them. */
-static ph_source **cut(uintptr_t from, uintptr_t to, size_t *n) {
-    size_t first = after(from), last = first;
-    *n = 0;
-    if (first < map.n && map.pieces[first].start < from) {
-        ph_piece *at = &map.pieces[first];
-        if (at->end > to) { /* a hole in its middle */
-            ph_piece rest = {to, at->end, ph_source_hold(at->source), at->offset + (to - at->start)};
+/* Under the lock. Returns the sources to be released. */
+static released cut(uintptr_t from, uintptr_t to) {
+    released out = {0};
+    ph_cursor cursor = ph_intervals_after(&map, from);
+    for (ph_piece *at; (at = piece_at(cursor)) && at->start < to; cursor = ph_intervals_after(&map, from)) {
+        if (at->start < from) {
+            ph_piece rest = {to, at->end, at->source, at->offset + (to - at->start)};
             at->end = from;
-            insert(first + 1, rest);
-            return NULL;
+            if (rest.end <= to) continue;
+            ph_source_hold(rest.source); /* a hole in its middle */
+            ph_intervals_insert(&map, ph_intervals_after(&map, from), &rest);
+            break;
         }
-        at->end = from;
-        last = ++first;
+        if (at->end > to) {
+            at->offset += to - at->start;
+            at->start = to;
+            break;
+        }
+        out.all = ph_room_for_one(out.all, out.n, &out.capacity, sizeof *out.all);
+        out.all[out.n++] = at->source;
+        ph_intervals_erase(&map, cursor);
     }
-    while (last < map.n && map.pieces[last].end <= to) last++;
-    if (last < map.n && map.pieces[last].start < to) {
-        map.pieces[last].offset += to - map.pieces[last].start;
-        map.pieces[last].start = to;
-    }
-    if (first == last) return NULL;
-    ph_source **released = ph_allocate((last - first) * sizeof *released);
-    for (size_t i = first; i < last; i++) released[(*n)++] = map.pieces[i].source;
-    memmove(map.pieces + first, map.pieces + last, (map.n - last) * sizeof *map.pieces);
-    map.n -= last - first;
-    return released;
+    n_pieces = map.n;
+    return out;
 }
 
-static void release_all(ph_source **released, size_t n) {
-    for (size_t i = 0; i < n; i++) ph_source_release(released[i]);
-    free(released);
+static void release_all(released all) {
+    for (size_t i = 0; i < all.n; i++) ph_source_release(all.all[i]);
+    free(all.all);
 }
 
 void ph_sources_cut(const void *start, size_t nbytes) {
-    size_t n;
-    if (!nbytes || !map.n) return;
+    if (!nbytes || !n_pieces) return;
     ph_lock(PH_LOCK_SOURCE_MAP);
-    ph_source **released = cut((uintptr_t)start, (uintptr_t)start + nbytes, &n);
+    released released = cut((uintptr_t)start, (uintptr_t)start + nbytes);
     ph_unlock(PH_LOCK_SOURCE_MAP);
-    release_all(released, n);
+    release_all(released);
 }
 
 void ph_sources_put(const void *start, size_t nbytes, ph_source *source, uint64_t offset) {
     ph_data_marks++;
-    size_t n;
     uintptr_t from = (uintptr_t)start;
     ph_lock(PH_LOCK_SOURCE_MAP);
-    ph_source **released = cut(from, from + nbytes, &n);
-    size_t where = after(from);
-    ph_piece *before = where ? &map.pieces[where - 1] : NULL;
+    released released = cut(from, from + nbytes);
+    ph_piece *before = piece_at(ph_intervals_after(&map, from - 1));
     bool continued = before && before->end == from && before->source == source &&
                      before->offset + (before->end - before->start) == offset;
     if (continued)
         before->end += nbytes;
     else
-        insert(where, (ph_piece){from, from + nbytes, source, offset});
+        ph_intervals_insert(&map, ph_intervals_after(&map, from), &(ph_piece){from, from + nbytes, source, offset});
+    n_pieces = map.n;
     ph_unlock(PH_LOCK_SOURCE_MAP);
     if (continued) ph_source_release(source);
-    release_all(released, n);
+    release_all(released);
 }
 
 size_t ph_sources_list(const void *start, size_t nbytes, ph_piece **out) {
     uintptr_t from = (uintptr_t)start, to = from + nbytes;
+    ph_pieces found = {0};
     *out = NULL;
-    if (!nbytes || !map.n) return 0;
+    if (!nbytes || !n_pieces) return 0;
     ph_lock(PH_LOCK_SOURCE_MAP);
-    size_t first = after(from), last = first, n;
-    while (last < map.n && map.pieces[last].start < to) last++;
-    n = last - first;
-    if (n) {
-        *out = ph_allocate(n * sizeof **out);
-        memcpy(*out, map.pieces + first, n * sizeof **out);
-        for (size_t i = 0; i < n; i++) ph_source_hold((*out)[i].source);
+    ph_cursor cursor = ph_intervals_after(&map, from);
+    for (ph_piece *at; (at = piece_at(cursor)) && at->start < to; cursor = ph_intervals_next(&map, cursor)) {
+        ph_source_hold(at->source);
+        ph_pieces_add(&found, *at);
     }
     ph_unlock(PH_LOCK_SOURCE_MAP);
+    *out = found.all;
+    size_t n = found.n;
     if (n && (*out)[0].start < from) {
         (*out)[0].offset += from - (*out)[0].start;
         (*out)[0].start = from;
@@ -144,10 +125,9 @@ bool ph_pieces_resolve(const ph_piece *pieces, size_t n, ph_pieces *out) {
 }
 
 bool ph_sources_touch(const void *start, size_t nbytes) {
-    if (!nbytes || !map.n) return false;
+    if (!nbytes || !n_pieces) return false;
     ph_lock(PH_LOCK_SOURCE_MAP);
-    size_t first = after((uintptr_t)start);
-    bool found = first < map.n && map.pieces[first].start < (uintptr_t)start + nbytes;
+    bool found = ph_intervals_touch(&map, (uintptr_t)start, (uintptr_t)start + nbytes);
     ph_unlock(PH_LOCK_SOURCE_MAP);
     return found;
 }

@@ -1,7 +1,8 @@
 /* See intervals.h. */
-#include "data/intervals.h"
+#include "core/intervals.h"
 #include "core/alloc.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +10,24 @@ enum { LEAF = 128 };
 
 typedef struct ph_leaf {
     size_t n;
-    ph_interval at[LEAF];
+    _Alignas(max_align_t) unsigned char items[];
 } ph_leaf;
 
-ph_interval *ph_intervals_at(const ph_intervals *set, ph_cursor cursor) {
-    return cursor.leaf < set->nleaves ? &set->leaves[cursor.leaf]->at[cursor.index] : NULL;
+static unsigned char *item(const ph_intervals *set, ph_leaf *leaf, size_t index) {
+    return leaf->items + index * set->item_nbytes;
+}
+
+static const ph_interval *interval(const ph_intervals *set, ph_leaf *leaf, size_t index) {
+    return (const ph_interval *)(const void *)item(set, leaf, index);
+}
+
+/* Moves the items from `index` on, within their leaf. */
+static void shift(const ph_intervals *set, ph_leaf *leaf, size_t to, size_t index) {
+    memmove(item(set, leaf, to), item(set, leaf, index), (leaf->n - index) * set->item_nbytes);
+}
+
+void *ph_intervals_at(const ph_intervals *set, ph_cursor cursor) {
+    return cursor.leaf < set->nleaves ? item(set, set->leaves[cursor.leaf], cursor.index) : NULL;
 }
 
 ph_cursor ph_intervals_next(const ph_intervals *set, ph_cursor cursor) {
@@ -25,18 +39,18 @@ ph_cursor ph_intervals_after(const ph_intervals *set, uintptr_t at) {
     size_t low = 0, high = set->nleaves;
     while (low < high) { /* the first leaf whose last interval ends after `at` */
         size_t middle = low + (high - low) / 2;
-        const ph_leaf *leaf = set->leaves[middle];
-        if (leaf->at[leaf->n - 1].end <= at)
+        ph_leaf *leaf = set->leaves[middle];
+        if (interval(set, leaf, leaf->n - 1)->end <= at)
             low = middle + 1;
         else
             high = middle;
     }
     ph_cursor cursor = {low, 0};
     if (low == set->nleaves) return cursor;
-    const ph_leaf *leaf = set->leaves[low];
+    ph_leaf *leaf = set->leaves[low];
     for (high = leaf->n; cursor.index < high;) {
         size_t middle = cursor.index + (high - cursor.index) / 2;
-        if (leaf->at[middle].end <= at)
+        if (interval(set, leaf, middle)->end <= at)
             cursor.index = middle + 1;
         else
             high = middle;
@@ -44,34 +58,36 @@ ph_cursor ph_intervals_after(const ph_intervals *set, uintptr_t at) {
     return cursor;
 }
 
-static void add_leaf(ph_intervals *set, size_t where, ph_leaf *leaf) {
+static ph_leaf *add_leaf(ph_intervals *set, size_t where) {
+    ph_leaf *leaf = ph_allocate(sizeof *leaf + LEAF * set->item_nbytes);
+    leaf->n = 0;
     set->leaves = ph_room_for_one(set->leaves, set->nleaves, &set->capacity, sizeof *set->leaves);
     memmove(set->leaves + where + 1, set->leaves + where, (set->nleaves - where) * sizeof *set->leaves);
     set->leaves[where] = leaf;
     set->nleaves++;
+    return leaf;
 }
 
-void ph_intervals_insert(ph_intervals *set, ph_cursor cursor, ph_interval interval) {
+void ph_intervals_insert(ph_intervals *set, ph_cursor cursor, const void *added) {
     if (cursor.leaf == set->nleaves) {
         if (cursor.leaf > 0)
             cursor = (ph_cursor){cursor.leaf - 1, set->leaves[cursor.leaf - 1]->n};
         else
-            add_leaf(set, 0, ph_allocate(sizeof(ph_leaf)));
+            add_leaf(set, 0);
     }
     ph_leaf *leaf = set->leaves[cursor.leaf];
     if (leaf->n == LEAF) {
-        ph_leaf *upper = ph_allocate(sizeof *upper);
+        ph_leaf *upper = add_leaf(set, cursor.leaf + 1);
         upper->n = LEAF / 2;
         leaf->n = LEAF - LEAF / 2;
-        memcpy(upper->at, leaf->at + leaf->n, upper->n * sizeof *upper->at);
-        add_leaf(set, cursor.leaf + 1, upper);
+        memcpy(item(set, upper, 0), item(set, leaf, leaf->n), upper->n * set->item_nbytes);
         if (cursor.index > leaf->n) {
             cursor.index -= leaf->n;
             leaf = upper;
         }
     }
-    memmove(leaf->at + cursor.index + 1, leaf->at + cursor.index, (leaf->n - cursor.index) * sizeof *leaf->at);
-    leaf->at[cursor.index] = interval;
+    shift(set, leaf, cursor.index + 1, cursor.index);
+    memcpy(item(set, leaf, cursor.index), added, set->item_nbytes);
     leaf->n++;
     set->n++;
 }
@@ -79,8 +95,9 @@ void ph_intervals_insert(ph_intervals *set, ph_cursor cursor, ph_interval interv
 void ph_intervals_erase(ph_intervals *set, ph_cursor cursor) {
     ph_leaf *leaf = set->leaves[cursor.leaf];
     set->n--;
-    if (--leaf->n) {
-        memmove(leaf->at + cursor.index, leaf->at + cursor.index + 1, (leaf->n - cursor.index) * sizeof *leaf->at);
+    if (leaf->n > 1) {
+        shift(set, leaf, cursor.index, cursor.index + 1);
+        leaf->n--;
         return;
     }
     free(leaf);
@@ -99,7 +116,7 @@ void ph_intervals_add(ph_intervals *set, uintptr_t start, uintptr_t end) {
         ph_intervals_erase(set, cursor);
         cursor = ph_intervals_after(set, start ? start - 1 : 0);
     }
-    ph_intervals_insert(set, cursor, (ph_interval){start, end});
+    ph_intervals_insert(set, cursor, &(ph_interval){start, end});
 }
 
 void ph_intervals_cut(ph_intervals *set, uintptr_t start, uintptr_t end) {
@@ -109,7 +126,7 @@ void ph_intervals_cut(ph_intervals *set, uintptr_t start, uintptr_t end) {
         ph_interval whole = *at;
         if (whole.start < start && whole.end > end) {
             at->end = start;
-            ph_intervals_insert(set, ph_intervals_after(set, start), (ph_interval){end, whole.end});
+            ph_intervals_insert(set, ph_intervals_after(set, start), &(ph_interval){end, whole.end});
             return;
         }
         if (whole.end > end) {
