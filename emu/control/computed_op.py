@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Kernel = Callable[..., Any]
 """`kernel(keyset, *args, **kwargs)`, as the dispatcher calls it."""
 _NUMBERS = frozenset((int, float, bool, complex))
+_CHOOSING = {"aten::where": (0, 1, 2), "aten::masked_fill": (1, 2, 0)}
+"""Operations that choose between two values: the places of the condition and of what it chooses if true, or false."""
 _NUMBER = "_phantora_number"
 """Name of an attribute of tensors that stand for a number and have fewer digits: the number."""
 
@@ -56,6 +58,8 @@ class Computed(NamedTuple):
     """Flags of each value's elements that follow from what is not known; None, or nothing for a value: all of them do,
     unless all inputs are known.
     """
+    assumed: bool = False
+    """True if numbers that follow from what is not known are assumed: they were chosen among known ones."""
 
 
 class ComputedOp:
@@ -131,7 +135,7 @@ class ComputedOp:
         state = control.state(read_places)
         if state == KNOWN and on_host:
             state = UNKNOWN
-        chosen = state == KNOWN and (labels or control.chosen(read_places))
+        chosen = labels or control.chosen(read_places)
         # An earlier operation that is deferred has yet to read or write there: this one must come after it.
         if writes and control.in_use(map(Place, writes)):
             state = PENDING
@@ -162,15 +166,15 @@ class ComputedOp:
 
     def _partly_known(self, reads: list[Tensor]) -> bool:
         """Says whether elements of the results can be known although not all of these inputs are."""
-        if self._rule is None or self._control.chosen(map(Place, reads)):
-            return False
-        return self._rule.may_tell(reads)
+        return self._rule is not None and self._rule.may_tell(reads)
 
     def _mark_chosen(self, targets: list[Any]) -> None:
-        for tensor in self._control.all_tensors(targets):
+        """What is known of the targets follows from a choice."""
+        control = self._control
+        for tensor in control.all_tensors(targets):
             place = Place(tensor)
-            if self._control.peek(place) == KNOWN:
-                self._control.mark_chosen(place)
+            if control.peek(place) == KNOWN or (control.is_small(tensor) and control.not_known(tensor) is not True):
+                control.mark_chosen(place)
 
     def call_uncomputed(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the operation on large tensors: what the kernel writes is unknown, unless all inputs are known.
@@ -303,6 +307,7 @@ class ComputedOp:
 
     def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> Computed | None:
         unknown: list[Flags | None] = []
+        given = cpu_args
         if state != KNOWN:
             read = list(tensors_in(self.read(tuple(cpu_args), cpu_kwargs)))
             if self._partly_known(read) and self._rule is not None:
@@ -311,8 +316,23 @@ class ComputedOp:
                 )
             cpu_args = [self._assumed(v) for v in cpu_args]
             cpu_kwargs = {n: self._assumed(v) for n, v in cpu_kwargs.items()}
+        assumed = state != KNOWN and self._chooses_known(given)
         values = self._run(cpu_args, cpu_kwargs, state)
-        return None if values is None else Computed(values, unknown)
+        return None if values is None else Computed(values, unknown, assumed)
+
+    def _chooses_known(self, cpu_args: list[Any]) -> bool:
+        """Says whether an assumed condition chooses among known numbers, and none that is not known."""
+        control, name = self._control, self.name.partition(".")[0]
+        if name not in _CHOOSING or len(cpu_args) != 3:
+            return False
+        condition, if_true, if_false = (cpu_args[i] for i in _CHOOSING[name])
+        if not isinstance(condition, control.tensor_type) or control.state_of(Place(condition)) != ASSUMED:
+            return False
+        for value, chosen in ((if_true, condition), (if_false, ~condition)):
+            found = control.not_known(value) if isinstance(value, control.tensor_type) else False
+            if found is not False and bool(chosen.any()):
+                return False
+        return True
 
     def _run(self, args: Sequence[Any], kwargs: dict[str, Any], state: int) -> list[Any] | None:
         cpu_args, cpu_kwargs = list(args), dict(kwargs)
@@ -343,7 +363,7 @@ class ComputedOp:
         control = self._control
         if isinstance(value, control.tensor_type):
             unknown = control.not_known(value)
-            if unknown is False or (value.dtype in control.integers and control.state_of(Place(value)) == ASSUMED):
+            if unknown is False or control.state_of(Place(value)) == ASSUMED:
                 return value
             zeros = value.new_zeros(value.shape, device="cpu")
             if self.name.partition(".")[0] in op_rules.FACTORISE and zeros.dim() > 1:
@@ -394,7 +414,7 @@ class ComputedOp:
             if value is None or value.shape != view.shape:
                 control.mark(place, UNKNOWN)
                 continue
-            uncertain = ASSUMED if view.dtype in control.integers else UNKNOWN
+            uncertain = ASSUMED if view.dtype in control.integers or (computed and computed.assumed) else UNKNOWN
             if flags is not None and len(flags) != view.numel():
                 flags = None
             if state == KNOWN or flags is not None or uncertain == ASSUMED:

@@ -1,8 +1,9 @@
 """Which elements of an operation's results follow from unknown elements of its arguments, where others are known.
 
-There are three rules. Arithmetic, sums and moves are called once more with NaN in place of what is unknown, and what
+There are four rules. Arithmetic, sums and moves are called once more with NaN in place of what is unknown, and what
 becomes NaN follows from it. An element of a comparison, or of another function of single elements, follows from those
-at its place. What an operation finds in a row, its largest element for example, follows from the whole row.
+at its place. What an operation finds in a row, its largest element for example, follows from the whole row. What it
+takes from a row of equal elements does not depend on the index.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _OF_ELEMENTS = frozenset((*_COMPARING.split(), *_ELEMENTWISE.split()))
 _SORTING = frozenset(("argsort", "sort", "topk"))
 _FINDING = "all any argmax argmin count_nonzero kthvalue mode nanmedian nansum"
 _OF_ROWS = _SORTING.union(_FINDING.split())
+_TAKING = frozenset(("gather", "index_select"))
 _PUTTING = "_index_put_impl cat index_add index_copy index_fill index_put masked_fill scatter scatter_add stack where"
-_JOINING = frozenset(_PUTTING.split())
+_JOINING = _TAKING.union(_PUTTING.split())
 """Names of operations of which an element of the result may follow from one argument alone."""
 
 
@@ -78,6 +80,8 @@ class UnknownElements:
         """
         if not self.may_tell(read):
             return []
+        if self._base in _TAKING:
+            return self._of_taken(*args[:3]) if len(args) > 2 else []
         if self._base in ARITHMETIC:
             if any(self._unknown(one) is not False for one in read if not _has_nan(one)):
                 return []
@@ -123,6 +127,26 @@ class UnknownElements:
             sizes[dim] = args[1] if self._base == "topk" else sizes[dim]
             found = found.expand(sizes)
         return [found.flatten().tolist()] * 2
+
+    def _of_taken(self, taken_from: Tensor, dim: int, index: Tensor) -> list[Flags | None]:
+        """`gather` has an index for each element of the result, `index_select` one for all rows."""
+        import torch
+
+        mask, of_index = self._mask(taken_from), self._mask(index)
+        if not taken_from.dim() or not taken_from.size(dim):
+            return []
+        known_index = index.masked_fill(of_index, 0)
+        rows = (taken_from != taken_from.narrow(dim, 0, 1)).any(dim, keepdim=True) | mask.any(dim, keepdim=True)
+        if self._base == "gather":
+            for other, size in enumerate(index.shape):
+                if other != dim % taken_from.dim():
+                    rows = rows.narrow(other, 0, size)
+            found = torch.where(of_index, rows.expand(index.shape), mask.gather(dim, known_index))
+        else:
+            shape = [1] * taken_from.dim()
+            shape[dim] = -1
+            found = torch.where(of_index.view(shape), rows, mask.index_select(dim, known_index))
+        return [found.flatten().tolist()]
 
     def _argument(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], default: Any) -> Any:
         place = self._places.get(name, len(args))

@@ -76,6 +76,13 @@ def test_what_is_stored_through_a_table_of_pointers_is_unknown_and_nothing_else(
     assert f"stored {[[0] * 8, [0] * 8, [7] * 8]}" in done.log(0), done.log(0)
 
 
+def test_a_search_with_beams_goes_on_until_it_is_long_enough(run: Run) -> None:
+    done = run("beams.py", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)
+    assert "beams.py:26 reads bool values" in done.output
+
+
 def test_a_compiled_function_leaves_nothing_stale(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     script = tmp_path / "stale.py"

@@ -71,10 +71,26 @@ def test_places_of_largest_numbers_are_known_with_these() -> None:
     assert follow(aten.max.dim, ROWS, 1) == [[True, False], [True, False]]
 
 
-def test_an_unknown_index_leaves_nothing_known() -> None:
-    def of(tensor: Any) -> Any:
-        return True if tensor.dtype == torch.int64 else unknown(tensor)
+@pytest.mark.parametrize(
+    ("operation", "index", "taken_from", "expected"),
+    [
+        (aten.gather.default, [[0, 1], [-1, -1]], [[5.0, 6.0], [7.0, 7.0]], None),
+        (aten.gather.default, [[0, 1], [-1, -1]], [[5.0, 6.0], [7.0, 8.0]], [False, False, True, True]),
+        (aten.gather.default, [[-1, 1], [0, 1]], [[5.0, 6.0], [7.0, NAN]], [True, False, False, True]),
+        (aten.index_select.default, [-1, 1], [[5.0, 6.0], [7.0, 7.0]], [True, False, False, False]),
+    ],
+)
+def test_an_unknown_index_takes_one_of_equal_elements(
+    operation: Any, index: Any, taken_from: Any, expected: Any
+) -> None:
+    """-1 stands for an unknown index, which reads as 0."""
 
-    rule = UnknownElements(aten.index_select.default, of)
-    args = (ROWS, 0, torch.tensor([1]))
-    assert rule.of([args[0], args[2]], args, {}, lambda *a: [aten.index_select.default(*a)]) == []
+    def of(tensor: Any) -> Any:
+        if tensor.dtype != torch.int64:
+            return unknown(tensor)
+        flags = (tensor < 0).flatten().tolist()
+        return flags if any(flags) and not all(flags) else any(flags)
+
+    args = (torch.tensor(taken_from), 1, torch.tensor(index))
+    found = UnknownElements(operation, of).of([args[0], args[2]], args, {}, lambda *a: [])
+    assert found == [expected or [False] * 4]
