@@ -159,10 +159,11 @@ def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 def _longest(what: Kernel) -> float:
     """The number of values that are added to the row with most of them, when rows are chosen at random."""
-    rows = [shape for shape in what.sizes if len(shape) >= 2]
-    if len(rows) < 2 or not rows[0][0]:
+    several = [shape for shape in what.sizes if len(shape) >= 2]
+    if len(several) < 2 or not elements(several[0]):
         return 1.0
-    mean = rows[-1][0] / rows[0][0]
+    # A row is what both have in their last dimensions: an index for each of several dimensions chooses one, too.
+    mean = elements(several[-1]) / elements(several[0])
     return mean + LONGEST * sqrt(mean) + 1.0
 
 

@@ -301,6 +301,11 @@ def _figures(what: Problem, wide: int) -> Figures:
     return LATENT_CAUSAL if what.causal and what.direction == "bwd" else LATENT[what.direction]
 
 
+def _share_of_tiles(length: float) -> float:
+    """The share of whole tiles that half tiles need for this many queries or keys."""
+    return ceil(length / HALF_TILE) / (2 * ceil(length / TILE))
+
+
 def attention_ns(machine: Machine, what: Problem) -> float:
     mhz = machine.gpu.sm_clock_khz * 1e-6
     depth = (what.depth + what.value_depth) / 2
@@ -328,9 +333,11 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     short = what.backend == "cudnn" and not what.packed and not what.window and extent.longest <= SHORT_TILES
     if short and what.direction == "bwd":
         # A block goes through the queries by half tiles, which shows where there are few.
-        of_sequence = extent.queries / extent.sequences
-        share = ceil(of_sequence / HALF_TILE) / (2 * ceil(of_sequence / TILE))
+        share = _share_of_tiles(extent.queries / extent.sequences)
         pairs, longest = share * pairs, share * longest
+    if what.backend == "efficient":  # its tiles are half as long, which shows where a sequence is shorter than one
+        of_queries, of_keys = (_share_of_tiles(n / extent.sequences) for n in (extent.queries, extent.keys))
+        pairs, longest = of_queries * of_keys * pairs, of_queries * of_keys * longest
     masked = extent.tiles if what.window else extent.rows if what.causal else 0.0
     loop = max(pairs / machine.sms, longest) * cycles / mhz
     # With a causal mask the longest block is about twice as long as the average. Without one there is more to do.
