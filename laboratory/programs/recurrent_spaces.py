@@ -2,9 +2,9 @@
 
 It is asked for the workspace, the reserve space and the space of the weights of networks drawn at random; nothing runs.
 A line has the return codes (description, training, inference), mode, algorithm, whether in both directions, dtype,
-math type, layers, input, hidden, projection (0: none), batch, steps, dropout, layout (0: steps first, 1: packed,
-2: sequences first), rows of all sequences, then bytes: workspace and reserve space in training, both in inference, and
-the weights. Padded input is asked for with packed layouts only, which is the contrary of what PyTorch does.
+math type, layers, input, hidden, projection (0: none), batch, steps, dropout, layout (0: steps first, 1: packed), rows
+of all sequences, then bytes: workspace and reserve space in training, both in inference, and the weights.
+As PyTorch does, it asks for padded input and output unless the sequences are packed.
 """
 
 import ctypes
@@ -18,12 +18,12 @@ import time
 import nvidia.cudnn
 import torch
 
-DIRECTIONS, DTYPES, LAYOUTS, RATES = [0, 0, 1], [0, 0, 2, 9], [0, 1, 2], [0.0, 0.0, 0.3]
+DTYPES, LAYOUTS, RATES = [0, 0, 2, 9], [0, 0, 1], [0.0, 0.0, 0.3]
 WIDTHS = [32, 64, 96, 128, 200, 256, 300, 384, 400, 512, 640, 768, 1000, 1024, 1500, 2048]
 BATCHES = [1, 2, 8, 16, 17, 20, 32, 33, 64, 100, 128, 256]
 STEPS = [1, 2, 7, 20, 35, 50, 64, 100, 128, 200, 500]
 LSTM, STANDARD, DOUBLE_BIAS, PACKED, FMA, TENSOR_OPS = 2, 0, 2, 1, 3, 1
-MOST = 12000
+MOST = 24000
 
 
 def made(create):
@@ -42,30 +42,50 @@ def main(out: str, seconds: float) -> None:
     c.cudnnDropoutGetStatesSize(handle, ctypes.byref(n))
     states = torch.empty(n.value, dtype=torch.uint8, device="cuda")
     rows: list[list] = [["states", n.value]]
-    draw = random.Random(5)
+    draw = random.Random(6)
+    last_rate = None
 
     def width():
         return draw.choice([draw.randint(1, 64), draw.choice(WIDTHS), 8 * draw.randint(1, 200)])
 
+    def drawn(what):
+        """Draws one of the quantities that describe a network."""
+        return {
+            "layers": lambda: draw.choice([1, 1, 2, 2, 3, 4, 6]),
+            "inputs": width,
+            "hidden": width,
+            "batch": lambda: draw.choice(BATCHES),
+            "steps": lambda: draw.choice(STEPS),
+            "dropout": lambda: draw.choice(RATES),
+        }[what]()
+
     end = time.time() + seconds
+    net_of = {}
     while time.time() < end and len(rows) < MOST:
-        mode, algorithm = draw.choice([0, 1, 2, 2, 2, 3, 3]), draw.choice([0, 0, 0, 1])
-        both, dtype = draw.choice(DIRECTIONS), draw.choice(DTYPES)
-        math = draw.choice([FMA, TENSOR_OPS]) if dtype == 0 else TENSOR_OPS
-        layers, inputs, hidden = draw.choice([1, 1, 2, 2, 3, 4, 6]), width(), width()
-        batch, steps = draw.choice(BATCHES), draw.choice(STEPS)
-        may_project = mode == LSTM and algorithm == STANDARD and hidden > 64
-        outputs = draw.choice([0, 0, 0, 0, max(1, hidden // 4), 64]) if may_project else 0
-        dropout, layout = draw.choice(RATES), draw.choice(LAYOUTS)
+        # Six lines of a network change one quantity each, so that a rule can be read off their differences.
+        if len(rows) % 7 == 1:
+            net_of = {what: drawn(what) for what in ("layers", "inputs", "hidden", "batch", "steps", "dropout")}
+            mode, algorithm = draw.choice([0, 1, 2, 2, 2, 3, 3]), draw.choice([0, 0, 0, 1])
+            both, dtype = draw.choice([0, 1]), draw.choice(DTYPES)
+            math = draw.choice([FMA, TENSOR_OPS]) if dtype == 0 else TENSOR_OPS
+            layout, projects = draw.choice(LAYOUTS), draw.random() < 0.2
+            one = net_of
+        else:
+            what = draw.choice(list(net_of))
+            one = net_of | {what: drawn(what)}
+        layers, inputs, hidden, batch, steps, dropout = one.values()
+        may_project = projects and mode == LSTM and algorithm == STANDARD and hidden > 64
+        outputs = max(1, hidden // 4) if may_project else 0
         lengths = [steps] * batch
         if layout == PACKED:
             lengths = sorted([steps] + [draw.randint(1, steps) for _ in range(batch - 1)], reverse=True)
-        c.cudnnSetDropoutDescriptor(
-            rate, handle, ctypes.c_float(dropout), ctypes.c_void_p(states.data_ptr()), n, ctypes.c_ulonglong(1)
-        )
+        if dropout != last_rate:
+            at = ctypes.c_void_p(states.data_ptr())
+            c.cudnnSetDropoutDescriptor(rate, handle, ctypes.c_float(dropout), at, n, ctypes.c_ulonglong(1))
+            last_rate = dropout
         status = c.cudnnSetRNNDescriptor_v8(
             net, algorithm, mode, DOUBLE_BIAS, both, 0, dtype, 0, math, inputs, hidden, outputs or hidden, layers,
-            rate, int(layout == PACKED),
+            rate, int(layout != PACKED),
         )  # fmt: skip
         status = status or c.cudnnSetRNNDataDescriptor(
             data, dtype, layout, steps, batch, inputs, (ctypes.c_int * batch)(*lengths), None

@@ -20,6 +20,7 @@ enum {
     BIAS_RECURRENT = 3,
     FORWARD_TRAINING = 1,
     STANDARD = 0,      /* cudnnRNNAlgo_t */
+    PADDED_IO = 1,     /* cudnnSetRNNDescriptor_v8's flag */
     LAYOUT_PACKED = 1, /* cudnnRNNDataLayout_t */
     MATH_FMA = 3       /* cudnnMathType_t: no tensor cores */
 };
@@ -183,27 +184,32 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
 }
 
 /* ---- workspace and reserve space ----------------------------------------------------------------------------------
- * The reserve space is that of all 11,915 networks that an H200 was asked about (laboratory/notes/recurrent-spaces.md).
- * The workspace's formulas are read off 60 calls on an H200 and 54 on an H100, with dropout, too (cuDNN of
- * PyTorch 2.11; f32, bf16 and f16; tests/unit/hook/test_cudnn_workspaces.py has the sizes). In them TBH is the size of
- * the hidden states of all steps, TBI that of the input, BH that of one step's. */
-enum { CUBLAS_SPACE_NBYTES = 8 << 20, WORK_PADDING = 512, PADDING = 256, RESERVE_ALIGNMENT = 32 };
+ * Sums of parts, each a multiple of 32 bytes: to the byte what cuDNN of PyTorch 2.11 says on an H200, of all 35,762
+ * networks that it was asked about (laboratory/notes/recurrent-spaces.md). That is how large the parts are; what they
+ * hold was inferred from their sizes. */
+enum { CUBLAS_SPACE_NBYTES = 8 << 20, ADDED_NBYTES = 256, ALIGNMENT = 32 };
 
-/* Do the kernels keep the recurrent weights on the SMs? PyTorch asks for it; of small LSTMs cuDNN also does it unasked,
- * but not in bf16. */
+/* Do the kernels keep the recurrent weights on the SMs? In bf16 cuDNN does not, although asked to. */
 static bool persists(const rnn *it) {
-    enum { SMALL = 128 };
-    return it->algo == PH_RNN_PERSIST_STATIC ||
-           (it->mode == PH_RNN_LSTM && directions(it) == 1 && it->hidden <= SMALL && it->dtype != CUDNN_DTYPE_BF16);
+    bool asked = it->algo == PH_RNN_PERSIST_STATIC || it->algo == PH_RNN_PERSIST_STATIC_SMALL;
+    return asked && it->dtype != CUDNN_DTYPE_BF16;
 }
 
-static bool drops(const rnn *it) { return it->layers > 1 && it->drop && it->drop->probability > 0; }
+static bool is_supported(const rnn *it) {
+    enum { WIDEST_GATED = 1536 };
+    return it->algo != PH_RNN_PERSIST_STATIC || gates(it) == 1 || it->hidden <= WIDEST_GATED;
+}
+
+static bool drops(const rnn *it) { return it->drop && it->drop->probability > 0; }
 
 static uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 static uint64_t part(const rnn *it, uint64_t elements) {
-    return round_up(cudnn_dtype_nbytes(it->dtype, elements), RESERVE_ALIGNMENT);
+    return round_up(cudnn_dtype_nbytes(it->dtype, elements), ALIGNMENT);
 }
+
+/* Gates that are kept for the backward pass, each as wide as the states. */
+static uint64_t kept_gates(const rnn *it) { return it->mode == PH_RNN_GRU ? 6 : (uint64_t)gates(it); }
 
 /* Activations for the backward pass: each layer's gates and states, with a projection also the states and outputs
  * before and after it, and what goes from layer to layer, as wide as the states. Padding is left out of packed
@@ -212,62 +218,119 @@ static uint64_t part(const rnn *it, uint64_t elements) {
 static uint64_t reserve_nbytes_of(const rnn *it, const rnn_data *x) {
     uint64_t ways = (uint64_t)directions(it), layers = (uint64_t)it->layers, chains = layers * ways;
     uint64_t states = x->rows * (uint64_t)it->hidden, outputs = x->rows * (uint64_t)it->projection;
-    uint64_t total = PADDING + part(it, (layers - 1) * ways * states);
-    if (it->mode == PH_RNN_LSTM)
-        total += part(it, 4 * chains * states) + part(it, chains * states);
-    else
-        total += part(it, (it->mode == PH_RNN_GRU ? 6 : 1) * chains * states);
+    uint64_t total = ADDED_NBYTES + part(it, (layers - 1) * ways * states) + part(it, kept_gates(it) * chains * states);
+    if (it->mode == PH_RNN_LSTM) total += part(it, chains * states);
     if (projects(it)) total += part(it, chains * states) + part(it, chains * outputs);
     if (!drops(it)) return total;
     uint64_t bits = (uint64_t)x->steps * (uint64_t)x->batch * (uint64_t)it->projection * ways;
-    return total + (layers - 1) * ways * round_up((bits + 7) / 8, RESERVE_ALIGNMENT);
+    return total + (layers - 1) * ways * round_up((bits + 7) / 8, ALIGNMENT);
 }
 
-/* Returns the elements that packed sequences in one direction need: for the forward pass or for the gradients of the
- * weights. For these, inputs and outputs are copied, in several layers only in part if inputs are much wider than
- * states (not counted). Of 1,099 networks with at most 256 steps 90 % need this, within 0.1 %. */
-static uint64_t packed_elements(const rnn *it, const rnn_data *x) {
-    bool lstm = it->mode == PH_RNN_LSTM;
-    uint64_t rows = x->rows, hidden = (uint64_t)it->hidden, layers = (uint64_t)it->layers;
-    uint64_t states = rows * hidden, step = layers * (uint64_t)x->batch * hidden, input = rows * (uint64_t)it->input;
-    uint64_t dropped = it->drop && it->drop->probability > 0 ? states : 0;
-    uint64_t forward = (lstm ? 4 * states + 6 * step : 3 * states + 3 * step) + dropped;
-    uint64_t copied = layers > 1 && states > input ? states : input,
-             gradients = copied + states + (lstm ? 3 : 1) * step;
-    return forward > gradients ? forward : gradients;
+/* What the workspace's parts are multiples of. */
+typedef struct extent {
+    uint64_t ways;   /* directions */
+    uint64_t states; /* of all sequences' steps, in one layer and direction */
+    uint64_t inputs; /* of all sequences' steps */
+    uint64_t step;   /* states of one step, of all layers in one direction */
+} extent;
+
+static extent extent_of(const rnn *it, const rnn_data *x) {
+    uint64_t hidden = (uint64_t)it->hidden;
+    return (extent){.ways = (uint64_t)directions(it),
+                    .states = x->rows * hidden,
+                    .inputs = x->rows * (uint64_t)it->input,
+                    .step = (uint64_t)it->layers * (uint64_t)x->batch * hidden};
 }
 
-static bool has_packed_formula(const rnn *it, const rnn_data *x) {
-    bool gated = it->mode == PH_RNN_LSTM || it->mode == PH_RNN_GRU;
-    return x->layout == LAYOUT_PACKED && gated && directions(it) == 1 && it->algo == STANDARD && !projects(it);
+/* States of a step and, with a projection, of all steps before it. */
+static uint64_t states_nbytes(const rnn *it, extent of) {
+    uint64_t total = it->mode == PH_RNN_LSTM ? part(it, 2 * of.ways * of.step) : 0;
+    if (of.ways == 2) total += part(it, 4 * of.step);
+    if (projects(it)) total += part(it, of.ways * of.states);
+    return total;
 }
 
-static uint64_t working_elements(const rnn *it, const rnn_data *x) {
-    if (has_packed_formula(it, x)) return packed_elements(it, x);
-    uint64_t batch = (uint64_t)x->batch, steps = (uint64_t)x->steps, layers = (uint64_t)it->layers;
-    uint64_t bh = batch * (uint64_t)it->hidden, bi = batch * (uint64_t)it->input, tbh = steps * bh, tbi = steps * bi;
-    if (it->mode == PH_RNN_LSTM) {
-        if (directions(it) == 2) return 14 * tbh + tbi + 24 * layers * bh;
-        if (persists(it)) return 21 * tbh + tbi + 8 * layers * bh;
-        uint64_t states = 9 * layers * bh + 2 * (layers > 1 && bh > bi ? bh : bi) + (layers > 2 ? layers - 2 : 0) * bh;
-        return (drops(it) ? 6 : 5) * tbh + tbi + states;
+/* The input's products for all gates, of at most 256 steps at once in one direction. Kernels that keep the weights also
+ * have the gates' inputs of all steps in four parts; others have the gates of a step. */
+static uint64_t forward_nbytes(const rnn *it, const rnn_data *x) {
+    enum { STEPS_AT_ONCE = 256 };
+    extent of = extent_of(it, x);
+    uint64_t all = (uint64_t)gates(it), total = states_nbytes(it, of);
+    uint64_t at_once = STEPS_AT_ONCE * (uint64_t)x->batch * (uint64_t)it->hidden;
+    if (of.ways == 2 || persists(it) || at_once > of.states) at_once = of.states;
+    total += part(it, of.ways * all * at_once);
+    total += persists(it) ? part(it, 4 * all * of.states) + part(it, 2 * of.step) : part(it, of.ways * all * of.step);
+    if (of.ways == 2) return total + part(it, 4 * of.states);
+    return drops(it) ? total + part(it, of.states) : total;
+}
+
+/* Several layers in one direction go backwards in waves, each layer some steps behind the next. Batches of 1, 2, 8, 16,
+ * 17, 96 and 100 and sequences of 100 and 128 steps were measured: a limit may lie between two of them. */
+static uint64_t wave_steps(const rnn_data *x) {
+    if (x->batch <= 1) return 32;
+    if (x->batch <= 8) return 16;
+    if (x->batch <= 16 || x->steps >= 128) return 8;
+    return x->batch <= 96 ? 4 : 2;
+}
+
+/* Gradients of what goes into a layer and out of it. Of several layers in one direction those in between are needed for
+ * a wave alone, and the first layer's for at least eight steps. */
+static uint64_t gradients_nbytes(const rnn *it, const rnn_data *x) {
+    enum { LEAST_STEPS = 8 };
+    extent of = extent_of(it, x);
+    uint64_t widest = of.inputs > of.states ? of.inputs : of.states, layers = (uint64_t)it->layers;
+    if (of.ways == 2) return part(it, 4 * widest) + part(it, (layers > 1 ? 4 : 2) * of.states);
+    if (layers > 1 && persists(it)) return part(it, widest) + part(it, 2 * of.states);
+    uint64_t steps = wave_steps(x), first = steps > LEAST_STEPS ? steps : LEAST_STEPS;
+    uint64_t wave = (steps * layers + first) * (uint64_t)x->batch * (uint64_t)it->hidden;
+    return part(it, widest) + part(it, layers > 1 && wave < of.states ? wave : of.states);
+}
+
+/* Kernels that keep the weights also have gradients of all steps' gates, and partial sums, of which those that are not
+ * for small states alone have a least size. */
+static uint64_t backward_nbytes(const rnn *it, const rnn_data *x) {
+    enum { PARTIAL_SUMS = 8, LEAST_NBYTES = 4864, LEAST_NBYTES_PER_SEQUENCE = 2 };
+    extent of = extent_of(it, x);
+    uint64_t total = states_nbytes(it, of) + gradients_nbytes(it, x);
+    if (!persists(it)) return total + part(it, of.ways * of.step);
+    uint64_t sums = part(it, PARTIAL_SUMS * of.states), batch = (uint64_t)x->batch, hidden = (uint64_t)it->hidden;
+    uint64_t least = round_up((LEAST_NBYTES + LEAST_NBYTES_PER_SEQUENCE * batch) * hidden, ALIGNMENT);
+    if (it->algo == PH_RNN_PERSIST_STATIC && sums < least) sums = least;
+    return total + part(it, 2 * of.step) + part(it, kept_gates(it) * of.states) + sums;
+}
+
+/* Copies without padding: inputs, outputs, and states before and after all steps. The backward pass has their
+ * gradients, too. */
+static uint64_t copies_nbytes(const rnn *it, const rnn_data *x) {
+    uint64_t ways = (uint64_t)directions(it), padded = (uint64_t)x->steps * (uint64_t)x->batch;
+    uint64_t sequences = ways * (uint64_t)it->layers * (uint64_t)x->batch;
+    uint64_t total = part(it, padded * (uint64_t)it->input) + part(it, ways * padded * (uint64_t)it->projection);
+    total += 2 * part(it, sequences * (uint64_t)it->projection);
+    return it->mode == PH_RNN_LSTM ? total + 2 * part(it, sequences * (uint64_t)it->hidden) : total;
+}
+
+/* The forward pass and the backward pass take turns in one space, beside the weights and what cuBLAS works with. */
+static uint64_t work_nbytes_of(const rnn *it, const rnn_data *x, int forward_mode) {
+    enum { LENGTHS_NBYTES_PER_SEQUENCE = 8 };
+    int pseudo_layers = it->layers * directions(it);
+    uint64_t total = ADDED_NBYTES + part(it, (uint64_t)all_matrices(it, pseudo_layers)) +
+                     (uint64_t)pseudo_layers * CUBLAS_SPACE_NBYTES;
+    uint64_t forward = forward_nbytes(it, x), backward = forward_mode == FORWARD_TRAINING ? backward_nbytes(it, x) : 0;
+    if (it->flags & PADDED_IO) {
+        uint64_t copies = copies_nbytes(it, x);
+        total += round_up(LENGTHS_NBYTES_PER_SEQUENCE * (uint64_t)x->batch, ALIGNMENT);
+        forward += copies;
+        backward += backward ? 2 * copies : 0;
     }
-    if (directions(it) == 2) return 14 * tbh + 14 * layers * bh;
-    if (persists(it)) return 13 * tbh + 2 * tbi + 6 * layers * bh;
-    if (it->mode == PH_RNN_GRU && drops(it)) return 5 * tbh + tbi + 5 * layers * bh;
-    return layers == 1 ? 4 * tbh + 2 * tbi + 5 * bh : 5 * tbh + 17 * layers * bh;
+    return total + (forward > backward ? forward : backward);
 }
 
 PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forward_mode, rnn_data *x,
                                         size_t *work_nbytes, size_t *reserve_nbytes) {
     ph_host_call(PH_CALL_LIBRARY_QUERY);
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
-    int pseudo_layers = it->layers * directions(it);
-    uint64_t weight_elements = (uint64_t)all_matrices(it, pseudo_layers);
-    if (work_nbytes)
-        *work_nbytes = cudnn_dtype_nbytes(it->dtype, weight_elements + working_elements(it, x)) +
-                       (size_t)pseudo_layers * CUBLAS_SPACE_NBYTES +
-                       (has_packed_formula(it, x) ? PADDING : WORK_PADDING);
+    if (!is_supported(it)) return CUDNN_NOT_SUPPORTED;
+    if (work_nbytes) *work_nbytes = work_nbytes_of(it, x, forward_mode);
     if (reserve_nbytes) *reserve_nbytes = forward_mode == FORWARD_TRAINING ? reserve_nbytes_of(it, x) : 0;
     return CUDNN_OK;
 }

@@ -1,93 +1,176 @@
-"""Memory that recurrent networks need, as cuDNN says: reserve space, and the workspace of packed sequences."""
+"""Memory that recurrent networks need: workspace, reserve space and weights as cuDNN said on an H200, to the byte.
+
+laboratory/notes/recurrent-spaces.md tells of the measurements.
+"""
 
 import ctypes
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from .test_cudnn_workspaces import BF16, F16, F32, GRU, LSTM, PERSIST_STATIC, STANDARD, TANH, made
+from .test_cudnn_workspaces import BF16, F16, F32, GRU, LSTM, PERSIST_STATIC, PERSIST_STATIC_SMALL, STANDARD, TANH, made
 
+ROWS = Path(__file__).parents[3] / "laboratory" / "rows"
 RELU = 0
-
-# What an H200 said that a training forward pass keeps (laboratory/notes/recurrent-spaces.md). The layout: padded or
-# packed.
-# mode, algorithm, dtype, input, hidden, projection, layers, directions, batch, steps, layout, rows, dropout: bytes
 PADDED, PACKED = 0, 1
-RESERVED = [
-    ((LSTM, STANDARD, F32, 24, 18, 18, 2, 1, 1, 1, PADDED, 1, 0.0), 1088),
-    ((TANH, STANDARD, F16, 1000, 80, 80, 1, 2, 100, 35, PACKED, 2018, 0.0), 646016),
-    ((LSTM, PERSIST_STATIC, F32, 7, 136, 136, 3, 1, 1, 50, PACKED, 50, 0.3), 464384),
-    ((GRU, STANDARD, F32, 400, 384, 384, 1, 2, 256, 64, PADDED, 16384, 0.0), 301990144),
-    ((RELU, PERSIST_STATIC, F32, 176, 288, 288, 4, 1, 100, 64, PADDED, 6400, 0.0), 51609856),
-    ((GRU, STANDARD, F32, 4, 768, 768, 1, 2, 8, 100, PACKED, 507, 0.0), 18690304),
-    ((LSTM, STANDARD, F16, 42, 4, 4, 2, 1, 8, 50, PACKED, 202, 0.0), 18048),
-    ((LSTM, PERSIST_STATIC, F32, 1424, 14, 14, 3, 2, 16, 7, PADDED, 112, 0.3), 215168),
-    ((TANH, STANDARD, BF16, 1584, 41, 41, 6, 1, 16, 20, PACKED, 185, 0.3), 175488),
-    ((GRU, STANDARD, F16, 576, 256, 256, 2, 2, 64, 50, PADDED, 3200, 0.3), 43008256),
-    ((LSTM, STANDARD, F32, 672, 72, 64, 4, 1, 8, 200, PACKED, 916, 0.0), 8061056),
-    ((LSTM, STANDARD, F32, 784, 256, 64, 1, 2, 100, 20, PADDED, 2000, 0.3), 25600256),
-    ((TANH, STANDARD, F32, 5, 32, 32, 2, 1, 17, 7, PADDED, 119, 0.3), 46432),
-    ((LSTM, STANDARD, F16, 512, 300, 64, 4, 2, 20, 2, PACKED, 30, 0.3), 1006816),
-    ((GRU, PERSIST_STATIC, BF16, 264, 992, 992, 3, 1, 100, 35, PACKED, 1717, 0.3), 68998848),
-    ((LSTM, STANDARD, F32, 1360, 1344, 336, 3, 2, 17, 20, PADDED, 340, 0.3), 75969920),
+"""Layouts: steps of padded sequences first, or packed sequences."""
+INFERENCE, TRAINING = 0, 1
+MODES = {"LSTM": LSTM, "GRU": GRU, "RNN": TANH}
+DTYPES = {"f32": F32, "tf32": F32, "f16": F16, "bf16": BF16}
+NOT_SUPPORTED = 3000
+
+# mode, algorithm, dtype, input, hidden, projection, layers, directions, batch, steps, layout, rows of all sequences,
+# dropout: workspace in training, in inference, reserve space
+NETWORKS = [
+    ((LSTM, STANDARD, F16, 520, 512, 512, 4, 1, 17, 7, PADDED, 119, 0.3), (51916064, 51916064, 2825792)),
+    ((LSTM, STANDARD, F16, 1000, 384, 384, 6, 1, 33, 200, PADDED, 6600, 0.0), (119209888, 106444960, 177408256)),
+    ((LSTM, STANDARD, F32, 2, 39, 39, 2, 1, 33, 500, PADDED, 16500, 0.3), (27506624, 27506624, 28394720)),
+    ((LSTM, STANDARD, F16, 88, 9, 9, 1, 2, 20, 50, PADDED, 1000, 0.0), (17965120, 17228320, 180256)),
+    ((LSTM, STANDARD, F32, 62, 1024, 256, 3, 2, 16, 1, PADDED, 16, 0.0), (122458368, 122458368, 2720000)),
+    ((LSTM, STANDARD, F32, 1500, 300, 75, 1, 1, 64, 20, PACKED, 675, 0.0), (21939328, 20549696, 5062816)),
+    ((LSTM, PERSIST_STATIC, F32, 256, 384, 384, 1, 2, 2, 7, PADDED, 14, 0.3), (26920736, 25356576, 215296)),
+    ((GRU, STANDARD, F16, 60, 300, 300, 2, 2, 32, 128, PADDED, 4096, 0.3), (69102784, 68611264, 64512256)),
+    ((GRU, STANDARD, BF16, 1568, 1024, 1024, 4, 1, 128, 100, PADDED, 12800, 0.0), (269518080, 237470976, 707789056)),
+    ((GRU, STANDARD, F16, 384, 42, 42, 3, 1, 32, 500, PACKED, 9550, 0.3), (32744256, 28206560, 16212288)),
+    ((GRU, PERSIST_STATIC, F16, 1, 27, 27, 4, 1, 256, 50, PADDED, 12800, 0.0), (47103296, 44893504, 18662656)),
+    ((GRU, PERSIST_STATIC, BF16, 23, 400, 400, 3, 2, 100, 64, PADDED, 6400, 0.3), (129271904, 128977504, 207360256)),
+    ((TANH, STANDARD, F32, 23, 64, 64, 3, 1, 1, 128, PADDED, 128, 0.0), (25412384, 25333536, 164096)),
+    ((TANH, STANDARD, F16, 1, 768, 768, 4, 2, 33, 200, PACKED, 3371, 0.0), (133344512, 122988800, 72490240)),
+    ((RELU, PERSIST_STATIC, F16, 1024, 168, 168, 6, 1, 1, 20, PADDED, 20, 0.3), (52283008, 51392992, 76416)),
 ]
 
 
-def test_what_a_training_pass_keeps_is_what_was_measured(running):
-    def program(rank):
-        c = rank.c
-        handle, net, data = made(c, ""), made(c, "RNNDescriptor"), made(c, "RNNDataDescriptor")
-        dropout, n = made(c, "DropoutDescriptor"), ctypes.c_size_t()
-        for problem, _ in RESERVED:
-            mode, algorithm, dtype, inputs, hidden, outputs, layers, directions, batch, steps, layout, rows, p = problem
-            lengths = (ctypes.c_int * batch)(*(rows // batch + (i < rows % batch) for i in range(batch)))
-            assert not c.cudnnSetDropoutDescriptor(dropout, handle, ctypes.c_float(p), None, 0, 0)
-            assert not c.cudnnSetRNNDescriptor_v8(
-                net, algorithm, mode, 2, directions - 1, 0, dtype, 0, 1, inputs, hidden, outputs, layers, dropout, 0
-            )
-            assert not c.cudnnSetRNNDataDescriptor(data, dtype, layout, steps, batch, inputs, lengths, None)
-            assert not c.cudnnGetRNNTempSpaceSizes(handle, net, 1, data, None, ctypes.byref(n))
-            got.append(n.value)
-        assert got == [measured for _, measured in RESERVED]
-        assert not c.cudnnDropoutGetStatesSize(handle, ctypes.byref(n))
-        assert n.value == 6488064
+class Library:
+    """cuDNN as the rank sees it, asked about one network after the other."""
 
-    got = []
+    def __init__(self, c):
+        self.c = c
+        self.handle, self.net, self.data = made(c, ""), made(c, "RNNDescriptor"), made(c, "RNNDataDescriptor")
+        self.dropout = made(c, "DropoutDescriptor")
+        self.nbytes = [ctypes.c_size_t() for _ in range(4)]
+
+    def spaces(self, mode, algorithm, dtype, inputs, hidden, outputs, layers, directions, batch, steps, layout, rows,
+               dropout, padded_io):  # fmt: skip
+        """Returns a status, workspace and reserve space in training, workspace in inference, and the weights' space."""
+        c, training, reserve, inference, weights = self.c, *(ctypes.byref(n) for n in self.nbytes)
+        lengths = (ctypes.c_int * batch)(*(rows // batch + (i < rows % batch) for i in range(batch)))
+        assert not c.cudnnSetDropoutDescriptor(self.dropout, self.handle, ctypes.c_float(dropout), None, 0, 0)
+        assert not c.cudnnSetRNNDescriptor_v8(
+            self.net, algorithm, mode, 2, directions - 1, 0, dtype, 0, 1, inputs, hidden, outputs, layers,
+            self.dropout, int(padded_io),
+        )  # fmt: skip
+        assert not c.cudnnSetRNNDataDescriptor(self.data, dtype, layout, steps, batch, inputs, lengths, None)
+        assert not c.cudnnGetRNNWeightSpaceSize(self.handle, self.net, weights)
+        for n in self.nbytes[:3]:
+            n.value = 0
+        status = c.cudnnGetRNNTempSpaceSizes(self.handle, self.net, TRAINING, self.data, training, reserve)
+        assert c.cudnnGetRNNTempSpaceSizes(self.handle, self.net, INFERENCE, self.data, inference, None) == status
+        return status, *(n.value for n in self.nbytes)
+
+
+@pytest.mark.parametrize(("network", "measured"), NETWORKS)
+def test_a_network_needs_what_was_measured(running, network, measured):
+    def program(rank):
+        status, training, reserve, inference, _ = Library(rank.c).spaces(*network, network[10] != PACKED)
+        assert (status, training, inference, reserve) == (0, *measured)
+
     running(program)
 
 
-# What an H200 said that a training forward pass of a network in one direction works with: mode, dtype, input, hidden,
-# layers, batch, steps, dropout: workspace. The probe's padding is that of packed sequences in PyTorch.
-WORKED = [
-    ((LSTM, BF16, 96, 1056, 4, 100, 200, 0.0), 270842112),
-    ((LSTM, BF16, 640, 552, 1, 16, 200, 0.0), 27889920),
-    ((GRU, BF16, 200, 184, 3, 33, 50, 0.3), 28940672),
-    ((GRU, BF16, 2048, 1000, 1, 20, 20, 0.0), 29196864),
-    ((LSTM, F32, 5, 1576, 6, 100, 7, 0.3), 532360960),
-    ((GRU, F32, 47, 2048, 2, 17, 64, 0.0), 196501760),
-    ((LSTM, BF16, 488, 17, 1, 100, 128, 0.0), 21395808),
-    ((LSTM, F32, 64, 2048, 1, 1, 128, 0.3), 82886912),
-    ((GRU, F32, 264, 40, 1, 100, 50, 0.0), 14630784),
-    ((GRU, F16, 920, 59, 1, 256, 64, 0.3), 40845536),
-    ((GRU, BF16, 37, 1344, 1, 8, 35, 0.3), 22600320),
-    ((LSTM, F32, 1152, 49, 1, 128, 200, 0.3), 132388128),
-]
-
-
-@pytest.mark.parametrize(("problem", "measured"), WORKED)
-def test_packed_sequences_need_the_workspace_that_was_measured(running, problem, measured):
-    mode, dtype, inputs, hidden, layers, batch, steps, probability = problem
-
+def test_states_of_dropout_are_as_large_as_measured(running):
     def program(rank):
-        c = rank.c
-        handle, net, data = made(c, ""), made(c, "RNNDescriptor"), made(c, "RNNDataDescriptor")
-        dropout, n = made(c, "DropoutDescriptor"), ctypes.c_size_t()
-        lengths = (ctypes.c_int * batch)(*[steps] * batch)
-        assert not c.cudnnSetDropoutDescriptor(dropout, handle, ctypes.c_float(probability), None, 0, 0)
-        assert not c.cudnnSetRNNDescriptor_v8(
-            net, STANDARD, mode, 2, 0, 0, dtype, 0, 1, inputs, hidden, hidden, layers, dropout, 0
-        )
-        assert not c.cudnnSetRNNDataDescriptor(data, dtype, PACKED, steps, batch, inputs, lengths, None)
-        assert not c.cudnnGetRNNTempSpaceSizes(handle, net, 1, data, ctypes.byref(n), None)
-        assert n.value == pytest.approx(measured, rel=1e-3)
+        n = ctypes.c_size_t()
+        assert not rank.c.cudnnDropoutGetStatesSize(made(rank.c, ""), ctypes.byref(n))
+        assert n.value == 6488064
+
+    running(program)
+
+
+def measured_lines(name: str) -> Iterator[tuple]:
+    """Yields what was asked for and what cuDNN said, of each line; laboratory/programs/recurrent_spaces.py has both."""
+    with gzip.open(ROWS / name, "rt") as lines:
+        next(lines)  # the states of dropout
+        for line in lines:
+            (_, status, _, mode, algorithm, both, dtype, _, layers, inputs, hidden, projection, batch, steps, dropout,
+             layout, rows, training, reserve, inference, _, weights) = json.loads(line)  # fmt: skip
+            network = (mode, algorithm, dtype, inputs, hidden, projection or hidden, layers, both + 1, batch, steps,
+                       layout, rows, dropout)  # fmt: skip
+            yield network, (status, training, reserve, inference, weights)
+
+
+# The earlier program asked for padded input and output of packed sequences alone: PyTorch does the contrary.
+@pytest.mark.parametrize(
+    ("name", "lines", "padded_layouts"),
+    [
+        ("recurrent-spaces-h200.jsonl.gz", 23999, [PADDED]),
+        ("recurrent-spaces-earlier-h200.jsonl.gz", 11999, [PACKED]),
+    ],
+)
+def test_all_networks_need_what_was_measured(running, name, lines, padded_layouts):
+    def program(rank):
+        library, asked, wrong = Library(rank.c), 0, []
+        for network, measured in measured_lines(name):
+            asked += 1
+            if library.spaces(*network, network[10] in padded_layouts) != measured:
+                wrong.append(network)
+        assert (asked, wrong[:5]) == (lines, [])
+
+    running(program)
+
+
+def algorithm_of_pytorch(line: dict, states: dict[bool, int]) -> int:
+    """Which algorithm PyTorch asks for on this GPU: one for small states, or in f16 one that persists if all fits."""
+    gated, batch, hidden = line["mode"] != "RNN", line["batch"], line["hidden"]
+    if hidden <= states[gated]:
+        return PERSIST_STATIC_SMALL
+    fits = line["kind"] == "f16" and (line["layers"], line["both"]) == (1, False) and hidden <= 1024
+    if not fits or line["mode"] == "GRU" or hidden % 128 or line["inputs"] % 128 or batch % 8 or batch > 128:
+        return STANDARD
+    return PERSIST_STATIC if gated or batch < 96 or hidden < 896 else STANDARD
+
+
+FORWARD_STATES, BACKWARD_STATES = {True: 192, False: 384}, {True: 128, False: 256}
+"""The widest small states of networks with and without gates."""
+
+
+@pytest.mark.parametrize(("name", "calls"), [("workspaces", 160), ("convolutions", 33), ("dense", 24)])
+def test_pytorch_takes_as_much_as_on_an_h100(running, name, calls):
+    def program(rank):
+        library, asked, wrong = Library(rank.c), 0, []
+        for line in lines:
+            sizes = (line["inputs"], line["hidden"], line["hidden"], line["layers"], line["both"] + 1, line["batch"],
+                     line["steps"], PADDED, line["batch"] * line["steps"], line["dropout"])  # fmt: skip
+            forward, backward = (
+                library.spaces(
+                    MODES[line["mode"]], algorithm_of_pytorch(line, states), DTYPES[line["kind"]], *sizes, True
+                )
+                for states in (FORWARD_STATES, BACKWARD_STATES)
+            )
+            asked += 1
+            # A forward pass takes the workspace and the reserve space, a backward pass takes the workspace last.
+            if [*forward[1:3], backward[1]] != [*line["fwd"]["blocks"][-2:], line["bwd"]["blocks"][-1]]:
+                wrong.append(line)
+        assert (asked, wrong[:5]) == (calls, [])
+
+    with gzip.open(ROWS / f"{name}-h100.jsonl.gz", "rt") as file:
+        lines = [line for line in map(json.loads, file) if line.get("family") == "recurrent"]
+    running(program)
+
+
+def test_persistent_kernels_of_gates_wider_than_1536_do_not_exist(running):
+    def program(rank):
+        def status(mode, algorithm, hidden):
+            return Library(rank.c).spaces(
+                mode, algorithm, F32, 64, hidden, hidden, 1, 1, 4, 8, PADDED, 32, 0.0, True
+            )[0]  # fmt: skip
+
+        assert status(LSTM, PERSIST_STATIC, 1536) == 0
+        assert status(LSTM, PERSIST_STATIC, 1544) == NOT_SUPPORTED
+        assert status(GRU, PERSIST_STATIC, 1568) == NOT_SUPPORTED
+        assert status(TANH, PERSIST_STATIC, 2048) == 0
+        assert status(LSTM, STANDARD, 2048) == 0
 
     running(program)
