@@ -149,15 +149,19 @@ def _verdict(document: Mapping[str, Any]) -> list[str]:
     return [*lines, jobs] if jobs else lines
 
 
-def share(rank: Rank, key: str) -> float:
-    """The share of the rank's window; all GPUs of a rank together."""
-    total = sum(account.time_of(rank) for account in TIME_ACCOUNTS)
-    return float(rank.get(key, 0)) / total if total else 0.0
+_ACCOUNTS = {account.name: account.ns for account in TIME_ACCOUNTS}
+
+
+def shares(rank: Rank) -> dict[str, float]:
+    """The share of the rank's window by account; all GPUs of a rank together."""
+    times = {name: rank.get(key, 0) for name, key in _ACCOUNTS.items()}
+    total = sum(times.values())
+    return {name: float(time_ns) / total if total else 0.0 for name, time_ns in times.items()}
 
 
 def accounts_of(ranks: Sequence[Rank]) -> list[TimeAccount]:
     """The accounts that a table of these ranks shows."""
-    return shown_accounts({account.name: share(rank, account.ns) for account in TIME_ACCOUNTS} for rank in ranks)
+    return shown_accounts(map(shares, ranks))
 
 
 def _memory(simulated: Mapping[str, Any]) -> str:
@@ -257,7 +261,8 @@ def _explained(simulated: Mapping[str, Any], by_loading: bool) -> bool:
 
 def _mean_shares(simulated: Mapping[str, Any]) -> list[tuple[TimeAccount, float]]:
     ranks: Sequence[Rank] = simulated["ranks"]
-    return [(account, sum(share(rank, account.ns) for rank in ranks) / len(ranks)) for account in TIME_ACCOUNTS]
+    each = [*map(shares, ranks)]
+    return [(account, sum(one[account.name] for one in each) / len(ranks)) for account in TIME_ACCOUNTS]
 
 
 def _what_binds(shares: Sequence[tuple[TimeAccount, float]], simulated: Mapping[str, Any], by_loading: bool) -> str:
@@ -416,7 +421,7 @@ def _ranks(ranks: Sequence[Rank], most: int) -> Table:
         table.add_row(title, *_quantiles(ranks, pick, accounts))
     # Where all ranks did the same, the busiest ones are no others.
     busiest = sorted(ranks, key=_busy, reverse=True)[:BUSIEST]
-    for rank in busiest if share(busiest[0], "compute_ns") > min(map(_busy, ranks)) else ():
+    for rank in busiest if _busy(busiest[0]) > min(map(_busy, ranks)) else ():
         table.add_row(f"{rank['rank']} (busiest)", *_cells(rank, accounts))
     return table
 
@@ -468,11 +473,12 @@ def _fill(table: Table, rows: Sequence[WorkRow], most: int, others: str, *, with
 
 
 def _busy(rank: Rank) -> float:
-    return share(rank, "compute_ns")
+    return shares(rank)["compute"]
 
 
 def _cells(rank: Rank, accounts: Sequence[TimeAccount]) -> list[str]:
-    cells = [f"{share(rank, account.ns):.1%}" for account in accounts]
+    of_rank = shares(rank)
+    cells = [f"{of_rank[account.name]:.1%}" for account in accounts]
     peaks = [rank["memory"][key] for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
     return cells + [peak(nbytes) for nbytes in peaks]
 
@@ -481,7 +487,8 @@ def _quantiles(ranks: Sequence[Rank], at: float, accounts: Sequence[TimeAccount]
     def value(values: list[float]) -> float:
         return sorted(values)[round(at * (len(values) - 1))]
 
-    cells = [f"{value([share(rank, account.ns) for rank in ranks]):.1%}" for account in accounts]
+    each = [*map(shares, ranks)]
+    cells = [f"{value([one[account.name] for one in each]):.1%}" for account in accounts]
     for key in ("allocated_peak_nbytes", "reserved_peak_nbytes"):
         cells.append(peak(value([rank["memory"][key] for rank in ranks])))
     return cells

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from phantora_async.figures import HOST_WORK, STEP_TIME, TIME_ACCOUNTS
+from phantora_async.figures import HOST_WORK, STEP_TIME
 from phantora_async.report.gpu_work import WorkRow, kernel_rows
 from phantora_async.report.loading import loading_binds
-from phantora_async.report.text import share
+from phantora_async.report.text import shares
 
 LEAST = 0.03
 """The share of GPU work, or of a step, from which something is said."""
@@ -83,6 +83,5 @@ def _of_host(simulated: Document) -> Iterator[str]:
 
 def _share(simulated: Document, name: str) -> float:
     """The share of the time of all GPUs that is booked on an account."""
-    account = next(one for one in TIME_ACCOUNTS if one.name == name)
     ranks = simulated["ranks"]
-    return sum(share(one, account.ns) for one in ranks) / len(ranks) if ranks else 0.0
+    return sum(shares(one)[name] for one in ranks) / len(ranks) if ranks else 0.0
