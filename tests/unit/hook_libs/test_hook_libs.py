@@ -20,10 +20,10 @@ def sources(folder: str, *names: str) -> list[Path]:
 
 
 DATA = [
-    *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions", "snapshots"),
+    *sources("data", "data", "moves", "known", "strided", "pending", "python_actions", "snapshots"),
     *sources("sources", "source", "source_map", "store", "contents", "table", "remote", "host_names"),
     *sources("threads", "python"),
-    *sources("core", "alloc", "hash", "interned", "lock"),
+    *sources("core", "alloc", "hash", "intervals", "interned", "lock"),
 ]
 TESTS = {
     "test_data.c": DATA,
