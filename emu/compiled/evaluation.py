@@ -20,11 +20,11 @@ from .integer_stores import NotEvaluated, parameters_of
 from .steps import (
     UNKNOWN,
     AnyStep,
+    Computation,
     Decision,
     Load,
     MemoryReader,
     Otherwise,
-    Step,
     Steps,
     Store,
     Storing,
@@ -294,7 +294,7 @@ class _Run:
         is_fixed = all(value.is_fixed for value in given)
         found = [Value(tensor, is_fixed=is_fixed) for tensor in function(*(value.tensor for value in given))]
         if not is_fixed:
-            self.steps.append(Step(function, given, found))
+            self.steps.append(Computation(function, given, found))
         return found
 
     # ---- instances and ways ----------------------------------------------------------------------------------------

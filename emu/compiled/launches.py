@@ -14,7 +14,7 @@ from ..interpreter.hook_library import Hook
 from .evaluation import Evaluator, Stores, TooLong
 from .integer_stores import NotEvaluated, parameters_of, stores_integers
 from .operations import dtype_of
-from .places import Part, Places, Stretch
+from .places import Places, RangeElements, Stretch
 from .steps import MemoryReader, Store
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class CompiledKernels:
             values[part.which] = part.base[part.places]
         return values.view(addresses.shape)
 
-    def _parts(self, places: Places, dtype: dtype) -> list[Part] | None:
+    def _parts(self, places: Places, dtype: dtype) -> list[RangeElements] | None:
         """Returns the addresses by the range of memory that they are in, the device's or one of pinned memory; None if
         one is in no range. The device's range stays where it is.
         """
@@ -122,7 +122,7 @@ class CompiledKernels:
         addresses, (first, last) = places.addresses, places.bounds
         whole = self._views.range_of(first, dtype)
         if whole is not None and (inside := whole.places(addresses, last)) is not None:
-            parts = [Part(whole.base, None, inside)]
+            parts = [RangeElements(whole.base, None, inside)]
             if self._views.covers(first):
                 places.parts[dtype] = parts
             return parts
@@ -137,7 +137,7 @@ class CompiledKernels:
             within = (at >= 0) & (at < found.base.numel())
             if not within[0]:
                 return None
-            parts.append(Part(found.base, left[within], at[within]))
+            parts.append(RangeElements(found.base, left[within], at[within]))
             left = left[~within]
         return parts
 

@@ -19,7 +19,7 @@ class Stretch(NamedTuple):
     nbytes: int
 
 
-class Part(NamedTuple):
+class RangeElements(NamedTuple):
     """Elements that a load or a store touches in one range of memory."""
 
     base: Tensor
@@ -38,7 +38,7 @@ class Places:
         """int64; nobody changes them."""
         self.item = item
         """The bytes of an element."""
-        self.parts: dict[dtype, list[Part]] = {}
+        self.parts: dict[dtype, list[RangeElements]] = {}
         """Where they are in the device's memory, by the type of the elements, for whoever has found it."""
 
     @cached_property

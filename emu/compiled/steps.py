@@ -53,7 +53,7 @@ class MemoryReader(NamedTuple):
     """`read(places, element)`: the elements at these places; None if one of them is not known."""
 
 
-class Step:
+class Computation:
     """Computes values from values."""
 
     __slots__ = ("_function", "found", "given")
@@ -192,7 +192,7 @@ def _changed(values: Sequence[Value]) -> bool:
     return False
 
 
-AnyStep = Step | Decision | Load | Storing
+AnyStep = Computation | Decision | Load | Storing
 
 
 class Steps:
