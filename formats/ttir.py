@@ -20,6 +20,8 @@ _RESULTS = re.compile(r"^(%[\w.$#-]+(?::\d+)?(?:\s*,\s*%[\w.$#-]+(?::\d+)?)*)\s*
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _OPERAND = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _ARGUMENT = re.compile(r"(%[\w.$-]+):")
+CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
+"""What a loop carries: the name in its body, and the value of the first turn."""
 LABEL = "cf.label"
 """Name of the operation that stands where a block of the function begins, to which branches lead; its results are the
 block's arguments.

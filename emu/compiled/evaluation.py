@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..formats.ttir import LABEL, Operation, Program
+from ..formats.ttir import CARRIED, LABEL, Operation, Program
 from . import operations
 from .combining import Combination
 from .integer_stores import NotEvaluated, parameters_of
@@ -80,7 +80,6 @@ class Stores(NamedTuple):
 
 _TARGET = re.compile(r"(\^\w+)(?:\(([^()]*)\))?")
 """A branch's target, and what it gives to the block."""
-_CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
 
 
 def _label(operation: Operation) -> str:
@@ -333,7 +332,7 @@ class _Run:
 
     def _loop(self, operation: Operation, values: Sequence[Value]) -> Sequence[Value]:
         variable, *_ = operation.operands
-        carried = _CARRIED.findall(operation.text.partition("iter_args(")[2])
+        carried = CARRIED.findall(operation.text.partition("iter_args(")[2])
         state = [self._value(first) for _, first in carried]
         for at in self._counted(values[1:4]):
             self._values[variable] = at

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..formats.ttir import LINE_END, names_of, one_line, parameters_of
+from ..formats.ttir import CARRIED, LINE_END, names_of, one_line, parameters_of
 from ..private.changes import changes
 from .hook_library import Hook
 
@@ -149,7 +149,6 @@ def _counting(lines: list[str]) -> set[str]:
 
 
 _SINGLE = re.compile(r"!tt\.ptr<i(?:32|64)>$")
-_CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
 _NONE = re.compile(r"(%\S+) = arith\.constant -1 : i(?:32|64)$")
 """A number that stands for "none": a block of no expert."""
 
@@ -180,7 +179,7 @@ def _indirect(lines: list[str], pointers: set[str]) -> set[str]:
             if operation.startswith("tt.load") and _SINGLE.search(operation.rstrip()):
                 (single if multiplies else chosen).update(names_of(results))
         elif multiplies and operation.startswith("scf.for"):
-            for inner, first in _CARRIED.findall(operation):
+            for inner, first in CARRIED.findall(operation):
                 if first in parameter_of:
                     parameter_of[inner] = parameter_of[first]
                 if first in chosen:
@@ -275,7 +274,7 @@ def _made_of(
         if operation.startswith(_STORES):
             addresses += values[:1]
         elif operation.startswith(("scf.for", "scf.while", "scf.if")):
-            carried = _CARRIED.findall(operation.partition("(")[2])
+            carried = CARRIED.findall(operation.partition("(")[2])
             given = names_of(results)
             for i, (inner, first) in enumerate(carried):
                 made_of.setdefault(inner, []).append(first)
