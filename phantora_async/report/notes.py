@@ -243,10 +243,10 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     notes += _unrecognised(sources.get("unrecognised_signatures", []), since)
     if simulated["unmodelled_reads"]:
         stated = any(one["reads"] for one in simulated.get("stated_values", []))
-        got = "0, or what --value states" if stated else "0"
+        got = "0, or what --value states" if stated else "0"  # a bool that follows from such numbers may be true
         reads = simulated["unmodelled_reads"]
         values = f"{reads:,} value{'s' * (reads != 1)}"
-        notes.append(f"in the whole run the script read {values} that no GPU computed; it got {got}")
+        notes.append(f"in the whole run the script read {values} that no GPU computed: unknown numbers count as {got}")
     notes += decided_notes(simulated.get("decided", []))
     if simulated.get("overflow_checks"):
         checks = simulated["overflow_checks"]

@@ -145,9 +145,9 @@ class Gpu:
     sm_clock_khz: int
     """The highest clock that it reports. Under load it is lower: `achieved` has the rates of products."""
     power_limit_w: int
-    nvlinks: int
-    """NVLinks of the GPU, which servers with NVSwitch use."""
     """The default limit of the board."""
+    nvlinks: int
+    """The number of its NVLinks, which servers with NVSwitch use."""
     memory: Memory
     limits: Limits
     pcie: Pcie
