@@ -64,6 +64,27 @@ static void large_copies_are_read_back(void) {
     free(back);
 }
 
+static void strips_written_to_a_large_copy_leave_the_rest(void) {
+    enum { STRIPS = 1000, STRIP = 4096, WRITTEN = 64 };
+    size_t large = (size_t)STRIPS * STRIP;
+    char *a = fake_device(large), *b = fake_device(large), *host = malloc(large), *back = malloc(large);
+    for (size_t i = 0; i < large; i++) host[i] = (char)(i * 3 + i / STRIP);
+    ph_data_copy(a, host, large);
+    for (size_t i = 0; i < STRIPS; i++) ph_data_set(a + (i * 7 % STRIPS) * STRIP + 8, 0, WRITTEN); /* in no order */
+    ph_data_copy(b, a, large);
+    ph_data_copy(back, b, large);
+    for (size_t i = 0; i < large; i++) {
+        size_t at = i % STRIP;
+        CHECK(back[i] == (at >= 8 && at < 8 + WRITTEN ? 0 : host[i]));
+    }
+    CHECK(ph_data_unknown(b, large, false) == 0);
+    ph_data_copy(a, host, large); /* all pieces become one */
+    ph_data_copy(back, a, large);
+    CHECK(memcmp(back, host, large) == 0);
+    free(host);
+    free(back);
+}
+
 static void large_copies_wait_for_what_is_pending(void) {
     enum { LARGE = 2 << 20 };
     char *a = fake_device(LARGE), *b = fake_device(LARGE), *host = malloc(LARGE), *back = malloc(LARGE),
@@ -274,6 +295,7 @@ int main(void) {
     copies_and_sets_happen_at_once();
     zero_fills_give_pages_back();
     large_copies_are_read_back();
+    strips_written_to_a_large_copy_leave_the_rest();
     large_copies_wait_for_what_is_pending();
     unknown_stays_unknown();
     chain_runs_when_bytes_arrive();

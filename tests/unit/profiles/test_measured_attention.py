@@ -61,6 +61,23 @@ def test_attention(errors: dict[tuple[str, str], list[float]], direction: str, s
     assert abs(fmean(found)) < 0.08
 
 
+@pytest.mark.parametrize(("way", "measured_us"), [("F", 738.7), ("B", 1333.2)])
+def test_efficient_kernels_over_sequences_shorter_than_a_tile(way: str, measured_us: float) -> None:
+    """Their tiles have 64 queries and keys: was 3 and 3.6 times as long. PatchTST's 63 patches on an H200."""
+    qkv, rows = "[2688, 63, 8, 32]", "[2688, 8, 64]"
+    name, block, sizes = {
+        "F": ("aligned_64x64_rf_sm80", "32,4,1;36352;aten::_efficient_attention_forward", f"{qkv}, {qkv}, {qkv}"),
+        "B": (
+            "aligned_64x64_k32_sm80",
+            "128,1,1;53504;aten::_efficient_attention_backward",
+            f"{qkv}, {qkv}, {qkv}, {qkv}, [], {qkv}, [], [], [], [], {rows}",
+        ),
+    }[way]
+    what = parse(f"kernel;fmha_cutlass{way}_f32_{name};1,8,2688;{block};[{sizes}]")
+    found_us = estimate(profiles.load_gpu("h200"), what).solo_ns / 1e3
+    assert found_us == pytest.approx(measured_us, rel=0.15)
+
+
 @pytest.mark.parametrize("way", ["F", "B"])
 def test_efficient_kernels_with_and_without_a_causal_mask(way: str) -> None:
     """Causal ones were priced as if all keys were seen: 35 % off in the mean."""
