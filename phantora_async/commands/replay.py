@@ -126,20 +126,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    return _replay(given) if given.variants is None else _variants(given)
+    with_variants = {"--table": given.table, "--results": given.results, "--jobs": given.jobs or None}
+    without_variants = {"--run-dir": given.run_dir, "--report": given.report}
+    if given.variants is None:
+        for option in (option for option, value in with_variants.items() if value is not None):
+            raise UsageError(f"{option} is for many machines: it needs --variants FILE", "leave it out, or name the file")
+        return _replay(given)
+    for option in (option for option, value in without_variants.items() if value is not None):
+        raise UsageError(f"{option}: a replay with --variants writes no report", "--table FILE writes the figures")
+    return _variants(given)
 
 
 def _variants(given: argparse.Namespace) -> int:
     from phantora_async.recording import load
     from phantora_async.replaying.kept_outcomes import KeptOutcomes
     from phantora_async.replaying.machine import Changes
-    from phantora_async.replaying.table import check_suffix
+    from phantora_async.replaying.table import check_path
     from phantora_async.replaying.variants import read_variants
 
     if not 0 <= given.jobs <= MOST_JOBS:
         raise UsageError(f"--jobs {given.jobs}: expected 1 to {MOST_JOBS:,}, or 0: one for each processor")
     if given.table is not None:
-        check_suffix(given.table)
+        check_path(given.table)
     if _changes(given) != Changes():
         raise UsageError("--variants excludes other machines on the command line", "name them in the file")
     variants, allowed = read_variants(given.variants), frozenset(given.allow)

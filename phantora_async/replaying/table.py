@@ -64,10 +64,14 @@ def as_json(outcomes: Sequence[Outcome]) -> str:
 FORMS = {".csv": as_csv, ".json": as_json}
 
 
-def check_suffix(path: Path) -> None:
-    """Raises UsageError for a table of another form."""
+def check_path(path: Path) -> None:
+    """Raises UsageError for a table of another form, and for one whose folder is missing: playing may take hours."""
     if path.suffix not in FORMS:
         raise UsageError(f"--table {short(path)}: expected a name that ends in {' or '.join(FORMS)}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--table {short(path)}: there is no folder {short(path.parent)}", "make it before")
+    if path.is_dir():
+        raise UsageError(f"--table {short(path)}: this is a folder", "name a file")
 
 
 def write(path: Path, outcomes: Sequence[Outcome]) -> None:

@@ -80,7 +80,7 @@ def _grid(grid: FileTable) -> Iterator[dict[str, Any]]:
     lists = {key: grid.value(key) for key in grid.keys()}  # noqa: SIM118 - a Table is no mapping
     for key, choices in lists.items():
         if not isinstance(choices, list) or not choices:
-            raise grid.error(key, f"expected a list, found {shown(choices)}")
+            raise grid.error(key, f"expected a list of one value or more, found {shown(choices)}")
     combinations = prod(map(len, lists.values()))
     if combinations > MOST_VARIANTS:
         raise grid.wrong(grid.name, f"{combinations:,} combinations, more than {MOST_VARIANTS:,}")

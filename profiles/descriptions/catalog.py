@@ -62,7 +62,7 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     text = os.fspath(name_or_path)
     if text.endswith(".toml") or os.sep in text:
         path = Path(text)
-        if not path.is_file():
+        if not path.exists():
             likely = meant_file(text) or f"a {kind} description is a TOML file"
             raise ProfileError(f"{path}: no such file ({likely})")
         return path

@@ -196,6 +196,32 @@ def test_output_that_cannot_be_written(environment: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["--table", "x.csv"], "--table is for many machines: it needs --variants FILE"),
+        (["--results", "x"], "--results is for many machines: it needs --variants FILE"),
+        (["--jobs", "2"], "--jobs is for many machines: it needs --variants FILE"),
+        (["--variants", "y", "--report", "x.json"], "--report: a replay with --variants writes no report"),
+        (["--variants", "y", "--run-dir", "x"], "--run-dir: a replay with --variants writes no report"),
+        (["--variants", "y", "--table", "x.xlsx"], "--table x.xlsx: expected a name that ends in .csv or .json"),
+        (["--variants", "y", "--table", "none/x.csv"], "--table none/x.csv: there is no folder none"),
+        (["--variants", "y", "--table", "folder.csv"], "--table folder.csv: this is a folder"),
+    ],
+)
+def test_a_replay_refuses_options_that_it_would_not_follow(
+    arguments: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.csv").mkdir()
+    assert cli.run(["replay", "recording", *arguments]) == ExitCode.USAGE
+    assert f"error: {expected}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
         (["replay", "x", "--variants", "y", "--jobs", "99999"], "--jobs 99999: expected 1 to 1,024"),
         (["replay", "x", "--variants", "y", "--jobs", "-1"], "--jobs -1: expected 1 to 1,024"),
         (["check", "{}", "--parallel", "99999"], "--parallel 99999: expected 1 to 1,024"),

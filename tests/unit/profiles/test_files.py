@@ -134,6 +134,9 @@ def test_truncated_anywhere(tmp_path: Path) -> None:
 def test_missing_and_binary_files(tmp_path: Path) -> None:
     with pytest.raises(profiles.ProfileError, match="no such file"):
         profiles.load_gpu(tmp_path / "none.toml")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(profiles.ProfileError, match=r"folder\.toml: cannot be read: Is a directory"):
+        profiles.load_gpu(tmp_path / "folder.toml")
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(profiles.ProfileError, match="expected UTF-8 text"):

@@ -84,7 +84,7 @@ def test_a_host_that_counts_work_otherwise_cannot_price_a_recording(folder: Path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[grid]\ngpus = []", "expected a list"),
+        ("[grid]\ngpus = []", "expected a list of one value or more, found "),
         ("[[variant]]\ngqu = 'h100'", r"unknown key; did you mean gpu\?"),
         ("[[variant]]\ngpu = 3", "expected a text"),
         ("", "no variants"),
