@@ -126,14 +126,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    with_variants = {"--table": given.table, "--results": given.results, "--jobs": given.jobs or None}
-    without_variants = {"--run-dir": given.run_dir, "--report": given.report}
     if given.variants is None:
-        for option in (option for option, value in with_variants.items() if value is not None):
-            raise UsageError(f"{option} is for many machines: it needs --variants FILE", "leave it out, or name the file")
+        for option, value in (("--table", given.table), ("--results", given.results), ("--jobs", given.jobs or None)):
+            if value is not None:
+                raise UsageError(
+                    f"{option} is for many machines: it needs --variants FILE", "leave it out, or name one"
+                )
         return _replay(given)
-    for option in (option for option, value in without_variants.items() if value is not None):
-        raise UsageError(f"{option}: a replay with --variants writes no report", "--table FILE writes the figures")
+    for option, value in (("--run-dir", given.run_dir), ("--report", given.report)):
+        if value is not None:
+            raise UsageError(f"{option}: a replay with --variants writes no report", "--table FILE writes the figures")
     return _variants(given)
 
 
