@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -76,6 +77,16 @@ class Mpt(nn.Module):
         return F.linear(self.last(x), self.words.weight)
 
 
+def initialise(module: nn.Module) -> None:
+    """Memory that nothing was written to may hold zeros, and products of zeros draw less power: an H200 takes 16 % less
+    time for them.
+    """
+    module.to_empty(device="cuda", recurse=False)
+    with torch.no_grad():
+        for parameter in module.parameters(recurse=False):
+            parameter.normal_(0.0, 0.02)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("layers", "width", "heads", "tokens", "batch"):
@@ -85,6 +96,7 @@ def main() -> None:
     parser.add_argument("--grad-op", action="store_true", help="shard gradients and optimizer only")
     parser.add_argument("--pure", action="store_true", help="reduce in bf16")
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--times", action="store_true", help="wait for the GPU behind each step, and print its seconds")
     args = parser.parse_args()
     dist.init_process_group("nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -97,7 +109,7 @@ def main() -> None:
         auto_wrap_policy=ModuleWrapPolicy({Block}),
         sharding_strategy=ShardingStrategy.SHARD_GRAD_OP if args.grad_op else ShardingStrategy.FULL_SHARD,
         mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=reduced, buffer_dtype=reduced),
-        param_init_fn=lambda module: module.to_empty(device="cuda", recurse=False),
+        param_init_fn=initialise,
         device_id=torch.cuda.current_device(),
         use_orig_params=False,
         limit_all_gathers=True,
@@ -108,6 +120,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         print(f"parameters {parameters}", flush=True)
     for _ in range(args.steps):
+        began = time.perf_counter()
         for _ in range(args.accumulate):
             words = torch.randint(WORDS, (args.batch, args.tokens + 1), device="cuda")
             with torch.autocast("cuda", torch.bfloat16):
@@ -118,6 +131,9 @@ def main() -> None:
         model.clip_grad_norm_(1.0)
         optimizer.step()
         optimizer.zero_grad()
+        if args.times:
+            torch.cuda.synchronize()
+            print(f"a step took {time.perf_counter() - began:.4f} s", flush=True)
     dist.destroy_process_group()
 
 
