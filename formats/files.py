@@ -20,11 +20,11 @@ from typing import Any
 from .nearest import meant_file
 
 MOST_DATA_NBYTES = 64 << 20
-"""Of a report, of flows or measurements. JSON needs up to 25 times as much memory."""
+"""The most bytes of a report, of flows or of measurements. JSON needs up to 25 times as much memory."""
 MOST_TRACE_NBYTES = 512 << 20
-"""Of a trace of one rank."""
+"""The most bytes of a trace of one rank."""
 MOST_SOURCE_NBYTES = 64 << 20
-"""Of a program's source."""
+"""The most bytes of a program's source."""
 _CHUNK_NBYTES = 1 << 20
 _KIB, _MIB = 1 << 10, 1 << 20
 

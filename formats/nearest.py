@@ -13,7 +13,7 @@ MOST_LISTED = 8
 MOST_BESIDE = 1000
 """Files of a folder that are looked at."""
 LIKENESS = 0.65
-"""Of two names, 0 to 1, from which one may be meant by the other."""
+"""The likeness of two names, 0 to 1, from which on one may be meant by the other."""
 CLOSE = 0.1
 """Names that are so much less like it than the likeliest one are left out."""
 
@@ -47,7 +47,7 @@ def _asked(found: list[str]) -> str:
 
 
 def meant_or_known(name: str, known: Iterable[str]) -> str:
-    """What was probably meant; else the known names, of many the first ones."""
+    """Asks whether the likeliest names were meant; if none is like this one, lists known names (of many, the first)."""
     names = list(known)
     shown = names[:MOST_LISTED]
     left = len(names) - len(shown)

@@ -24,7 +24,7 @@ MOST_TEXT = 1000
 """Characters of a text."""
 LEAST_NUMBER = 1e-9
 MOST_PARTS = 64
-"""Of a dotted key. Python's parser needs minutes for one of some ten thousand."""
+"""The most parts of a dotted key. Python's parser needs minutes for a key of some ten thousand parts."""
 _LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""")
 _HEADING = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"]+)\s*=")
@@ -35,7 +35,7 @@ _FileTable = TypeVar("_FileTable", bound="FileTable")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of numbers for which a getter is given none."""
+    """The bounds of numbers for which a getter is given none."""
 
     most_integer: int
     most_number: float

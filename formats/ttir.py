@@ -21,7 +21,7 @@ _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _OPERAND = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _ARGUMENT = re.compile(r"(%[\w.$-]+):")
 CARRIED = re.compile(r"(%[\w.$-]+) = (%[\w.$-]+(?:#\d+)?)")
-"""What a loop carries: the name in its body, and the value of the first turn."""
+"""A value that a loop carries: its name in the body, and its value in the first turn."""
 LABEL = "cf.label"
 """Name of the operation that stands where a block of the function begins, to which branches lead; its results are the
 block's arguments.
@@ -53,7 +53,7 @@ class Operation:
     """The line that it begins with, but the results."""
     regions: list[list[Operation]] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
-    """Of its regions: what they begin with."""
+    """The names of the arguments of its regions' blocks."""
     closings: list[str] = field(default_factory=list)
     """The line that ends each region."""
 
@@ -64,7 +64,7 @@ class Operation:
 
     @cached_property
     def types(self) -> tuple[Type, ...]:
-        """Those that the line ends with: of operands, then of results, as the operation prints them."""
+        """The types at the end of the line as the operation prints them: of the operands, then of the results."""
         if self.closings and self.name in _TYPED_BY_CLOSING:
             return read_types(self.closings[-1])
         return read_types(self.head.rpartition(" : ")[2]) if " : " in self.head else ()
@@ -105,7 +105,7 @@ def read_types(text: str) -> tuple[Type, ...]:
 
 
 def parameters_of(text: str) -> tuple[Parameter, ...]:
-    """Of the kernel, in order; none if there is no public function."""
+    """The parameters of the kernel, in order; none if the text has no public function."""
     head = next((line for line in text.split(LINE_END) if line.startswith("tt.func public")), "")
     return tuple(Parameter(*one) for one in _PARAMETER.findall(head))
 
@@ -157,7 +157,7 @@ def _operation(line: str) -> Operation:
 
 
 def names_of(results: str) -> tuple[str, ...]:
-    """Of an operation's results: `%a:2` gives %a#0 and %a#1."""
+    """The names of an operation's results: `%a:2` gives %a#0 and %a#1."""
     names: list[str] = []
     for one in results.split(","):
         name, _, count = one.strip().partition(":")

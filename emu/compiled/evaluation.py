@@ -70,7 +70,7 @@ _EVALUATED = (
 
 
 class Stores(NamedTuple):
-    """What a launch stores."""
+    """The values that a launch stores."""
 
     found: list[Store]
     """The stores whose addresses are known, in order."""

@@ -15,7 +15,7 @@ class Group(NamedTuple):
     members: tuple[int, ...]
     """The world ranks, in the group's rank order."""
     number: int
-    """How many groups of the same members it had made before."""
+    """The number of groups of the same members that it had made before."""
 
 
 class FoldedRanks:

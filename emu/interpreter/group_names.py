@@ -18,7 +18,7 @@ _PREFIX = "phantora group "
 
 
 class Host(Protocol):
-    """What the hook library does here."""
+    """The functions of the hook library that are used here."""
 
     def line(self) -> str: ...
     def warn_once(self, name: str, text: str) -> None: ...

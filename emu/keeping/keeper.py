@@ -38,7 +38,7 @@ class _Piece:
     descriptor: int
     """The descriptor of the piece's memory; -1: the piece is in a file."""
     wanted: int
-    """How many times the piece will be asked for."""
+    """The number of times that the piece will be asked for."""
     given: int = 0
     holders: int = 0
 

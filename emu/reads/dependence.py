@@ -14,7 +14,7 @@ class _Change(NamedTuple):
 
     names: frozenset[str]
     values: Sequence[ast.expr]
-    """What they are made of."""
+    """The values that they were computed from."""
     tests: tuple[ast.expr, ...]
     """The tests of the statements around it, if it assigns."""
     assigns: bool

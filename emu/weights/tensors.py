@@ -33,7 +33,7 @@ class OwnWork(threading.local):
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self.depth = 0
-        """How many of these contexts this thread has entered."""
+        """The number of these contexts that this thread has entered."""
 
     def __enter__(self) -> None:
         self.depth += 1

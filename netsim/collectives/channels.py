@@ -66,7 +66,7 @@ than the second.
 
 
 SERVERS_OF_SMALL_CHUNKS = 4
-"""From so many servers on, NVLSTree moves chunks of at most 64 KiB."""
+"""The number of servers from which on NVLSTree moves chunks of at most 64 KiB."""
 
 
 def multicast_step(nbytes: int, channels: int, members: int, nodes: int, settings: NcclSettings) -> int:

@@ -50,18 +50,18 @@ class CommunicatorMemory:
     """
 
     made: int = 0
-    """From the communicator's creation on."""
+    """The bytes that are taken when the communicator is created."""
     ring: int = 0
-    """From the first collective on."""
+    """The bytes that the first collective adds."""
     tree: int = 0
-    """From the first all-reduce on whose size is in ``tree_sizes``."""
+    """The bytes that the first all-reduce adds whose size is in ``tree_sizes``."""
     multicast: int = 0
-    """From the first collective on whose size is in ``multicast_sizes`` or ``gather_sizes``."""
+    """The bytes that the first collective adds whose size is in ``multicast_sizes`` or ``gather_sizes``."""
     send: int = 0
-    """From the first message on to a member of the same server, for each."""
+    """The bytes that the first message to a member of the same server adds, for each such member."""
     receive: int = 0
     net_send: int = 0
-    """From the first message on to a member of another server."""
+    """The bytes that the first message to a member of another server adds, for each such member."""
     net_receive: int = 0
     tree_sizes: int = 0
     multicast_sizes: int = 0

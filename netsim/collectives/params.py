@@ -179,7 +179,7 @@ class Params:
     kernel: CollectiveKernel
     p2p: PointToPoint
     older: tuple[Older, ...] = ()
-    """From the newest to the oldest."""
+    """The constants of older versions of NCCL, the newest version first."""
 
     def of_version(self, version: tuple[int, int]) -> Params:
         """The constants that the cost model of a version of NCCL has."""

@@ -17,7 +17,7 @@ class Congestion:
     """True: long queues mark packets, and marks cut the rates of senders. False: senders always send at line rate."""
     packet_nbytes: int = 4096
     ack_nbytes: int = 84
-    """What answers a packet on the way back; 0: answers take no room."""
+    """The bytes of the answer to a packet, on the way back; 0: answers take no room."""
     mark_from_us: float = 32.0
     """The queue, in us that its link needs for it, from which packets are marked."""
     mark_to_us: float = 128.0

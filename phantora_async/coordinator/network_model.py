@@ -86,7 +86,7 @@ class NetsimNetworkModel:
         self._joining: Joined | None = None
         """Collectives of which the network is told when it is asked next: others may join them."""
         self._joined: list[Joined] = []
-        """Those that are one flow, until they are committed."""
+        """The collectives that the network has as one flow, until they are committed."""
         self._done: dict[Collective, int] = {}
         """The instants at which collectives complete, as far as they are known."""
         self._unreported: list[tuple[int, Collective]] = []
@@ -157,7 +157,7 @@ class NetsimNetworkModel:
         return tuple(self._endpoint(collective.comm, rank, offset) for rank in collective.ranks)
 
     def communicator_memory(self, comm: Comm, rank: int) -> CommunicatorMemory:
-        """What NCCL takes of the GPU of one of the communicator's members, by its world rank."""
+        """The bytes that NCCL takes of the GPU of one of the communicator's members, by its world rank."""
         known = self._members.get((comm.id, 0))
         if known is None:
             known = self._members[comm.id, 0] = tuple(self._endpoint(comm, member, 0) for member in comm.members)

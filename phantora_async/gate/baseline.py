@@ -21,7 +21,7 @@ MOST_NBYTES = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is known of a job as it was."""
+    """The figures and the setup that the baseline keeps of one job."""
 
     figures: Mapping[str, float]
     """The figures by their name."""

@@ -29,7 +29,7 @@ IN_RANK = "PHANTORA_ASYNC_GPU_TEST"
 MARK = "gpus"
 MEMORY, MAX_MEMORY = "memory", "max_memory"
 _SHARED: pytest.StashKey[RunProcesses] = pytest.StashKey()
-"""What the runs of the session's tests share."""
+"""The part of a start that the runs of the session's tests share."""
 OWN = ("world_size", "module", "launcher", "progress", "run_dir")
 """The options that follow from the test."""
 

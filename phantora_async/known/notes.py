@@ -34,7 +34,7 @@ class Flag(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What the processes of a run did."""
+    """The notes of what the processes of a run did with files and libraries."""
 
     paths: Mapping[str, int]
     """For each path its flags. It begins at the root of the process that used it."""

@@ -56,7 +56,7 @@ class _Run:
     def __init__(self, connection: ControlSocket) -> None:
         self.connection = connection
         self.request: tuple[dict[str, Any], list[int]] | None = None
-        """What it has asked for, until the interpreter gets it."""
+        """The request, until the interpreter gets it."""
 
     def drop_request(self) -> None:
         if self.request is not None:

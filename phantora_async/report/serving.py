@@ -158,7 +158,7 @@ def _level(levels: Mapping[int, Sequence[tuple[int, int]]], busy_ns: Mapping[int
 
 
 def _thinned(changes: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """At most POINTS changes: of neighbours the one with the largest value stands for all."""
+    """Returns at most POINTS changes. The largest value of several neighbours stands for all of them."""
     each = -(-len(changes) // POINTS)
     groups = [changes[first : first + each] for first in range(0, len(changes), max(each, 1))]
     return [[group[0][0], max(value for _, value in group)] for group in groups]

@@ -27,7 +27,7 @@ PARTS = {"microbatches", "chunks"}
 PARALLEL = {"tp", "pp", "cp", "tensor", "pipeline"}
 """Words for the number of ranks that share one replica of the model."""
 OF_TENSORS = {"tp", "tensor"}
-"""Those of them for the number of ranks that have the same tokens."""
+"""The words of PARALLEL that mean the number of ranks which have the same tokens."""
 VOCABULARY = {"vocab", "vocabulary"}
 ALIGNED = 64
 """Sizes that are multiples of this have products on tensor cores without padding."""

@@ -45,7 +45,7 @@ OF_ENGINES = {
 }
 """The operations that attend to a cache, by the module that brings them."""
 JOINING = frozenset(("_vllm_fa3_C::fwd", "flash_attn_3::fwd"))
-"""Those of them whose tiles have queries of all heads that share keys."""
+"""The operations whose tiles have the queries of all heads that share keys."""
 TILE = 128
 _NAMES = {
     "q": ("q", "query"),

@@ -40,7 +40,7 @@ class Batch:
     """The number of each prompt's tokens, with padding."""
     program: str
     stated: Stated | None = None
-    """What `--lengths` states."""
+    """The lengths and tokens that follow from `--lengths`; None if it is not given."""
     sampled: int = 0
     """The number of tokens that each sequence has."""
     turns: int = 0
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What sequences are made of."""
+    """The lengths of responses, and the tokens that they are made of."""
 
     lengths: list[int]
     """The length of each sequence's response."""
