@@ -27,7 +27,7 @@ WORK_KINDS = tuple(entry.arguments[1] for entry in _KINDS if entry.macro != "CAL
 """The kinds of the program's own work between calls."""
 FINE_KINDS = frozenset(entry.arguments[1] for entry in _KINDS if entry.macro == "FINE")
 """The kinds whose cost the hook library has in picoseconds."""
-LATER_KINDS = {"made_node": "", "freed_block": "", "value_op": "op"}
+LATER_KINDS = {"hot_launch": "launch", "made_node": "", "freed_block": "", "value_op": "op"}
 """The kinds that older descriptions do not have, with the kind as which such work was counted then; "": the costs of
 other kinds contain it.
 """
@@ -167,7 +167,10 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     """Reads a shipped host model by name or a user's file by path. Raises UnknownProfile or ProfileError."""
     top = read("host", name_or_path)
     calls, work = top.table("call_ns"), top.table("work_ns")
-    cost_ns = {kind: calls.number(kind, least=0.0, most=MOST_COST_NS) for kind in CALL_KINDS}
+    cost_ns: dict[str, float] = {}
+    for kind in sorted(CALL_KINDS, key=LATER_KINDS.__contains__):
+        unless_told = cost_ns[LATER_KINDS[kind]] if kind in LATER_KINDS else None
+        cost_ns[kind] = calls.number(kind, unless_told, least=0.0, most=MOST_COST_NS)
     shipped = _shipped_costs() if SHIPPED_KINDS.difference(work.keys()) else {}
     for kind in sorted(WORK_KINDS, key=LATER_KINDS.__contains__):
         unless_told = cost_ns.get(LATER_KINDS[kind], 0.0) if kind in LATER_KINDS else shipped.get(kind)

@@ -103,6 +103,7 @@ def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
         programs,
         python_work,
         tensor_parallel,
+        tight_loops,
         various_operators,
     )
 

@@ -15,11 +15,11 @@ from torch.nn import functional
 from .model import WIDTH
 from .workload import Run, operators_alone, phase_ends
 
-_Step = Callable[[Tensor], Tensor]
+Step = Callable[[Tensor], Tensor]
 POSITIONS = 16
 
 
-def pointwise() -> list[_Step]:
+def pointwise() -> list[Step]:
     return [
         torch.exp,
         torch.expm1,
@@ -64,7 +64,7 @@ def pointwise() -> list[_Step]:
     ]
 
 
-def others() -> list[_Step]:
+def others() -> list[Step]:
     """Reductions, norms, products, gathers, copies."""
     w = torch.randn(WIDTH, WIDTH, device="cuda") * 0.01
     bias, at = torch.zeros(WIDTH, device="cuda"), torch.arange(POSITIONS, device="cuda")
@@ -113,7 +113,7 @@ def others() -> list[_Step]:
     ]
 
 
-def _chain(steps: Sequence[_Step], times: int) -> Run:
+def _chain(steps: Sequence[Step], times: int) -> Run:
     """Forward and backward of the steps, one after the other, so often."""
     scale = nn.Parameter(torch.ones(WIDTH, device="cuda"))
     x = torch.rand(2, POSITIONS, WIDTH, device="cuda")

@@ -45,6 +45,7 @@ _GATHERING = (NcclKind.ALL_GATHER, NcclKind.GATHER)
 _SCATTERING = (NcclKind.REDUCE_SCATTER, NcclKind.SCATTER)
 _CALL_NAMES = {
     "launch": "cudaLaunchKernel",
+    "hot_launch": "cudaLaunchKernel",
     "memcpy": "cudaMemcpyAsync",
     "memset": "cudaMemsetAsync",
     "event": "cudaEventRecord",

@@ -127,6 +127,7 @@ static void name_call(const ph_activity *it, CUpti_ActivityAPI *record) {
         record->cbid = CBID_DRIVER_LAUNCH_EX;
         return;
     case PH_CALL_LAUNCH:
+    case PH_CALL_HOT_LAUNCH:
         if (strncmp(it->name, "cuLaunchKernel", 14) == 0) {
             record->kind = KIND_DRIVER;
             record->cbid = strcmp(it->name, "cuLaunchKernel") == 0 ? CBID_DRIVER_LAUNCH : CBID_DRIVER_LAUNCH_EX;

@@ -27,6 +27,7 @@ typedef struct ph_fatbin {
 
 typedef struct ph_kernel {
     uint32_t magic;
+    _Atomic uint32_t number; /* among those that have been launched, in order of their first launch; 0: it has not */
     int max_dynamic_shared, carveout, registers, static_shared, local_nbytes, nonportable;
     uint64_t name_hash;
     const char *name;

@@ -239,11 +239,25 @@ static bool writes_are_known(const ph_op *op) {
     return strncmp(op->name, "aten::", 6) == 0 || strncmp(op->name, "flash_attn::", 12) == 0;
 }
 
+/* Returns the kind of a launch by how long ago the thread launched the kernel: what the driver and PyTorch keep of it
+ * is in the caches, or is not. */
+static ph_call_kind kind_of(ph_thread *thread, ph_kernel *kernel) {
+    static _Atomic uint32_t nlaunched;
+    if (UNLIKELY(!kernel) || UNLIKELY(thread->uncounted)) return PH_CALL_LAUNCH;
+    uint32_t number = atomic_load_explicit(&kernel->number, memory_order_relaxed);
+    if (UNLIKELY(!number)) {
+        uint32_t next = 1 + atomic_fetch_add(&nlaunched, 1);
+        if (atomic_compare_exchange_strong(&kernel->number, &number, next)) number = next;
+    }
+    uint64_t age = ph_thread_age(thread, &thread->kernels, number);
+    return age <= ph_cfg.hot_within_functions ? PH_CALL_HOT_LAUNCH : PH_CALL_LAUNCH;
+}
+
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
                      void *const *params) {
     ph_thread *thread = ph_self();
     note_turn(thread);
-    ph_host_call(PH_CALL_LAUNCH);
+    ph_host_call(kind_of(thread, kernel));
     if (UNLIKELY(!stream)) return CUDA_INVALID_HANDLE;
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;
     ph_layout layout;

@@ -266,7 +266,7 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
     if (op->work == PH_WORK_SCOPE && !called_by_python(thread)) return;
     ph_host_work(op->work, 1);
     if (op->dispatched) {
-        thread->age += OPERATOR_AGE - 1;
+        thread->age += OPERATOR_AGE;
         uint64_t age = ph_thread_age(thread, &thread->operators, op->number);
         if (age > ph_cfg.cold_after_functions)
             ph_host_work(age > ph_cfg.warm_within_functions ? PH_WORK_COLD_OP : PH_WORK_WARM_OP, 1);

@@ -128,6 +128,7 @@ static void called_by_operator(ph_thread *thread) {
 }
 
 static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
+    thread->age++;
     uint64_t age = ph_thread_age(thread, &thread->functions, known->number);
     int heat = age <= ph_cfg.hot_within_functions ? HOT : age <= ph_cfg.warm_within_functions ? WARM : COLD;
     if (LIKELY(ph_frame_instruction(frame, code) == frames.fresh)) {

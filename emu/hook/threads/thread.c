@@ -42,6 +42,7 @@ static void forget(void *ended) {
     ph_unlock(PH_LOCK_THREADS);
     free(thread->functions.ran_at);
     free(thread->operators.ran_at);
+    free(thread->kernels.ran_at);
     free(thread->loop);
     free(thread);
 }
@@ -55,7 +56,7 @@ uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number) {
         ages->n = n;
     }
     uint64_t before = ages->ran_at[number];
-    ages->ran_at[number] = ++thread->age;
+    ages->ran_at[number] = thread->age;
     return before ? thread->age - before : UINT64_MAX;
 }
 
@@ -100,6 +101,7 @@ ph_thread *ph_thread_make(void) {
     if (!told) told = __cxa_thread_atexit_impl(ends, NULL, &__dso_handle) == 0;
     ph_thread *thread = calloc(1, sizeof *thread);
     if (!thread) ph_die("out of host memory");
+    thread->age = 1; /* 0 is never */
     ph_this_thread = thread;
     pthread_setspecific(at_exit, thread);
     ph_lock(PH_LOCK_THREADS);

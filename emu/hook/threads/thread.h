@@ -86,7 +86,7 @@ typedef struct ph_thread {
     uint64_t counts[PH_HOST_KINDS];
     uint64_t age;      /* counts Python functions and operators run */
     uint64_t nccl_age; /* when NCCL launched last */
-    ph_ages functions, operators;
+    ph_ages functions, operators, kernels;
     int ndispatched;      /* operators and nodes that the thread is in */
     uint64_t outer_ops;   /* those that it has left and that were in no other */
     int frame_dispatched; /* ... when the innermost Python function was entered */

@@ -116,6 +116,21 @@ def test_an_operator_is_cold_until_it_is_run_and_again_after_a_while(running):
     running(program)
 
 
+def test_a_launch_is_hot_while_its_thread_has_launched_the_same_kernel_a_moment_ago(running):
+    def program(rank):
+        nvtx, one, other = Nvtx(rank), rank.kernel("one"), rank.kernel("other")
+        add = b"aten::add, op_id = 1, sizes = [[4]]"
+        assert counted(rank, lambda: rank.launch(one)) == {"launch": 1}
+        assert counted(rank, lambda: rank.launch(other)) == {"launch": 1}
+        assert counted(rank, lambda: rank.launch(one)) == {"hot_launch": 1}
+        counted(rank, lambda: [nvtx.range(add) for _ in range(32)])  # 256 in a thread's age
+        assert counted(rank, lambda: rank.launch(one)) == {"hot_launch": 1}
+        counted(rank, lambda: nvtx.range(add))
+        assert counted(rank, lambda: rank.launch(other)) == {"launch": 1}
+
+    running(program)
+
+
 def test_each_kind_has_its_cost(running):
     def program(rank):
         nvtx, kernel = Nvtx(rank), rank.kernel("k")

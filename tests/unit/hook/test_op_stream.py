@@ -49,7 +49,8 @@ def test_launches_fold_into_segments_as_the_definition_says(running):
                 rank.c.phantora_advance_ns(pause)
             assert rank.launch(kernels[name], streams[stream]) == 0
 
-    told = running(program, cost=lambda s: (costs[s.split(";")[1]], 2 * costs[s.split(";")[1]]), host_ns__launch=3_000)
+    each = {"host_ns__launch": 3_000, "host_ns__hot_launch": 3_000}
+    told = running(program, cost=lambda s: (costs[s.split(";")[1]], 2 * costs[s.split(";")[1]]), **each)
     ids = {0: 1, 1: 3, 2: 4}
     now, open_, expected = 0, {}, []
 
@@ -403,7 +404,8 @@ def test_what_is_not_counted_takes_no_virtual_time(running):
         assert rank.launch(kernel, 0) == 0
 
     cost = {"k": (300, 600), "other": (700, 1_400)}
-    told = running(program, cost=lambda s: cost[s.split(";")[1]], host_ns__launch=3_000, host_ns__sync=5_000)
+    calls = {"host_ns__launch": 3_000, "host_ns__hot_launch": 3_000, "host_ns__sync": 5_000}
+    told = running(program, cost=lambda s: cost[s.split(";")[1]], **calls)
     segments = [(at, r.launches, r.solo_ns) for r, at in instants(told) if r.kind == records.SEGMENT]
     assert segments in ([(3_000, 2, 600)], [(3_000, 1, 300), (6_000, 1, 300)])
     assert not [r for r in told.records if r.kind == records.HOST_WAIT]
