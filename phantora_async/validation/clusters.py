@@ -147,8 +147,9 @@ def _write_page(book: ClusterBook) -> None:
 
 def summary(rows: Sequence[Compared]) -> str:
     lines = [
-        "| code base | program | rows | mean error | worst | intervals hold | scaling ratios, mean and worst |",
-        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+        "| code base | program | rows | mean error | with its sign | worst | intervals hold | "
+        "scaling ratios, mean and worst |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     groups = dict.fromkeys((one.table.source.partition(",")[0], one.table.program) for one in rows)
     for source, program in groups:
@@ -174,6 +175,7 @@ def _summary(source: str, program: str, rows: Sequence[Compared]) -> str:
         program,
         str(len(rows)),
         f"{mean(errors):.1%}",
+        f"{mean(one.error for one in rows):+.1%}",
         f"{max(errors):.1%}",
         f"{sum(one.holds for one in rows)}/{len(rows)}",
         f"{mean(ratios):.1%}, {max(ratios):.1%} of {len(ratios)}" if ratios else "",
