@@ -92,7 +92,7 @@ def main() -> int:
                 return document.Row(name, hang, ranks, document.NOT_RUN, 0.0)
             done = Done(**json.loads(kept.read_text()))
         else:
-            done = run(path, ranks, options)
+            done = run(path, ranks, [*(hang.options if hang else ()), *options])
         if arguments.keep:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(asdict(done)))

@@ -101,7 +101,8 @@ def render(rows: Sequence[Row]) -> str:
     for row in published:
         hang = row.hang
         assert hang is not None
-        text += f"| {row.name} | [{hang.issue}]({hang.link}) | {row.ranks} | {hang.gpus} | {row.verdict} | "
+        ranks = f"{row.ranks} {' '.join(hang.options)}".rstrip()
+        text += f"| {row.name} | [{hang.issue}]({hang.link}) | {ranks} | {hang.gpus} | {row.verdict} | "
         text += f"{_second(row)} |\n"
     good, ran = (sum(row.verdict == "ends well" for row in well), [row for row in well if row.verdict != NOT_RUN])
     text += f"\n## Programs that end well\n\n{len(ran)} of {len(well)} programs that look like hangs were run, and "

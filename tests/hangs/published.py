@@ -42,6 +42,8 @@ class Hang:
     """The ranks that a message must name, each with the letter of its line, or ``ended``."""
     waits: str
     """The letter of the line where others wait; "" if all are guilty."""
+    options: tuple[str, ...] = ()
+    """How phantora-async runs it."""
 
     @property
     def program(self) -> Path:
@@ -88,6 +90,7 @@ def hangs() -> list[Hang]:
             row["gpus"],
             {int(rank): letter for rank, letter in row["guilty"].items()},
             row.get("waits", ""),
+            tuple(row.get("options", ())),
         )
         for name, row in table.items()
     ]

@@ -1,0 +1,34 @@
+"""A buffer is freed by all ranks together when Python drops it, and an exception keeps it alive on one rank."""
+
+import torch
+import torch.distributed as dist
+from job import layers, start
+
+rank, _, device = start()
+model = layers(device)
+gradients = torch.ones(72, device=device)
+failed = []
+
+
+class Buffer:
+    def __init__(self):
+        self.x = torch.zeros(4, device=device)
+
+    def __del__(self):
+        dist.all_reduce(self.x)  # W
+
+
+def step(number):
+    buffer = Buffer()
+    if rank == 5 and number == 2:
+        raise ValueError("a broken sample")
+    return buffer.x + model(torch.rand(8, device=device)).sum()
+
+
+for number in range(4):
+    try:
+        step(number)
+    except ValueError as error:
+        failed.append(error)
+    dist.all_reduce(gradients)  # G
+torch.cuda.synchronize()
