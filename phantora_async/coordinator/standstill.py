@@ -78,6 +78,9 @@ class Standstill:
         to simulate.
         """
         self._looked_s = 0.0
+        self._still_since_s: float | None = None
+        """The instant since which ranks have slept, when threads were last asked how long they sleep."""
+        self._woken_s = 0.0
         """The real time of the last look at ranks."""
         self.passed_over = 0
         """The number of times that virtual time continued without ranks which slept where no record tells of it."""
@@ -137,6 +140,8 @@ class Standstill:
         if for_s > self._patience_with(verdict):
             why = self._why(verdict.asleep)
             idle = self._idle(verdict)
+            if idle is None and self._given_s is None and self._somebody_wakes_up(for_s):
+                return
             if idle is None:
                 raise Deadlock(f"deadlock: no rank has made progress for {for_s:.0f} s; {why}")
             if for_s > self._stall_s:
@@ -144,6 +149,17 @@ class Standstill:
                     f"{idle.name} (process {idle.pid}) has waited {for_s:.0f} s for somebody to connect, and no rank "
                     f"has anything to do; {why}; that is longer than --stall-timeout {self._stall_s:g}"
                 )
+
+    def _somebody_wakes_up(self, for_s: float) -> bool:
+        """Returns true until those threads have woken up that were in a timed sleep when the ranks' `for_s` seconds of
+        patience had passed. They are asked only then: one that sleeps again and again may do so for ever.
+        """
+        now_s = monotonic()
+        since_s = now_s - for_s
+        if self._still_since_s is None or abs(since_s - self._still_since_s) > SHORT_S:
+            self._still_since_s = since_s
+            self._woken_s = min(self._bystanders.sleep_until_s() + SHORT_S, since_s + self._stall_s)
+        return now_s < self._woken_s
 
     def _idle(self, verdict: Verdict) -> Listener | None:
         """The program that waits for somebody to connect, unless ranks wait for each other."""

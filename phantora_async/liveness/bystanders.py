@@ -15,6 +15,7 @@ from emu.contract.definitions.thread_names import SERVES, WATCHES
 from phantora_async.liveness.listening import Listener, listener
 from phantora_async.liveness.proc_fs import ProcFs, parent
 from phantora_async.liveness.sleep_detector import POLLING_SHARE, Thread
+from phantora_async.liveness.timed_sleep import sleeps_until_s
 
 LOOK_EVERY_S = 1.0
 """The seconds between two looks: there may be hundreds of processes."""
@@ -59,6 +60,13 @@ class Bystanders:
             if found := listener(pid, is_rank=pid in ranks):
                 return found
         return None
+
+    def sleep_until_s(self) -> float:
+        """The instant of the monotonic clock at which the last thread that is in a timed sleep wakes up, of all
+        processes, ranks included; 0.0 if none is.
+        """
+        root = self._root()
+        return max((sleeps_until_s(pid) for pid in self._processes.family(root)), default=0.0) if root else 0.0
 
     def _look(self) -> dict[int, Thread]:
         root = self._root()

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from emu.contract.definitions.thread_names import SERVES, WATCHES
+from phantora_async.liveness.proc_fs import memory_of, text_of
 
 _CALLS = {
     "x86_64": {"accept": (43, 288), "epoll": (232, 281, 441), "poll": (7, 271), "select": (23, 270)},
@@ -48,14 +49,14 @@ def listener(pid: int, *, is_rank: bool) -> Listener | None:
     """
     with suppress(OSError, ValueError):
         for task in os.listdir(f"/proc/{pid}/task"):
-            name = _read(f"/proc/{pid}/task/{task}/comm").strip()
+            name = text_of(f"/proc/{pid}/task/{task}/comm").strip()
             if name.startswith((*SERVES, *WATCHES)):
                 continue
             first = int(task) == pid
             local = is_rank and first
             waits = set(_waits_for(pid, task, polls=first))
             if waits and any(_listens(pid, number, local) for number in waits):
-                return Listener(pid, _read(f"/proc/{pid}/comm").strip())
+                return Listener(pid, text_of(f"/proc/{pid}/comm").strip())
     return None
 
 
@@ -63,7 +64,7 @@ def _waits_for(pid: int, task: str, *, polls: bool) -> Iterator[int]:
     """Yields the descriptors that the thread waits for in a system call. `polls`: also if it only looks at them, for
     _POLLING_MS at most.
     """
-    words = _read(f"/proc/{pid}/task/{task}/syscall").split()
+    words = text_of(f"/proc/{pid}/task/{task}/syscall").split()
     if not words or not words[0].isdigit():
         return  # it runs
     call = next((kind for kind, numbers in _CALLS.items() if int(words[0]) in numbers), None)
@@ -75,14 +76,14 @@ def _waits_for(pid: int, task: str, *, polls: bool) -> Iterator[int]:
     elif call == "epoll":
         if not polls and int(words[0]) != _EPOLL_PWAIT2 and fourth <= _POLLING_MS:
             return
-        for line in _read(f"/proc/{pid}/fdinfo/{first}").splitlines():
+        for line in text_of(f"/proc/{pid}/fdinfo/{first}").splitlines():
             if line.startswith("tfd:"):
                 yield int(line.split()[1])
     elif call == "poll":
         for place in range(min(second, _MOST)):
-            yield _POLLED.unpack(_memory(pid, first + place * _POLLED.size, _POLLED.size))[0]
+            yield _POLLED.unpack(memory_of(pid, first + place * _POLLED.size, _POLLED.size))[0]
     elif second:
-        bits = int.from_bytes(_memory(pid, second, (min(first, _MOST) + 63) // 64 * 8), "little")
+        bits = int.from_bytes(memory_of(pid, second, (min(first, _MOST) + 63) // 64 * 8), "little")
         yield from (number for number in range(min(first, _MOST)) if bits >> number & 1)
 
 
@@ -93,24 +94,13 @@ def _listens(pid: int, number: int, local: bool) -> bool:
     inode = target[len("socket:[") : -1]
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
-            for line in _read(f"/proc/{pid}/net/{table}").splitlines()[1:]:
+            for line in text_of(f"/proc/{pid}/net/{table}").splitlines()[1:]:
                 words = line.split()
                 if words[9] == inode:
                     return words[3] == _LISTENS_TCP
     if local:
-        for line in _read(f"/proc/{pid}/net/unix").splitlines()[1:]:
+        for line in text_of(f"/proc/{pid}/net/unix").splitlines()[1:]:
             words = line.split()
             if words[6] == inode:
                 return bool(int(words[3], 16) & _LISTENS_UNIX)
     return False
-
-
-def _memory(pid: int, at: int, nbytes: int) -> bytes:
-    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        memory.seek(at)
-        return memory.read(nbytes)
-
-
-def _read(path: str) -> str:
-    with open(path, errors="replace") as file:
-        return file.read()

@@ -194,3 +194,16 @@ def _read(path: str) -> str:
         return os.read(file, _MOST_NBYTES).decode(errors="replace")
     finally:
         os.close(file)
+
+
+def memory_of(pid: int, at: int, nbytes: int) -> bytes:
+    """Reads the memory of a process. Raises OSError."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(at)
+        return memory.read(nbytes)
+
+
+def text_of(path: str) -> str:
+    """Reads a file of /proc of any length. Raises OSError."""
+    with open(path, errors="replace") as file:
+        return file.read()

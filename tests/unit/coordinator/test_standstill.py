@@ -47,7 +47,10 @@ class Machine:
             flushing=False,
             at_rest=self.at_rest.append,
         )
-        self.bystanders: Any = SimpleNamespace(work=lambda: self.others_work, listener=lambda: self.listener)
+        self.sleep_until_s = 0.0
+        self.bystanders: Any = SimpleNamespace(
+            work=lambda: self.others_work, listener=lambda: self.listener, sleep_until_s=lambda: self.sleep_until_s
+        )
         self.standstill = Standstill(timeline, self.connections, self.blocked_ranks, self.bystanders, given_s)
         self.verdict = Verdict([0], [1], 0.0, 0.0, 0.1)
 
@@ -141,6 +144,32 @@ def test_the_limit_is_the_user_s(given_s: float | None, after_s: int) -> None:
     else:
         with pytest.raises(Deadlock):
             machine.standstill.look()
+
+
+def test_a_thread_that_sleeps_for_a_time_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    now_s = 1000.0
+    monkeypatch.setattr(standstill, "monotonic", lambda: now_s)
+
+    def look_at(s: float, sleeps_until_s: float, still_from_s: float = 1000.0) -> None:
+        nonlocal now_s
+        now_s, machine.sleep_until_s = s, sleeps_until_s
+        machine.verdict = Verdict([0], [], s - still_from_s, s - still_from_s, 0.1)
+        assert machine.standstill.look() is None
+
+    look_at(1029.0, 0.0)
+    look_at(1031.0, 1045.0)
+    look_at(1045.5, 1090.0)  # it sleeps again, perhaps for ever
+    with pytest.raises(Deadlock, match="for 47 s"):
+        look_at(1047.0, 1090.0)
+    look_at(1131.0, 1145.0, still_from_s=1100.0)  # there was progress meanwhile
+
+
+def test_the_user_s_limit_counts_more_than_a_thread_s_sleep() -> None:
+    machine = Machine(5.0)
+    machine.verdict, machine.sleep_until_s = Verdict([0], [], 6.0, 6.0, 0.1), 1e9
+    with pytest.raises(Deadlock):
+        machine.standstill.look()
 
 
 def test_a_process_that_is_no_rank_and_works_is_waited_for() -> None:
