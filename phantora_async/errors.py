@@ -231,6 +231,8 @@ class Deadlock(RunFailure):
     exit_code = ExitCode.STUCK
     kind = "deadlock"
     shows_ranks = True
+    polling: Sequence[int] = ()
+    """The ranks that look for something and sleep in turns, for ever."""
 
 
 class NotFoldable(RunFailure):

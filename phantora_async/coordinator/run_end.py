@@ -14,8 +14,18 @@ from phantora_async.coordinator.restarts import Restart
 from phantora_async.coordinator.simulation import Simulation
 from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
+from phantora_async.diagnosis.polling_loops import describe_loops
 from phantora_async.diagnosis.rank_states import RankState
-from phantora_async.errors import ExitCode, InternalError, Interrupted, Mismatch, NotFoldable, RankDied, RunFailure
+from phantora_async.errors import (
+    Deadlock,
+    ExitCode,
+    InternalError,
+    Interrupted,
+    Mismatch,
+    NotFoldable,
+    RankDied,
+    RunFailure,
+)
 from phantora_async.faults import Death, begin_ns
 from phantora_async.liveness.memory_kills import MemoryKills
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
@@ -151,8 +161,11 @@ class RunEnd:
             later = self._fact_builder.mismatch()
             if later and failure.sides and later[0].call == failure.sides[0].call:
                 failure.sides = later
-        seen_at = known(range(self._spec.world_size), self._stacks)
-        found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
+        everybody = range(self._spec.world_size)
+        seen_at = known(everybody, self._stacks)
+        beside = {rank: sites for rank in everybody if (sites := self._stacks.beside(rank))}
+        loops = describe_loops(failure.polling, self._stacks.lines) if isinstance(failure, Deadlock) else ""
+        found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir), beside, loops)
         now_ns = self._timeline.now_ns
         dead = [str(fault) for fault in self._spec.faults if isinstance(fault, Death) and begin_ns(fault) <= now_ns]
         if dead:

@@ -54,7 +54,9 @@ class StatusView:
         if loop is not None and loop.limit:
             raise WaitsForValue(f"{loop} ({loop.limit})", details=f"  {loop.explanation()}")
         if stalls and (polling := self._poll_watch.look()) is not None:
-            raise Deadlock(f"deadlock: {polling}")
+            deadlock = Deadlock(f"deadlock: {polling}")
+            deadlock.polling = polling.ranks
+            raise deadlock
         stall = self._stall_watch.look() if stalls else None
         notice = ""
         if stall is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ class FailureReport:
     """The sites at which ranks were when they wrote their stacks."""
     stacks: Mapping[int, Path]
     """Files with the stacks of all threads, by rank."""
+    beside: Mapping[int, Sequence[Site]] = field(default_factory=dict)
+    """The sites at which other threads of ranks were then."""
+    loops: str = ""
+    """The loops in which ranks poll, one on a line."""
 
     def details(self, fact_builder: FactBuilder, run_dir: Path) -> str:
         """Says who called what and where, then what the ranks were doing, if that helps."""
@@ -48,7 +52,8 @@ class FailureReport:
                     if isinstance(self.failure, RankDied)
                     else "what the ranks were doing:"
                 )
-            parts.append(describe_all(shown, run_dir, self.seen_at, self.stacks))
+            parts.append(describe_all(shown, run_dir, self.seen_at, self.stacks, self.beside))
+        parts.append(self.loops)
         return "\n".join(filter(None, parts))
 
     def _shown(self) -> list[RankState]:

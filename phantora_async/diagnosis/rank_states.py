@@ -28,6 +28,8 @@ from phantora_async.wording import named, short
 
 MOST_GROUPS = 16
 """The most groups of ranks that a message lists."""
+MOST_THREADS = 4
+"""The most threads of a rank that a message lists."""
 STOPPED = "stopped by a signal (SIGSTOP)"
 Called = Collective | CollectiveSnapshot
 
@@ -80,17 +82,26 @@ def states(
 
 
 def describe_all(
-    found: Sequence[RankState], run_dir: Path, seen_at: Mapping[int, Site], stacks: Mapping[int, Path]
+    found: Sequence[RankState],
+    run_dir: Path,
+    seen_at: Mapping[int, Site],
+    stacks: Mapping[int, Path],
+    beside: Mapping[int, Sequence[Site]],
 ) -> str:
     """Lines like ``  ranks 1-7: wait for ...; logs ...``, one for all ranks in the same state.
 
-    ``seen_at``: where ranks are now, shown for those that do not wait in a call; ``stacks``: files with their stacks.
+    ``seen_at``: where ranks are now, shown for those that do not wait in a call; ``stacks``: files with their stacks;
+    ``beside``: where other threads of the script are.
     """
     groups: dict[str, list[int]] = {}
     for state in found:
         doing = state.doing
         if not state.waiting and state.rank in seen_at:
             doing += f", now at {seen_at[state.rank]}"
+        others = beside.get(state.rank, ())
+        if others:
+            some = texts(others[:MOST_THREADS]) + (", ..." if len(others) > MOST_THREADS else "")
+            doing += f", {'another thread' if len(others) == 1 else 'other threads'} at {some}"
         groups.setdefault(doing, []).append(state.rank)
     lines = [
         f"  {named(ranks)}: {doing}; {_files(run_dir, ranks, stacks)}"

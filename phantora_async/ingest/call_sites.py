@@ -73,6 +73,11 @@ def from_record(record: records.Site) -> Site | None:
     return Site(user, via, Line(caller_file, record.caller_line, caller_function) if caller_file else None)
 
 
+def in_packages(line: Line) -> bool:
+    """Returns true if the line is one of an installed library."""
+    return _PACKAGES.match(line.file) is not None
+
+
 def innermost(lines: Sequence[Line]) -> Site | None:
     """The call site in a stack, innermost line first, chosen as the hook library's ``sites.c`` chooses it."""
     via: Line | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from emu.contract import stack_request
-from phantora_async.ingest.call_sites import Line, Site, innermost
+from phantora_async.ingest.call_sites import Line, Site, in_packages, innermost
 
 MOST_NBYTES = 16 << 20
 """The most bytes that are kept of a rank's stacks: a thousand threads need 10 MiB."""
@@ -60,6 +60,13 @@ class Stacks:
             return []
         return main_thread(self._written(rank).decode(errors="replace"))
 
+    def beside(self, rank: int) -> list[Site]:
+        """The lines of the user's program at which its other threads were."""
+        if rank not in self._asked:
+            return []
+        sites = (innermost(lines) for lines in threads(self._written(rank).decode(errors="replace"))[1:])
+        return list(dict.fromkeys(site for site in sites if site is not None and not in_packages(site.line)))
+
     def keep(self, run_dir: Path) -> dict[int, Path]:
         """Copies the written stacks into the run directory. Returns the files by rank."""
         kept = {}
@@ -90,17 +97,27 @@ class Stacks:
 
 
 def main_thread(text: str) -> list[Line]:
-    """Lines of the main thread, innermost first, from what faulthandler wrote. It calls that thread the current one."""
-    threads: list[list[Line]] = []
+    """Lines of the main thread, innermost first, from what faulthandler wrote."""
+    found = threads(text)
+    return found[0] if found else []
+
+
+def threads(text: str) -> list[list[Line]]:
+    """Lines of all threads, each with the innermost first, from what faulthandler wrote. The main one comes first:
+    faulthandler calls it the current one.
+    """
+    found: list[list[Line]] = []
     current = -1
     for line in text.splitlines():
         if "most recent call first" in line:
             if line.startswith("Current thread"):
-                current = len(threads)
-            threads.append([])
-        elif threads and (found := _LINE.match(line)):
-            threads[-1].append(Line(found[1], int(found[2]), found[3]))
-    return threads[current] if threads else []
+                current = len(found)
+            found.append([])
+        elif found and (match := _LINE.match(line)):
+            found[-1].append(Line(match[1], int(match[2]), match[3]))
+    if found:
+        found.insert(0, found.pop(current))
+    return found
 
 
 def crash_site(log: Path, limit_nbytes: int = 1 << 16) -> Site | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from emu.contract import records
 from phantora_async.diagnosis import rank_states
 from phantora_async.errors import Side
 from phantora_async.folding import Folding, mesh_of
+from phantora_async.ingest.call_sites import Line, Site
 from phantora_async.ingest.differing_lines import DifferingCalls
 from phantora_async.virtual_time import RankSnapshot, Timeline, Timelines
 
@@ -39,6 +41,21 @@ def test_ranks_that_share_a_timeline_are_described_once(monkeypatch: pytest.Monk
     assert described == list(timelines.own) == [0, 1]
     assert [state.rank for state in found] == list(range(RANKS))
     assert {state.doing for state in found[1:]} == {"waits for the time, which depends on slower ranks"}
+
+
+def test_lines_of_other_threads_are_told_beside_the_rank_s_own(tmp_path: Path) -> None:
+    state = rank_states.RankState(1, 0, "running", waiting=False, steps=0, site=None)
+    threads = [Site(Line("train.py", line, "writes")) for line in range(5, 10)]
+
+    def told(beside: list[Site]) -> str:
+        seen_at = {1: Site(Line("train.py", 3, "<module>"))}
+        return rank_states.describe_all([state], tmp_path, seen_at, {}, {1: beside})
+
+    at = "  rank 1: running, now at train.py:3"
+    assert told([]).startswith(f"{at}; log ")
+    assert told(threads[:1]).startswith(f"{at}, another thread at train.py:5 in writes; log ")
+    lines = ", ".join(f"train.py:{line} in writes" for line in range(5, 9))
+    assert told(threads).startswith(f"{at}, other threads at {lines}, ...; log ")
 
 
 def test_calls_of_different_lines_are_told_with_who_was_where() -> None:

@@ -87,6 +87,24 @@ def test_a_stack_of_any_size_is_read_up_to_a_limit(tmp_path: Path) -> None:
     assert kept.stat().st_size == MOST_NBYTES
 
 
+def test_other_threads_are_told_at_lines_of_the_user(tmp_path: Path) -> None:
+    """Not the one of a library, and not the emulation's own."""
+    path = Path(stack_request.path_of(str(tmp_path), 0))
+    path.touch()
+    stacks = Stacks(tmp_path)
+    ended = subprocess.Popen(["true"])
+    stacks.ask(0, ended.pid)
+    ended.wait()
+    others = "".join(
+        f'Thread 0x00007f000{number} (most recent call first):\n  File "{file}", line 5 in run\n\n'
+        for number, file in enumerate((f"{PACKAGES}/tqdm/monitor.py", OURS), start=3)
+    )
+    path.write_text(others + DUMP)
+    assert stacks.beside(0) == [Site(Line("/home/user/data.py", 3, "background"))]
+    assert str(stacks.where(0)).startswith("/home/user/train.py:17 in load")
+    assert stacks.beside(1) == []
+
+
 def test_a_fault_s_place_is_read_from_the_log(tmp_path: Path) -> None:
     log = tmp_path / "rank0.log"
     log.write_text(f"step 1\nFatal Python error: Segmentation fault\n\n{DUMP}")
