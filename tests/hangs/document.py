@@ -17,8 +17,11 @@ Each of these hangs was reported by somebody who had it on GPUs. The programs in
 of our own that do the same. What a message must name was written down before a program was run for the first time: the
 guilty rank with its line (or that it had ended), and the line where the others wait. `python -m tests.hangs --write`
 runs them and writes this page; the runs below are of 30 November 2026, on several states of that day. The seconds are
-processor time of the whole command. The last twenty, from `except_broadcast` on, and the programs that look like them
-were written when the first fifty were done: 16 of them were found at once.
+processor time of the whole command. The twenty from `except_broadcast` on, and the programs that look like them, were
+written when the first fifty were done: 16 of them were found at once. The last ten, from `loader_worker` on, are of
+kinds that no program before has: a worker of a loader, a full pipe, layers dropped by chance, symmetric memory, a graph
+with a collective in it, a request over HTTP, a schedule's warm-up, a thread at the end, a collective in a destructor,
+and a flag of FSDP2 on one rank of a mesh. Nine of them were found at once.
 
 """
 
@@ -37,9 +40,6 @@ NOTES = """
   connects them there for their first message, which rank 0 has not come to. Without that, the hang is not found: a rank
   does not stop at `torch.cuda.synchronize`, so what it tells others over gloo then comes too early
   ([limitations](../limitations.md#processes)).
-- `signal_file` is found, with the three ranks that look for the file. The message has the line where they sleep, one
-  after the line of the loop that was written down.
-- `async_save_barrier`: messages have the lines of the ranks' first threads, and the others wait in a thread beside it.
 - `skip_connection` is found, but the line that was written down is one too late: by NCCL's source rank 1 already waits
   at the end of its receive's connecting, until rank 0 is connected with all of its peers.
 - `name_clash`: which ranks find each other in the store is a race, on GPUs as well as here. The run ends well or as a
@@ -47,19 +47,27 @@ NOTES = """
   GPUs, too: NCCL then splits the communicator of all ranks, by the ranks of the groups. So the program chooses the
   former one.
 
-Five programs were corrected after their first run: `name_clash` as said above, `recomputed` and `profile_forward` would
+Six programs were corrected after their first run: `name_clash` as said above, `recomputed` and `profile_forward` would
 have ended well on GPUs, too, and DeepSpeed refused the settings of `zero3_experts`. The threads of `async_save_barrier`
 came in their order by `time.sleep`, but threads other than the main one sleep in real time here
-([limitations](../limitations.md#processes)), so that it ended well; now they wait for each other.
+([limitations](../limitations.md#processes)), so that it ended well. Then they waited for each other, but which thread
+called first was still left to chance; now the gather is called before the barrier. The stages of `warmup_count` also
+waited for each other in their steady state, which sent before it received; now it does both at once, as does
+`warmup_limited`, which had ended as a deadlock for this reason.
 
-Three of the last twenty needed a change of the emulation. In `signal_file` and `poll_buffer` ranks look for something
-and sleep in turns, so that no rank is asleep for good: such a run ended after half an hour, and now ends when it has
-gone on for 30 s and for half an hour of virtual time. A monitored barrier (`monitored_sleeper`) gives up in virtual
-time now.
+Six needed a change of the emulation. A message names the loop in which ranks look for something (`signal_file`), and
+the lines of threads beside a rank's first one (`async_save_barrier`, `thread_at_end`). `thread_told` was a false alarm:
+a thread's `time.sleep` of more than 30 s ended the run as a deadlock. In `signal_file` and `poll_buffer` ranks look for
+something and sleep in turns, so that no rank is asleep for good: such a run ended after half an hour, and now ends when
+it has gone on for 30 s and for half an hour of virtual time. A monitored barrier (`monitored_sleeper`) gives up in
+virtual time now.
 
 ## Folded runs
 
-Three of these programs were run with 64 ranks and `--fold auto`, with rank 37 as the culprit (`if rank == 37`), or with
+Three of the last ten have 32, 64 and 256 ranks and `--fold auto`: `layer_drop` had six processes, `sync_flag` 19, and
+`graph_replays` one for each rank, because nothing in it tells how the ranks divide their work.
+
+Three others were run with 64 ranks and `--fold auto`, with rank 37 as the culprit (`if rank == 37`), or with
 ranks 62 and 63 (uneven data), and without `--fold-apart`. With so many ranks
 all three are named with their line, in 13 to 18 s of processor time: `skipped_backward` with five processes, because
 the script's text says that rank 37 is another; `numel` and `last_batch` with 64, because nothing

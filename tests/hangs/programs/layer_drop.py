@@ -1,4 +1,4 @@
-"""Layers are dropped by chance, and one rank has drawn a number more than the others, for a sample that was too short."""
+"""Layers are dropped by chance, and one rank has drawn a number more than the others, for a short sample."""
 
 import random
 

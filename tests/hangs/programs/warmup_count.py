@@ -10,25 +10,29 @@ warm = world - rank - 1
 x = torch.ones(8, device=device)
 
 
-def forward():
-    if rank > 0:
-        dist.recv(x, rank - 1)
-    if rank < world - 1:
-        dist.send(x, rank + 1)  # G
+def batch(*operations):
+    for work in dist.batch_isend_irecv(list(operations)) if operations else ():
+        work.wait()
 
 
-def backward():
-    if rank < world - 1:
-        dist.recv(x, rank + 1)
-    if rank > 0:
-        dist.send(x, rank - 1)  # W
+def ahead(operation):
+    return [dist.P2POp(operation, torch.ones_like(x), rank + 1)] if rank < world - 1 else []
+
+
+def back(operation):
+    return [dist.P2POp(operation, torch.ones_like(x), rank - 1)] if rank > 0 else []
 
 
 for _ in range(warm):
-    forward()
-for _ in range(microbatches - warm):
-    forward()
-    backward()
+    batch(*back(dist.irecv))
+    batch(*ahead(dist.isend))  # G
+rest = max(0, microbatches - warm)
+for number in range(rest):
+    if number == 0:
+        batch(*back(dist.irecv))
+    batch(*ahead(dist.isend), *ahead(dist.irecv))
+    batch(*back(dist.isend), *(back(dist.irecv) if number < rest - 1 else []))
 for _ in range(min(warm, microbatches)):
-    backward()
+    batch(*ahead(dist.irecv))
+    batch(*back(dist.isend))  # W
 torch.cuda.synchronize()

@@ -11,7 +11,7 @@ blocks = layers(device, 4)
 for block in blocks:
     fully_shard(block)
 chance = random.Random(0)
-for step in range(3):
+for _ in range(3):
     x = torch.rand(2, 8, device=device)
     for block in blocks:
         if chance.random() > 0.3:
