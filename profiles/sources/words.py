@@ -12,7 +12,7 @@ from profiles.sources.facts import Fact, Facts
 
 _GPUS = (
     # The longer names first: "H100 PCIe" is not an H100 on a baseboard. What has no description takes the nearest one.
-    (r"gb\s*300", "b300", "a GB300 is described as a B300"),
+    (r"gb\s*300", "gb300", ""),
     (r"gb\s*200", "gb200", ""),
     (r"gh\s*200", "gh200", ""),
     (r"b\s*300|blackwell ultra", "b300", ""),

@@ -8,10 +8,12 @@ import pytest
 
 import profiles
 
+MODULES = ("a100-40g", "a100-80g", "v100", "h100", "h100-96g-hbm2e", "h200", "h20", "b200", "b300", "gb200", "gb300")
+
 
 def test_shipped_names() -> None:
     gpus = (
-        "a100-40g a100-80g a100-pcie-40g a100-pcie-80g h100 h100-pcie h100-nvl h200 b200 b300 gb200 l40s rtx4090 "
+        "a100-40g a100-80g a100-pcie-40g a100-pcie-80g h100 h100-pcie h100-nvl h200 b200 b300 gb200 gb300 l40s rtx4090 "
         "rtx-pro-6000 gh200 h20 v100 t4 l4 a10"
     )
     clusters = (
@@ -209,6 +211,15 @@ def test_a_name_that_is_open_is_answered_with_its_variants(spelt: str, variants:
     assert f"its variants: {variants} (" in str(caught.value)
 
 
+def test_the_gpu_of_a_gb300_is_a_ninth_faster_than_a_b300() -> None:
+    """360 and 180 PFLOP/s of a rack of 72 with 8 and 16 bits, dense; a B300 has 4.5 and 2.25."""
+    rack, module = profiles.load_cluster("gb300-nvl72"), profiles.load_gpu("b300")
+    gpu = profiles.load_gpu(rack.gpu)
+    assert (72 * gpu.peak_flops("f8e4m3") / 1e12, 72 * gpu.peak_flops("bf16") / 1e12) == (360_000, 180_000)
+    assert (module.peak_flops("f8e4m3") / 1e12, module.peak_flops("bf16") / 1e12) == (4500, 2250)
+    assert (gpu.power_limit_w, module.power_limit_w) == (1400, 1100)
+
+
 def test_clusters_are_found_in_any_case() -> None:
     assert profiles.load_cluster("DGX_H100").name == "dgx-h100"
     assert profiles.load_cluster("P5en").name == "p5en"
@@ -219,7 +230,7 @@ def test_a_gpu_brings_the_servers_that_it_is_sold_in(name: str) -> None:
     """NVSwitch joins modules (SXM, and those of racks), PCIe joins cards."""
     gpu, machine = profiles.load_gpu(name), profiles.load_machine(None, name)
     assert (machine.gpu.path, machine.cluster.name) == (gpu.path, gpu.servers)
-    module = name in ("a100-40g", "a100-80g", "v100", "h100", "h100-96g-hbm2e", "h200", "h20", "b200", "b300", "gb200")
+    module = name in MODULES
     assert machine.cluster.network["server"]["kind"] == ("nvswitch" if module else "pcie")
     assert machine.gpu.peer_gb_per_s == machine.cluster.peer_gb_per_s
     # An A100's NVLink is not an H200's: 12 links of 25 GB/s for 18 of them.
