@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TextIO
 
 from formats.nearest import meant
+from phantora_async import garbage
 from phantora_async.child_process import interrupts_held
 from phantora_async.errors import PhantoraError, UsageError, as_phantora_error, exit_codes_help
+from phantora_async.version import VERSION
 from phantora_async.wording import printable, short_lines
 
 DESCRIPTION = "Runs unmodified distributed PyTorch training scripts on emulated GPUs and predicts step time and memory."
@@ -151,9 +153,7 @@ def _run(arguments: list[str]) -> int:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.version:
-        from importlib.metadata import version
-
-        print(f"phantora-async {version('phantora-async')}")
+        print(f"phantora-async {VERSION}")
         return 0
     if given.command is None:
         parser.print_help()
@@ -167,7 +167,8 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(
             f"the working directory cannot be used: {error.strerror}", "change to another one: cd"
         ) from None
-    with interrupts_held():  # C code that imports modules, NumPy's for example, makes an ImportError of an interrupt
+    # C code that imports modules, NumPy's for example, makes an ImportError of an interrupt.
+    with interrupts_held(), garbage.importing():
         module = importlib.import_module(chosen.module)
     sub = parser_of(chosen)
     prepared = getattr(module, "with_ports", list)(given.arguments)

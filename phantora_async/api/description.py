@@ -14,6 +14,7 @@ from typing import Any
 
 from formats.files import MOST_SOURCE_NBYTES, read_bytes
 from phantora_async.config import Config
+from phantora_async.version import VERSION
 
 ENVIRONMENT = ("NCCL_", "PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "CUBLAS_", "CUDA_")
 """The beginnings of names of environment variables that may change what a job does."""
@@ -30,7 +31,7 @@ def describe(config: Config, versions: Mapping[str, str]) -> dict[str, Any]:
         "script_sha256": "" if config.launcher or config.module else _digest(Path(config.script)),
         "arguments": list(config.arguments),
         "options": {name: value for name, value in config.options.given().items() if name not in ("known", "again")},
-        "versions": {"phantora-async": _own_version(), **versions},
+        "versions": {"phantora-async": VERSION, **versions},
         "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(ENVIRONMENT)},
         "machine": platform.node(),
         "descriptions": {
@@ -48,15 +49,6 @@ def _digest(path: Path) -> str:
     try:
         return hashlib.sha256(read_bytes(path, MOST_SOURCE_NBYTES)).hexdigest()
     except OSError:
-        return ""
-
-
-def _own_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("phantora-async")
-    except PackageNotFoundError:  # a checkout that is not installed
         return ""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from formats.files import write_whole
+from phantora_async import garbage
 from phantora_async.api.description import describe
 from phantora_async.budget import broken_text, ended_over_budget
 from phantora_async.config import Config, resolve
@@ -136,11 +137,12 @@ def _once(options: RunOptions, began_ns: int, interpreters: Path | None) -> Exec
     if (answered := kept(config)) is not None:
         return answered
     # Imported only when the options are known to be good: they take longer to import than everything else.
-    import uvloop
+    with garbage.importing():
+        import uvloop
 
-    from phantora_async.recording import recorder
-    from phantora_async.report import to_json
-    from phantora_async.session import Session
+        from phantora_async.recording import recorder
+        from phantora_async.report import to_json
+        from phantora_async.session import Session
 
     profile = None
     if config.options.profile_simulator:

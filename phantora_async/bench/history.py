@@ -8,7 +8,6 @@ import platform
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from formats.files import MOST_DATA_NBYTES, read_bytes
 from phantora_async.bench.jobs import BenchJob
 from phantora_async.bench.measurement import Point
 from phantora_async.errors import NotWritten
+from phantora_async.version import VERSION
 
 SCHEMA = 1
 WORSE = 1.15
@@ -31,7 +31,7 @@ def entry(job: BenchJob, points: Sequence[Point], torch: str, load: float, compl
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": {
-            "phantora_async": version(),
+            "phantora_async": VERSION,
             "commit": commit(Path(__file__).parent),
             "python": platform.python_version(),
             "torch": torch,
@@ -41,14 +41,6 @@ def entry(job: BenchJob, points: Sequence[Point], torch: str, load: float, compl
         "complete": complete,
         "points": [point.document() for point in points],
     }
-
-
-def version() -> str | None:
-    """The installed version of the package; None if it runs from a checkout without being installed."""
-    try:
-        return metadata.version("phantora-async")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def machine() -> dict[str, Any]:

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +22,7 @@ from phantora_async.recording import Recording
 from phantora_async.replaying.differences import Allowed
 from phantora_async.replaying.machine import spec_of
 from phantora_async.replaying.variants import Outcome, Variant
+from phantora_async.version import VERSION
 from phantora_async.wording import short
 
 FIGURES = {"step_ns": int, "virtual_ns": int, "other_states": int, "left": str}
@@ -46,7 +46,7 @@ def key_of(recording: Recording, variant: Variant, allowed: Allowed) -> str:
     played = (
         (variant.changes.slow, variant.changes.network, variant.changes.width),
         sorted(allowed),
-        version("phantora-async"),
+        VERSION,
     )
     return _digest(repr((recording.digest, machine, played)).encode())
 

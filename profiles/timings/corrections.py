@@ -101,10 +101,8 @@ class Families:
         """`modelled_ns`: the model's time on the table's GPU."""
         self._times = table.times
         self._modelled_ns = modelled_ns
-        self._alike: dict[str, list[str]] = defaultdict(list)
-        """Canonical texts that begin alike: families of kernels have the name there."""
-        for text in table.times:
-            self._alike[_beginning(text)].append(text)
+        self._alike: dict[str, list[str]] | None = None
+        """Canonical texts that begin alike: families of kernels have the name there. None: nobody has asked yet."""
         self._families: dict[tuple[str, ...], Family] = {}
 
     def factor(self, what: Signature, modelled_ns: float) -> float | None:
@@ -114,6 +112,10 @@ class Families:
 
     def of(self, what: Signature) -> Family | None:
         key = family_key(what)
+        if self._alike is None:
+            self._alike = defaultdict(list)
+            for text in self._times:
+                self._alike[_beginning(text)].append(text)
         for text in self._alike.pop(_beginning(";".join(key)), ()):
             member = parse(text)
             family = self._families.setdefault(family_key(member), Family(self._modelled_ns))

@@ -341,6 +341,7 @@ MAY_IMPORT = {
         "phantora_async.virtual_time.native",
         "phantora_async.faults",
         "phantora_async.wording",
+        "phantora_async.version",
     ],
     "phantora_async.coordinator.ranks": [
         "emu.contract",
@@ -471,6 +472,8 @@ MAY_IMPORT = {
         "phantora_async.session",
         "phantora_async.trace_request",
         "phantora_async.wording",
+        "phantora_async.garbage",
+        "phantora_async.version",
     ],
     "phantora_async.goodput": ["phantora_async.figures"],
     "phantora_async.gate": [
@@ -621,6 +624,7 @@ MAY_IMPORT = {
         "phantora_async.errors",
         "phantora_async.ingest",
         "phantora_async.liveness",
+        "phantora_async.version",
     ],
 }
 """Package -> what its modules may import besides each other: a package means the modules directly in it, a module means
