@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from netsim import Link
 from phantora_async.figures import TIME_ACCOUNTS
+from phantora_async.over_time.link_traffic import Traffic
 from phantora_async.over_time.samples import Activity
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 """The characters for shares from 0 to 1, in equal steps."""
 MOST_ROWS = 64
 MOST_LINKS = 64
+LINKS_AT_ONCE = 4096
+_NUMBER = re.compile(r"\d+")
 Document = dict[str, Any]
 Figures = NDArray[np.int64]
 
@@ -72,19 +75,20 @@ def _text(shares: NDArray[Any]) -> str:
     return bytes(np.frombuffer(LEVELS.encode(), np.uint8)[levels]).decode()
 
 
-def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: Figures) -> Document:
-    """The traffic of links as JSON. `links`: those that have carried something; `nbytes`: by part of time and link.
+def links_document(until_ns: int, links: Sequence[Link], traffic: Traffic) -> Document:
+    """The traffic of links as JSON. `links`: those of ``traffic``.
 
     ``kinds`` are links whose names differ only in numbers. ``listed`` are the busiest links.
     """
+    part_ns, courses, course_of = traffic.width_ns, traffic.courses, traffic.course_of
     capacity = np.array([link.gbps for link in links]) / 8  # bytes a nanosecond
     most = capacity * part_ns
-    carried = nbytes.sum(0)
+    carried = courses.sum(1)[course_of]
     shares = carried / (capacity * max(until_ns, 1))
     # Links of one kind differ only in the numbers in their names: node000/nic2 and node001/nic0 are one kind.
     kinds: dict[str, list[int]] = {}
     for place, link in enumerate(links):
-        kinds.setdefault(re.sub(r"\d+", "#", link.name), []).append(place)
+        kinds.setdefault(_NUMBER.sub("#", link.name), []).append(place)
     busiest = sorted(range(len(links)), key=lambda place: (-shares[place], place))[:MOST_LINKS]
     parts = -(-until_ns // part_ns)
     return {
@@ -99,7 +103,7 @@ def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: F
                 "mean_share": float(shares[places].mean()),
                 "max_share": float(shares[places].max()),
                 # By kind: all shares of a large job would take as much memory as its bytes.
-                "busy": _text((nbytes[:parts, places] / most[places]).mean(1)),
+                "busy": _text(_mean_share(courses[:, :parts], course_of[places], most[places])),
             }
             for kind, places in kinds.items()
         ],
@@ -109,9 +113,20 @@ def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: F
                 "gbps": links[place].gbps,
                 "nbytes": int(carried[place]),
                 "share": float(shares[place]),
-                "busy": _text(nbytes[:parts, place] / most[place]),
+                "busy": _text(courses[course_of[place], :parts] / most[place]),
             }
             for place in sorted(busiest)
         ],
         "links": len(links),
     }
+
+
+def _mean_share(courses: Figures, course_of: Figures, most: NDArray[Any]) -> NDArray[Any]:
+    """The mean share of links by part of time; their bytes are never in memory at once."""
+    total = np.zeros((1, courses.shape[1]))
+    for first in range(0, len(course_of), LINKS_AT_ONCE):
+        some = slice(first, first + LINKS_AT_ONCE)
+        shares = courses[course_of[some]] / most[some, None]
+        total = np.concatenate([total, shares]).sum(0, keepdims=True)
+    mean: NDArray[Any] = total[0] / len(course_of)
+    return mean

@@ -35,11 +35,81 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
+    """Links of a large job carry the same bytes as many others do, so these are here once."""
+
     width_ns: int
     links: Sequence[int]
     """The numbers of the links that have carried something."""
-    nbytes: NDArray[np.int64]
-    """The bytes by part of time and by place in ``links``."""
+    courses: NDArray[np.int64]
+    """The bytes by part of time, one row for links that have carried the same."""
+    course_of: NDArray[np.int64]
+    """The row in ``courses`` by place in ``links``."""
+
+    @property
+    def nbytes(self) -> NDArray[np.int64]:
+        """The bytes by part of time and by place in ``links``."""
+        return self.courses[self.course_of].T
+
+
+class _Courses:
+    """What links have carried in each part of time. Links that were always in the same groups share a row."""
+
+    def __init__(self, parts: int) -> None:
+        self.of_link = np.zeros(0, np.int64)
+        """The number of each link's row."""
+        self._rows = np.zeros((1, parts), np.int64)
+        """The rows by number, and room for more. The first one is that of links which have carried nothing."""
+        self._links = np.zeros(1, np.int64)
+        """How many links have each row; 0: a row that links have left."""
+        self._count = 1
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        return self._rows[: self._count]
+
+    def expect(self, links: int) -> None:
+        """Makes room for so many more links, which have carried nothing."""
+        self.of_link = np.concatenate([self.of_link, np.zeros(links, np.int64)])
+        self._links[0] += links
+
+    def add(self, links: NDArray[np.int64], times: NDArray[np.int64], nbytes: NDArray[np.int64]) -> None:
+        """Adds bytes by part of time to each of these links, so many times."""
+        wide = int(times.max(initial=0)) - (least := int(times.min(initial=0))) + 1
+        pairs, which, counts = np.unique(
+            self.of_link[links] * wide + (times - least), return_inverse=True, return_counts=True
+        )
+        before, factors = pairs // wide, pairs % wide + least
+        # A row whose links all carry the same now stays theirs, but for that of nothing; others get a new one.
+        row_of = np.where((counts == self._links[before]) & (before > 0), before, -1)
+        new = np.flatnonzero(row_of < 0)
+        row_of[new] = range(self._count, self._count + len(new))
+        self._make_room(len(new))
+        self._rows[row_of] = self._rows[before] + factors[:, None] * nbytes
+        np.subtract.at(self._links, before[new], counts[new])
+        self._links[row_of[new]] = counts[new]
+        self.of_link[links] = row_of[which]
+
+    def _make_room(self, rows: int) -> None:
+        self._count += rows
+        if (more := self._count - len(self._rows)) > 0:
+            more = max(more, len(self._rows))
+            self._rows = np.concatenate([self._rows, np.zeros((more, self._rows.shape[1]), np.int64)])
+            self._links = np.concatenate([self._links, np.zeros(more, np.int64)])
+
+    def leave_out_unused(self) -> None:
+        used = np.flatnonzero(self._links[: self._count])
+        used = used if len(used) and used[0] == 0 else np.concatenate([[0], used])
+        self._rows, self._links, self._count = self._rows[used], self._links[used], len(used)
+        self.of_link = np.searchsorted(used, self.of_link)
+
+    def halve(self) -> None:
+        self._rows = _halved(self._rows)
+
+    def copy(self) -> _Courses:
+        made = _Courses(0)
+        made.of_link, made._rows, made._links = self.of_link.copy(), self.rows.copy(), self._links[: self._count].copy()
+        made._count = self._count
+        return made
 
 
 class LinkTraffic:
@@ -62,8 +132,8 @@ class LinkTraffic:
         self._kept_links = 0
         """The number of links in ``_links``."""
         self._place_of: dict[int, int] = {}
-        """The column of each link in ``_nbytes``."""
-        self._nbytes = np.zeros((parts, 0), np.int64)
+        """The place of each link in ``_courses``."""
+        self._courses = _Courses(parts)
         """The bytes of links whose groups have no sums any more."""
 
     def add(self, carried: Carried) -> None:
@@ -94,7 +164,7 @@ class LinkTraffic:
         while until_ns > self._parts * self._width_ns:
             self._width_ns *= 2
             self._sums = {number: _halved(sums) for number, sums in self._sums.items()}
-            self._nbytes = _halved(self._nbytes)
+            self._courses.halve()
 
     def _gather(self) -> None:
         """Adds what is pending to the sums of groups."""
@@ -111,15 +181,13 @@ class LinkTraffic:
         added = {link for links in self._links.values() for link, _ in links} - self._place_of.keys()
         for link in sorted(added):
             self._place_of[link] = len(self._place_of)
-        if added:
-            self._nbytes = np.pad(self._nbytes, ((0, 0), (0, len(added))))
+        self._courses.expect(len(added))
         for number, sums in self._sums.items():
             weights: dict[int, int] = {}
             for link, weight in self._links[number]:
                 weights[self._place_of[link]] = weights.get(self._place_of[link], 0) + weight
-            places, times = np.fromiter(weights, np.int64), np.fromiter(weights.values(), np.int64)
-            for part in np.flatnonzero(sums):
-                self._nbytes[part, places] += sums[part] * times
+            self._courses.add(np.fromiter(weights, np.int64), np.fromiter(weights.values(), np.int64), sums)
+        self._courses.leave_out_unused()
         self._sums.clear()
         self._links.clear()
         self._kept_links = 0
@@ -130,7 +198,7 @@ class LinkTraffic:
         made._pending = dict(self._pending)
         made._sums = {number: sums.copy() for number, sums in self._sums.items()}
         made._links, made._kept_links = dict(self._links), self._kept_links
-        made._place_of, made._nbytes = dict(self._place_of), self._nbytes.copy()
+        made._place_of, made._courses = dict(self._place_of), self._courses.copy()
         return made
 
     def traffic(self, more: Iterable[Carried] = ()) -> Traffic:
@@ -140,14 +208,14 @@ class LinkTraffic:
             copied.add(carried)
         copied._settle()
         # Hops that a group lacks may have been all that its shared links have on a link.
-        used = np.logical_or.reduce(copied._nbytes, axis=0)
+        courses, course_of = copied._courses.rows, copied._courses.of_link
+        used = courses.any(axis=1)[course_of]
         links = sorted(link for link, place in copied._place_of.items() if used[place])
-        places = [copied._place_of[link] for link in links]
-        in_order = len(places) == copied._nbytes.shape[1] and places == sorted(places)
-        return Traffic(copied._width_ns, links, copied._nbytes if in_order else copied._nbytes[:, places])
+        places = np.fromiter((copied._place_of[link] for link in links), np.int64, len(links))
+        return Traffic(copied._width_ns, links, courses, course_of[places])
 
 
 def _halved(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """The sums of parts of time that are twice as long; as many parts follow in which nothing has been carried."""
-    half = sums[0::2] + sums[1::2]
-    return np.concatenate([half, np.zeros_like(half)])
+    half = sums[..., 0::2] + sums[..., 1::2]
+    return np.concatenate([half, np.zeros_like(half)], axis=-1)

@@ -60,7 +60,8 @@ def check_members(members: Sequence[int], world_size: int) -> None:
 def check_comm(comm: Comm, servers: Sequence[int]) -> None:
     """Checks the communicator. `servers`: the number of GPUs of each server, in the order of ranks."""
     check_members(comm.members, sum(servers))
-    if len(comm.devices) != len(comm.members) or not all(0 <= device < max(servers) for device in comm.devices):
+    most = max(servers)
+    if len(comm.devices) != len(comm.members) or not all(0 <= device < most for device in comm.devices):
         raise ValueError("a communicator has not a GPU for each member")
 
 

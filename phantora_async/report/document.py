@@ -90,7 +90,7 @@ def build(
     simulated = _simulated(spec, seen, fact_builder, exit_code == 0) | {
         "restarts": list(seen.restarts),
         "activity": activity_document(seen.activity),
-        "links": links_document(traffic.width_ns, snapshot.now_ns, seen.links, traffic.nbytes),
+        "links": links_document(snapshot.now_ns, seen.links, traffic),
     }
     if seen.reasons is not None:
         simulated["reasons"] = seen.reasons

@@ -21,6 +21,7 @@ from phantora_async.over_time import (
     Activity,
     Carried,
     LinkTraffic,
+    Traffic,
     activity_document,
     link_traffic,
     links_document,
@@ -192,9 +193,9 @@ def test_a_collective_is_spread_evenly_over_its_time() -> None:
 
 def test_links_are_summed_up_by_kind_and_the_busiest_are_listed() -> None:
     links = [netsim.Link(f"node{number:03}/gpu{port}:out", 80) for number in range(20) for port in range(8)]
-    nbytes = np.zeros((4, len(links)), np.int64)
-    nbytes[0] = np.arange(len(links))
-    document = links_document(100, 400, links, nbytes)
+    courses = np.zeros((len(links), 4), np.int64)
+    courses[:, 0] = np.arange(len(links))
+    document = links_document(400, links, Traffic(100, range(len(links)), courses, np.arange(len(links))))
     assert [(kind["kind"], kind["links"]) for kind in document["kinds"]] == [("node#/gpu#:out", 160)]
     assert [row["name"] for row in document["listed"]] == [link.name for link in links[-MOST_LINKS:]]
     assert document["kinds"][0]["max_share"] == pytest.approx(159 / (10 * 400))
