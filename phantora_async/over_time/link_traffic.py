@@ -209,7 +209,7 @@ class LinkTraffic:
         copied._settle()
         # Hops that a group lacks may have been all that its shared links have on a link.
         courses, course_of = copied._courses.rows, copied._courses.of_link
-        used = courses.any(axis=1)[course_of]
+        used = np.logical_or.reduce(courses, axis=1)[course_of]
         links = sorted(link for link, place in copied._place_of.items() if used[place])
         places = np.fromiter((copied._place_of[link] for link in links), np.int64, len(links))
         return Traffic(copied._width_ns, links, courses, course_of[places])

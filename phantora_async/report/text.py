@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -129,14 +129,26 @@ def until_then(verdict: Sequence[str]) -> list[str]:
 
 
 def _printable(document: Any) -> Any:
-    """The document with texts that a terminal only prints: names and messages of the script are among them."""
+    """The document with texts that a terminal only prints: names and messages of the script are among them. Parts
+    without others are the document's own: those of thousands of ranks are not copied.
+    """
     if isinstance(document, str):
-        return printable(document)
-    if isinstance(document, Mapping):
-        return {key: _printable(value) for key, value in document.items()}
-    if isinstance(document, list):
-        return [_printable(value) for value in document]
+        changed = printable(document)
+        return document if changed == document else changed
+    if isinstance(document, Mapping) and (others := _changed(document.items())):
+        return {**document, **others}
+    if isinstance(document, list) and (others := _changed(enumerate(document))):
+        return [others.get(place, value) for place, value in enumerate(document)]
     return document
+
+
+def _changed(values: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """The values that a terminal would not only print, as it would, by their keys."""
+    return {
+        key: changed
+        for key, value in values
+        if type(value) not in _NUMBERS and (changed := _printable(value)) is not value
+    }
 
 
 def _verdict(document: Mapping[str, Any]) -> list[str]:
@@ -149,6 +161,7 @@ def _verdict(document: Mapping[str, Any]) -> list[str]:
     return [*lines, jobs] if jobs else lines
 
 
+_NUMBERS = (int, float, bool, type(None))
 _ACCOUNTS = {account.name: account.ns for account in TIME_ACCOUNTS}
 
 
@@ -159,9 +172,21 @@ def shares(rank: Rank) -> dict[str, float]:
     return {name: float(time_ns) / total if total else 0.0 for name, time_ns in times.items()}
 
 
-def accounts_of(ranks: Sequence[Rank]) -> list[TimeAccount]:
-    """The accounts that a table of these ranks shows."""
-    return shown_accounts(map(shares, ranks))
+def shares_of(ranks: Sequence[Rank]) -> list[dict[str, float]]:
+    """The shares of each rank. Those of ranks with the same times are one object."""
+    known: dict[tuple[int, ...], dict[str, float]] = {}
+    found = []
+    for rank in ranks:
+        times = tuple([rank.get(key, 0) for key in _ACCOUNTS.values()])
+        if times not in known:
+            known[times] = shares(rank)
+        found.append(known[times])
+    return found
+
+
+def accounts_of(each: Sequence[Mapping[str, float]]) -> list[TimeAccount]:
+    """The accounts that a table of ranks with these shares shows."""
+    return shown_accounts({id(one): one for one in each}.values())
 
 
 def _memory(simulated: Mapping[str, Any]) -> str:
@@ -261,7 +286,7 @@ def _explained(simulated: Mapping[str, Any], by_loading: bool) -> bool:
 
 def _mean_shares(simulated: Mapping[str, Any]) -> list[tuple[TimeAccount, float]]:
     ranks: Sequence[Rank] = simulated["ranks"]
-    each = [*map(shares, ranks)]
+    each = shares_of(ranks)
     return [(account, sum(one[account.name] for one in each) / len(ranks)) for account in TIME_ACCOUNTS]
 
 
@@ -408,7 +433,8 @@ def _ranks(ranks: Sequence[Rank], most: int) -> Table:
 
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
-    accounts = accounts_of(ranks)
+    each = shares_of(ranks)
+    accounts = accounts_of(each)
     for account in accounts:
         table.add_column(account.title, justify="right")
     table.add_column("allocated", justify="right")
@@ -418,10 +444,11 @@ def _ranks(ranks: Sequence[Rank], most: int) -> Table:
             table.add_row(str(rank["rank"]), *_cells(rank, accounts))
         return table
     for title, pick in (("min", 0.0), ("median", 0.5), ("max", 1.0)):
-        table.add_row(title, *_quantiles(ranks, pick, accounts))
+        table.add_row(title, *_quantiles(ranks, each, pick, accounts))
     # Where all ranks did the same, the busiest ones are no others.
-    busiest = sorted(ranks, key=_busy, reverse=True)[:BUSIEST]
-    for rank in busiest if _busy(busiest[0]) > min(map(_busy, ranks)) else ():
+    busy = [one["compute"] for one in each]
+    busiest = [ranks[place] for place in sorted(range(len(ranks)), key=lambda place: -busy[place])[:BUSIEST]]
+    for rank in busiest if max(busy) > min(busy) else ():
         table.add_row(f"{rank['rank']} (busiest)", *_cells(rank, accounts))
     return table
 
@@ -472,10 +499,6 @@ def _fill(table: Table, rows: Sequence[WorkRow], most: int, others: str, *, with
         table.add_row(f"{share_of_rest:.1%}", seconds(round(rest_ns)), "", "", *blank, f"{len(rest)} {others}")
 
 
-def _busy(rank: Rank) -> float:
-    return shares(rank)["compute"]
-
-
 def _cells(rank: Rank, accounts: Sequence[TimeAccount]) -> list[str]:
     of_rank = shares(rank)
     cells = [f"{of_rank[account.name]:.1%}" for account in accounts]
@@ -483,11 +506,12 @@ def _cells(rank: Rank, accounts: Sequence[TimeAccount]) -> list[str]:
     return cells + [peak(nbytes) for nbytes in peaks]
 
 
-def _quantiles(ranks: Sequence[Rank], at: float, accounts: Sequence[TimeAccount]) -> list[str]:
+def _quantiles(
+    ranks: Sequence[Rank], each: Sequence[Mapping[str, float]], at: float, accounts: Sequence[TimeAccount]
+) -> list[str]:
     def value(values: list[float]) -> float:
         return sorted(values)[round(at * (len(values) - 1))]
 
-    each = [*map(shares, ranks)]
     cells = [f"{value([one[account.name] for one in each]):.1%}" for account in accounts]
     for key in ("allocated_peak_nbytes", "reserved_peak_nbytes"):
         cells.append(peak(value([rank["memory"][key] for rank in ranks])))

@@ -50,11 +50,17 @@ def energy_document(
         return None
     sums = _Sums()
     watts_of = {at: kernel_watts(gpu, works) for at, works in {id(works): works for works in launched}.items()}
+    seconds_of: dict[tuple[float, ...], tuple[float, ...]] = {}
+    """The seconds by activity, and of all, of ranks with these times: thousands of ranks have the same."""
     for rank, works in zip(ranks, launched, strict=True):
-        sums.computing += watts_of[id(works)] * _seconds(rank, Doing.COMPUTING)
-        sums.communicating += gpu.power.nccl_w * _seconds(rank, Doing.COMMUNICATING)
-        sums.waiting += gpu.power.idle_w * _seconds(rank, Doing.WAITING)
-        sums.gpu_s += _seconds(rank, *Doing)
+        times = tuple([account.time_of(rank) for account in TIME_ACCOUNTS])
+        if (known := seconds_of.get(times)) is None:
+            known = seconds_of[times] = (*(_seconds(rank, one) for one in Doing), _seconds(rank, *Doing))
+        computing_s, communicating_s, waiting_s, gpu_s = known
+        sums.computing += watts_of[id(works)] * computing_s
+        sums.communicating += gpu.power.nccl_w * communicating_s
+        sums.waiting += gpu.power.idle_w * waiting_s
+        sums.gpu_s += gpu_s
     if not sums.gpu_s:
         return None
     parts = sums.document()

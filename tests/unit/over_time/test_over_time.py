@@ -185,6 +185,16 @@ def test_links_that_wait_to_be_added_up_are_bounded(monkeypatch: pytest.MonkeyPa
     assert it.traffic().nbytes.sum() == 20 * 10 * 100
 
 
+def test_links_that_carried_the_same_share_a_row() -> None:
+    it = LinkTraffic(8)
+    it.add(carried(tuple((link, 1) for link in range(1000)), 10, 0, 1))
+    it.add(carried(tuple((link, 3) for link in range(500, 1000)), 7, 0, 1))
+    it.add(carried(((5, 2),), 1, 0, 1))
+    found = it.traffic()
+    assert found.courses[found.course_of][:, 0].tolist() == [10] * 5 + [12] + [10] * 494 + [31] * 500
+    assert len(found.courses) == 4  # that of links which carry nothing, too
+
+
 def test_a_collective_is_spread_evenly_over_its_time() -> None:
     it = LinkTraffic(8)
     it.add(carried(((3, 2),), 1000, width(8) // 2, 2 * width(8) + width(8) // 2))
