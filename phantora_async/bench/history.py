@@ -22,6 +22,14 @@ from phantora_async.version import VERSION
 SCHEMA = 1
 WORSE = 1.15
 """The factor of growth from which a figure is marked as worse."""
+COMPARED = (
+    ("s/step", "step_s"),
+    ("CPU", "cpu"),
+    ("coordinator", "cpu", "coordinator"),
+    ("wall x cores / CPU", "wall_ratio"),
+    ("memory", "pss_nbytes"),
+)
+"""The figures that are compared: title, field of a point, entry in that field."""
 Entry = dict[str, Any]
 
 
@@ -112,8 +120,8 @@ def comparison(before: Entry, now: Entry) -> list[str]:
         if old is None or point["failure"]:
             continue
         parts = []
-        for title, key in (("s/step", "step_s"), ("CPU", "cpu"), ("memory", "pss_nbytes")):
-            a, b = _figure(old, key), _figure(point, key)
+        for title, *keys in COMPARED:
+            a, b = _figure(old, *keys), _figure(point, *keys)
             if a and b:
                 parts.append(f"{title} {b / a - 1:+.0%}{' WORSE' if b > a * WORSE else ''}")
         lines.append(f"  {point['ranks']:5d} {point['scaling']:<6}  {', '.join(parts)}")
@@ -124,6 +132,8 @@ def _case(point: dict[str, Any]) -> tuple[Any, ...]:
     return point.get("ranks"), point.get("scaling"), point.get("micro_batches")
 
 
-def _figure(point: dict[str, Any], key: str) -> float:
+def _figure(point: dict[str, Any], key: str, part: str = "") -> float:
     value = point.get(key)
+    if part:
+        value = value.get(part) if isinstance(value, dict) else None
     return sum(value.values()) if isinstance(value, dict) else float(value or 0)

@@ -47,6 +47,10 @@ class Point:
     library's own threads. coordinator. kernel: the kernel, for ranks and coordinator. start: everything else, most of
     it the import of torch.
     """
+    wall_ratio: float | None = None
+    """Wall time over the time in which all usable cores, always busy, would have done the run. It is above 1 where
+    processes wait for each other, or where other programs use the cores.
+    """
     pss_nbytes: int | None = None
     """The memory of one rank in bytes: the median, over the ranks, of the largest value seen. Shared memory counts in
     shares.
@@ -166,6 +170,8 @@ def _take(point: Point, report: dict[str, Any], user_s: float, system_s: float) 
         "start": max(0.0, user_s + system_s - ranks["user_s"] - coordinator_s - kernel_s),
     }
     point.cpu = {name: round(seconds, 3) for name, seconds in split.items()}
+    cores_s = sum(split.values()) / len(os.sched_getaffinity(0))
+    point.wall_ratio = round(point.wall_s / cores_s, 3) if cores_s else None
     private = simulator["rank_private_nbytes"]
     point.private_nbytes = private["median"] if private else None
     point.records_per_s = round(simulator["records"] / wall_s, 1)

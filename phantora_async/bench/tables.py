@@ -9,7 +9,7 @@ from phantora_async.bench.measurement import Point
 
 HEADER = (
     "ranks scaling   wall s  start s  s/step | CPU s:  ranks    hook   coord  kernel   start  per rank | "
-    "PSS MB  records/s  rollbacks/s  simulated step"
+    "wall x cores / CPU | PSS MB  records/s  rollbacks/s  simulated step"
 )
 
 
@@ -19,10 +19,12 @@ def line(point: Point) -> str:
         return f"{head}  failed: {point.failure}"
     cpu = "".join(f" {point.cpu[part]:7.1f}" for part in ("ranks", "hook", "coordinator", "kernel", "start"))
     pss = f"{point.pss_nbytes / 1e6:6.0f}" if point.pss_nbytes else "     -"
+    ratio = f"{point.wall_ratio:18.2f}" if point.wall_ratio else f"{'-':>18}"
     step = f"{point.simulated_step_ns / 1e6:11.2f} ms" if point.simulated_step_ns else "             -"
     return (
         f"{head} {point.wall_s:8.1f} {_seconds(point.start_s)} {_seconds(point.step_s, 7)} |       {cpu} "
-        f"{point.cpu_per_rank_s:9.2f} | {pss} {point.records_per_s:10,.0f} {point.rollbacks_per_s:12.1f}  {step}"
+        f"{point.cpu_per_rank_s:9.2f} | {ratio} | {pss} {point.records_per_s:10,.0f} "
+        f"{point.rollbacks_per_s:12.1f}  {step}"
     )
 
 

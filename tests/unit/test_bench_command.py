@@ -18,6 +18,7 @@ CPU = {"ranks": 4.0, "hook": 0.5, "coordinator": 1.0, "kernel": 1.5, "start": 5.
 
 def point(case: jobs.Case, **more: Any) -> Point:
     values: dict[str, Any] = {"wall_s": 10.0, "start_s": 6.0, "step_s": 2.0, "cpu": CPU, "pss_nbytes": 50_000_000}
+    values["wall_ratio"] = 1.2
     return Point(case.ranks, case.scaling, case.micro_batches, **(values | more))
 
 
@@ -62,11 +63,15 @@ def test_a_worse_figure_than_that_of_the_last_benchmark_shows(
     first = capsys.readouterr().out
     assert [line.split()[:2] for line in first.splitlines()[1:3]] == [["2", "weak"], ["4", "weak"]]
     assert "compared" not in first
-    runs += [{"step_s": 2.1}, {"step_s": 3.0, "pss_nbytes": 40_000_000}]
+    waited = {"wall_ratio": 2.0, "cpu": CPU | {"coordinator": 2.0}}
+    runs += [{"step_s": 2.1}, {"step_s": 3.0, "pss_nbytes": 40_000_000} | waited]
     assert bench(tmp_path, "--ranks", "2,4") == 0
     again = capsys.readouterr().out.splitlines()
-    assert again[-3].split() == ["2", "weak", "s/step", "+5%,", "CPU", "+0%,", "memory", "+0%"]
-    assert again[-2].split() == ["4", "weak", "s/step", "+50%", "WORSE,", "CPU", "+0%,", "memory", "-20%"]
+    words = " ".join(again[-3].split()), " ".join(again[-2].split())
+    assert words == (
+        "2 weak s/step +5%, CPU +0%, coordinator +0%, wall x cores / CPU +0%, memory +0%",
+        "4 weak s/step +50% WORSE, CPU +8%, coordinator +100% WORSE, wall x cores / CPU +67% WORSE, memory -20%",
+    )
     assert len(entries(tmp_path)) == 2
 
 
