@@ -6,6 +6,7 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from netsim.errors import TopologyError
@@ -95,8 +96,12 @@ class Topology:
         self._router = router
         self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
         """Capacities in rate units."""
-        self._ids = {link.name: i for i, link in enumerate(self.links)}
         self._routes: dict[tuple[int, int], tuple[LinkPath, ...]] = {}
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        """The links' ids by name; only those who name a link, in a fault for example, ask for one."""
+        return {link.name: i for i, link in enumerate(self.links)}
 
     @property
     def servers(self) -> int:
