@@ -46,9 +46,15 @@ def by_server(members: tuple[int, ...], topology: Topology) -> MembersByServer:
 
 
 def weights(hops: Iterable[Hop], topology: Topology) -> tuple[tuple[int, int], ...]:
-    """The number of hops that cross each link. The hops are between endpoints of the topology."""
-    paths = (topology.route_once(src, dst) * times for (src, dst), times in Counter(hops).items())
-    return tuple(sorted(Counter(itertools.chain.from_iterable(paths)).items()))
+    """The number of hops that cross each link. The hops are between endpoints of the topology; a Counter says how many
+    there are of each.
+    """
+    counted = hops if isinstance(hops, Counter) else Counter(hops)
+    crossing: dict[int, int] = {}
+    for (src, dst), times in counted.items():
+        for link in topology.route_once(src, dst):
+            crossing[link] = crossing.get(link, 0) + times
+    return tuple(sorted(crossing.items()))
 
 
 def chain(server: Sequence[int], first: int) -> list[int]:
@@ -100,16 +106,28 @@ def double_tree(nodes: int) -> list[list[tuple[int, int]]]:
     return [first, second]
 
 
-def trees(where: MembersByServer, both_ways: bool = True) -> list[Hop]:
+def trees(where: MembersByServer, both_ways: bool = True) -> Counter[Hop]:
     """Hops of a double binary tree per rail: a chain inside each server, tree edges between the chains' heads."""
-    up: list[Hop] = []
-    for rail in range(where.rails if where.nodes > 1 else 1):
-        chains = [chain(server, rail) for server in where.servers]
+    rails = range(where.rails if where.nodes > 1 else 1)
+    up: Counter[Hop] = Counter()
+    for server in where.servers:
+        for (src, dst), times in _of_chains(len(server), rails).items():
+            up[server[src], server[dst]] = 2 * times  # each of the two trees has the chains
+    for rail in rails:
+        heads = [server[rail % len(server)] for server in where.servers]
         for edges in double_tree(where.nodes):
-            for members in chains:
-                up += zip(members[1:], members[:-1], strict=True)
-            up += [(chains[child][0], chains[parent][0]) for child, parent in edges]
-    return up + [(dst, src) for src, dst in up] if both_ways else up
+            up.update((heads[child], heads[parent]) for child, parent in edges)
+    if both_ways:
+        for (src, dst), times in [*up.items()]:
+            up[dst, src] += times
+    return up
+
+
+@lru_cache(maxsize=64)
+def _of_chains(members: int, rails: range) -> Counter[Hop]:
+    """The hops from each member of a server's chains to the one before it, by the members' places."""
+    chains = (chain(range(members), rail) for rail in rails)
+    return Counter(itertools.chain.from_iterable(zip(one[1:], one[:-1], strict=True) for one in chains))
 
 
 def heads(where: MembersByServer) -> list[Hop]:

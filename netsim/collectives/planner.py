@@ -119,6 +119,7 @@ def _links(shape: str, where: MembersByServer, topology: Topology) -> tuple[tupl
     """The weighted links of an algorithm's hops: they do not depend on the bytes, and the same tuple serves all
     sizes.
     """
+    made: Iterable[Hop]
     match shape:
         case "ring":
             made = hops.rings(where)

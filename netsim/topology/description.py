@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +58,27 @@ class ClusterRouter:
     nic_in: tuple[tuple[int, ...], ...] = ()
     fabric: Fabric | None = None
     cross_nic: bool = False
+    nic_of: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The NIC of each GPU of a server. Routes of thousands of GPUs are asked for, so it is found once."""
+
+    def __post_init__(self) -> None:
+        gpus = range(self.facts.gpus) if self.facts.usable_nics else ()
+        object.__setattr__(self, "nic_of", tuple(servers.nic_of(self.facts, gpu) for gpu in gpus))
 
     def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
         gpus = self.facts.gpus
-        (s, a), (d, b) = divmod(src, gpus), divmod(dst, gpus)
+        s, d = src // gpus, dst // gpus
+        a, b = src % gpus, dst % gpus
         if s == d:
             return (self.built[s].inside(a, b),)
         if self.fabric is None:
             return ()
-        far = servers.nic_of(self.facts, b)
+        far = self.nic_of[b]
         rail = self.facts.kind == "nvswitch" and not self.cross_nic
-        near = far if rail else servers.nic_of(self.facts, a)
+        near = far if rail else self.nic_of[a]
         head = (*self.built[s].to_nic(a, near), self.nic_out[s][near])
         tail = (self.nic_in[d][far], *self.built[d].from_nic(far, b))
-        return tuple((*head, *middle, *tail) for middle in self.fabric.between((s, near), (d, far)))
+        return [(*head, *middle, *tail) for middle in self.fabric.between((s, near), (d, far))]
 
 
 def _from_table(table: SpecTable, count: int, rules: TrafficRules) -> Topology:
