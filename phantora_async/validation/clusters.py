@@ -24,6 +24,9 @@ HEADER = """\
 | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"""
 
 
+_NETWORK_SHARES = (("less than 5%", 0.0, 0.05), ("5 to 10%", 0.05, 0.1), ("10% or more", 0.1, inf))
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """What a source says of one run."""
@@ -157,6 +160,7 @@ def summary(rows: Sequence[Compared]) -> str:
         lines.append(_summary(source, program, chosen))
     if rows:
         lines.append(_summary("all", "", rows))
+    lines += ["", *_by_network(rows)]
     hours = sum(one.prediction.cpu_s for one in rows) / 3600
     wall = sum(one.prediction.wall_s for one in rows) / 3600
     known = sum(one.published.known for one in rows)
@@ -165,6 +169,22 @@ def summary(rows: Sequence[Compared]) -> str:
         f"All {len(rows)} runs took {hours:.2f} hours of processor time and {wall:.2f} hours of wall time beside other "
         f"work. Published values of {known} rows had been seen before; all others were read after the prediction."
     )
+
+
+def _by_network(rows: Sequence[Compared]) -> list[str]:
+    """A table of the rows by how long the first GPU waits for transfers and peers: is the network what is off?"""
+    lines = [
+        "| network in the predicted step | rows | mean error | with its sign | worst |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, least, below in _NETWORK_SHARES:
+        errors = [one.error for one in rows if least <= one.prediction.exposed < below]
+        if errors:
+            worst = max(map(abs, errors))
+            lines.append(
+                f"| {name} | {len(errors)} | {mean(map(abs, errors)):.1%} | {mean(errors):+.1%} | {worst:.1%} |"
+            )
+    return lines
 
 
 def _summary(source: str, program: str, rows: Sequence[Compared]) -> str:

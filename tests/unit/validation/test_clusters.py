@@ -140,6 +140,16 @@ def test_errors_and_ratios_are_of_speeds_by_hand(tmp_path: Path) -> None:
     assert not replace(small, published=Published("small", 3000.0, False)).holds
 
 
+def test_the_summary_has_errors_with_their_sign_and_by_the_network_s_share(tmp_path: Path) -> None:
+    """Errors of +25 and -6.25 %: 15.6 % in the mean, +9.4 % with their sign."""
+    book = cluster_book.read(made(tmp_path))
+    published = {name: Published(name, speed, False) for name, speed in (("small", 2500.0), ("large", 1500.0))}
+    predictions = {"small": replace(SMALL, exposed=0.02), "large": replace(LARGE, exposed=0.1)}
+    text = clusters.summary(clusters.compare(book, predictions, published))
+    assert "| 2 | 15.6% | +9.4% | 25.0% |" in text
+    assert "| less than 5% | 1 | 25.0% | +25.0% | 25.0% |\n| 10% or more | 1 | 6.2% | -6.2% | 6.2% |" in text
+
+
 def test_a_curve_begins_at_its_first_row_that_has_both_values(tmp_path: Path) -> None:
     book = cluster_book.read(made(tmp_path))
     (one,) = clusters.compare(book, {"small": SMALL, "large": LARGE}, {"large": Published("large", 1500.0, False)})
@@ -157,7 +167,7 @@ def test_the_page_has_rows_causes_failures_and_rows_that_were_not_run(tmp_path: 
     assert "| large (known) | 64 | 0.667 s | 0.625 s | -6.2% |" in page
     assert "small failed: error: out of memory" in page
     assert "Their network is older." in page
-    assert "| somebody | equivalent | 1 | 6.2% | 6.2% | 1/1 |  |" in page
+    assert "| somebody | equivalent | 1 | 6.2% | -6.2% | 6.2% | 1/1 |  |" in page
     assert "Published values of 1 rows had been seen" in page
 
 
