@@ -10,7 +10,7 @@ import random
 import shutil
 import struct
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 SPECIAL = ("<|begin_of_text|>", "<|end_of_text|>")
@@ -218,11 +218,7 @@ def write_chat_model(folder: Path) -> None:
     except ImportError:  # only jobs that need them read it
         return
     write_tokenizer(folder)
-    path = folder / "tokenizer_config.json"
-    said = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{{ eos_token }}{% endfor %}"
-    asked = "{% if add_generation_prompt %}assistant: {% endif %}"
-    more = {"pad_token": SPECIAL[1], "chat_template": said + asked}
-    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    _chats(folder)
     config = LlamaConfig(
         vocab_size=97,
         hidden_size=256,
@@ -236,6 +232,52 @@ def write_chat_model(folder: Path) -> None:
         pad_token_id=1,
     )
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+
+
+def _chats(folder: Path) -> None:
+    """Teaches a tokenizer how a chat is written."""
+    path = folder / "tokenizer_config.json"
+    said = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{{ eos_token }}{% endfor %}"
+    asked = "{% if add_generation_prompt %}assistant: {% endif %}"
+    more = {"pad_token": SPECIAL[1], "chat_template": said + asked}
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+
+
+def write_trl(folder: Path) -> None:
+    """Writes the small models and the data set of TRL's own tests, with random weights and texts."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2ForSequenceClassification
+
+    for model in (Qwen2ForCausalLM, Qwen2ForSequenceClassification):
+        place = folder / f"tiny-{model.__name__}-2.5"
+        write_tokenizer(place)
+        _chats(place)
+        config = Qwen2Config(
+            vocab_size=97,
+            hidden_size=8,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            num_labels=1,
+            bos_token_id=0,
+            eos_token_id=1,
+            pad_token_id=1,
+        )
+        model(config).save_pretrained(place)
+    forms: dict[str, Callable[[int], dict[str, object]]] = {
+        "standard_language_modeling": lambda i: {"text": text(8, i)},
+        "standard_preference": lambda i: {"prompt": text(4, i), "chosen": text(4, i + 1), "rejected": text(4, i + 2)},
+        "standard_unpaired_preference": lambda i: {"prompt": text(4, i), "completion": text(4, i), "label": i % 2 == 0},
+        "conversational_implicit_prompt_preference": lambda i: {
+            "chosen": [_said("user", i), _said("assistant", i + 1)],
+            "rejected": [_said("user", i), _said("assistant", i + 2)],
+        },
+        "conversational_prompt_only": lambda i: {"prompt": [_said("user", i)]},
+    }
+    rows = {
+        form: {"train": [row(i) for i in range(17)], "test": [row(i) for i in range(2)]} for form, row in forms.items()
+    }
+    write_data_sets(folder / "zen", rows)
 
 
 def write_recipe(path: Path) -> None:
@@ -328,8 +370,16 @@ class Glue(evaluate.Metric):
 
 def write_data_set(folder: Path, name: str, splits: dict[str, list[dict[str, object]]]) -> None:
     """Writes a data set with one configuration, as `datasets.load_dataset(folder, name)` reads it."""
-    (folder / name).mkdir(parents=True)
-    files = "".join(f"  - split: {split}\n    path: {name}/{split}.jsonl\n" for split in splits)
-    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: {name}\n  data_files:\n{files}---\n")
-    for split, rows in splits.items():
-        (folder / name / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_data_sets(folder, {name: splits})
+
+
+def write_data_sets(folder: Path, configurations: Mapping[str, Mapping[str, list[dict[str, object]]]]) -> None:
+    """Writes a data set with several configurations."""
+    described = []
+    for name, splits in configurations.items():
+        (folder / name).mkdir(parents=True)
+        files = "".join(f"  - split: {split}\n    path: {name}/{split}.jsonl\n" for split in splits)
+        described.append(f"- config_name: {name}\n  data_files:\n{files}")
+        for split, rows in splits.items():
+            (folder / name / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "README.md").write_text(f"---\nconfigs:\n{''.join(described)}---\n")

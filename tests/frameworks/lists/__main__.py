@@ -2,6 +2,7 @@
 
 python -m tests.frameworks.lists --list
 python -m tests.frameworks.lists --write torchtitan-features default pp_1f1b
+python -m tests.frameworks.lists --write --every 20 deepspeed
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", metavar="TEST", help="tests of it, also as patterns (default: all)")
     parser.add_argument("--list", action="store_true", help="print the lists, or the tests of NAME, and end")
     parser.add_argument("--write", action="store_true", help="keep the verdicts in docs/data/test-lists.json")
+    parser.add_argument("--every", metavar="N", type=int, default=1, help="take each Nth test only, from the first")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep what each run printed in DIR")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=900, help="of one run (default: 900)")
     arguments = parser.parse_intermixed_args()
@@ -40,7 +42,7 @@ def main() -> int:
         return 2
     running.prepare(chosen)
     known = running.collected(chosen)
-    names = [name for name in known if not arguments.tests or _meant(name, arguments.tests)]
+    names = [name for name in known[:: arguments.every] if not arguments.tests or _meant(name, arguments.tests)]
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -56,7 +58,8 @@ def main() -> int:
             kept = document.read(document.DATA.read_text()) if document.DATA.exists() else {}
             before = kept[chosen.name].tests if chosen.name in kept else {}
             date = datetime.date.today().isoformat()
-            kept[chosen.name] = Results(running.versions(chosen), date, len(known), {**before, name: one})
+            found = {**before, name: one}
+            kept[chosen.name] = Results(running.versions(chosen), date, len(known), found, arguments.every)
             document.DATA.write_text(document.written(kept))
             document.PATH.write_text(document.render(LISTS, kept))
     return 1 if failed else 0

@@ -46,12 +46,15 @@ times as many busy processes as cores: `cp` still compiled these kernels, `pp_dp
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The verdicts of a list's tests that were run, and on which versions. `known`: how many tests the list has."""
+    """The verdicts of a list's tests that were run, and on which versions. `known`: how many tests the list has;
+    `every`: the run took each Nth of them.
+    """
 
     versions: str
     date: str
     known: int
     tests: Mapping[str, Verdict] = field(default_factory=dict)
+    every: int = 1
 
 
 def read(text: str) -> dict[str, Results]:
@@ -83,7 +86,8 @@ def _section(tests: TestList, results: Results) -> Iterator[str]:
     counted = ", ".join(
         f"{counts[name]} {name}" for name in sorted(counts, key=lambda name: (name != verdict.PASSES, name))
     )
-    yield f"`python -m tests.frameworks.lists {tests.name}`, {results.versions}, {results.date}."
+    sample = f"--every {results.every} " if results.every > 1 else ""
+    yield f"`python -m tests.frameworks.lists {sample}{tests.name}`, {results.versions}, {results.date}."
     yield f"{len(results.tests)} of {results.known} tests were run: {counted}."
     yield ""
     yield "| test | verdict | needs computed kernels | what it says | seconds |"

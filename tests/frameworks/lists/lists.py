@@ -80,10 +80,19 @@ import sys
 import pytest
 class Nodes:
     def pytest_collection_finish(self, session):
+        seen = set()
         for item in session.items:
-            print("test:", item.nodeid)
+            if MEANT(item):
+                print("test:", item.nodeid)
 sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[Nodes()]))
 """
+
+
+def _nodes(meant: str, *arguments: str) -> tuple[str, ...]:
+    """Returns a program that prints the tests which pytest finds. `meant`: which of its items, in Python."""
+    return "-c", _NODES.replace("MEANT(item)", meant), *arguments
+
+
 _PYTEST = ("python", "-m", "pytest", "-v", "-p", "no:cacheprovider", "--junit-xml", "{out}/junit.xml")
 
 
@@ -96,7 +105,7 @@ def _spawned(name: str, title: str, *environment: tuple[str, str]) -> TestList:
         ranks=2,
         packages=("torch", "expecttest"),
         modules=("expecttest", "pytest"),
-        collect=("-c", _NODES, *outside, "spawned.py"),
+        collect=_nodes("True", *outside, "spawned.py"),
         command=(*_PYTEST, *outside, "--timeout", "200", "{tests}"),
         environment=(("BACKEND", "nccl"), ("WORLD_SIZE", "2"), ("TEMP_DIR", "/tmp"), *environment),
         together=24,
@@ -104,6 +113,23 @@ def _spawned(name: str, title: str, *environment: tuple[str, str]) -> TestList:
     )
 
 
+_ONE_OF_EACH = "(name := item.nodeid.partition('[')[0]) not in seen and not seen.add(name)"
+"""Of tests with parameters those with the first ones."""
+_MEGATRON = tuple(
+    f"tests/unit_tests/{place}"
+    for place in (
+        *("dist_checkpointing", "distributed", "pipeline_parallel", "tensor_parallel", "test_parallel_state.py"),
+        "transformer/moe",
+    )
+)
+_MEGATRON_LEFT_OUT = tuple(
+    f"--ignore=tests/unit_tests/{file}"
+    for file in (
+        "dist_checkpointing/models/test_moe_experts.py",
+        "transformer/moe/test_moe_single_grouped_weight_numerics.py",
+    )
+)
+"""They ask for a GPU when they are imported, and so cannot be collected without one."""
 _DEEPSPEED = ("comm", "checkpoint", "model_parallelism", "pipe", "runtime", "sequence_parallelism", "utils", "v1")
 
 
@@ -131,16 +157,61 @@ LISTS: Sequence[TestList] = (
     ),
     TestList(
         name="deepspeed",
-        title="DeepSpeed's unit tests of what several processes do, four GPUs",
+        title="DeepSpeed's unit tests that start several processes, four GPUs",
         ranks=4,
         packages=("torch", "transformers"),
         modules=("mup", "pytest", "pytest_timeout", "transformers"),
         checkout="deepspeedai/DeepSpeed",
         folder="tests",
-        collect=("-c", _NODES, *(f"unit/{folder}" for folder in _DEEPSPEED)),
+        collect=_nodes('getattr(item.cls, "is_dist_test", False)', *(f"unit/{folder}" for folder in _DEEPSPEED)),
         command=(*_PYTEST, "--timeout", "300", "{tests}"),
         environment=(("DS_ACCELERATOR", "cuda"),),
+        together=12,
+        junit=True,
+    ),
+    TestList(
+        name="megatron-core",
+        title="Megatron-core's unit tests of what several ranks do, eight GPUs, the first parameters of each",
+        ranks=8,
+        packages=("torch", "transformer_engine"),
+        modules=("click", "psutil", "pytest", "pytest_asyncio", "pytest_mock", "transformer_engine"),
+        checkout="NVIDIA/Megatron-LM",
+        collect=_nodes(_ONE_OF_EACH, *_MEGATRON_LEFT_OUT, *_MEGATRON),
+        command=(
+            *("python", "-m", "torch.distributed.run", "--nproc-per-node", "8", "--no-python"),
+            *("bash", "-c", 'exec python "$@" --junit-xml "$0.$RANK.xml"', "{out}/junit"),
+            *("-m", "pytest", "-v", "-p", "no:cacheprovider", "{tests}"),
+        ),
         together=24,
+        junit=True,
+    ),
+    TestList(
+        name="trl",
+        title="TRL's distributed tests, two processes",
+        ranks=2,
+        packages=("torch", "transformers", "accelerate", "deepspeed", "peft"),
+        modules=("trl", "datasets", "deepspeed", "liger_kernel", "peft", "pytest", "pytest_datadir"),
+        checkout="huggingface/trl",
+        collect=_nodes("True", "tests/distributed"),
+        command=(*_PYTEST, "{tests}"),
+        environment=(("HF_HUB_OFFLINE", "1"),),
+        together=4,
+        junit=True,
+        numbers=False,
+    ),
+    TestList(
+        name="accelerate-multi",
+        title="Accelerate's tests that need several GPUs, two processes",
+        ranks=2,
+        packages=("accelerate", "torch"),
+        modules=("accelerate", "parameterized", "pytest", "pytest_timeout"),
+        checkout="huggingface/accelerate",
+        collect=_nodes(
+            _ONE_OF_EACH, "tests/test_multidevice.py", "tests/test_metrics.py", "tests/test_grad_sync.py", "tests/fsdp"
+        ),
+        command=(*_PYTEST, "--timeout", "300", "{tests}"),
+        environment=(("HF_HUB_OFFLINE", "1"),),
+        together=12,
         junit=True,
     ),
 )

@@ -141,7 +141,12 @@ def _path() -> str:
 
 
 def prepare(tests: TestList) -> None:
-    """Writes the text that torchtitan's debug configurations read, if the clone lacks it (a file of 4 MB)."""
+    """Writes what the tests would download, if the clone lacks it: the text that torchtitan's debug configurations read
+    (a file of 4 MB), the models and data sets of TRL's tests (below the names that they have on the hub).
+    """
     text = folder_of(tests) / "tests" / "assets" / "c4_test" / "data.json"
     if tests.checkout and text.parent.is_dir() and not text.exists():
         text.write_text(assets.c4())
+    hub = folder_of(tests) / "trl-internal-testing"
+    if tests.checkout == "huggingface/trl" and not hub.exists():
+        assets.write_trl(hub)
