@@ -14,7 +14,8 @@ class TestList:
     `scripts` if there is none), that prints "test: " and the name of each test on a line. `command` is what
     `--launcher` starts there: `{out}` becomes an empty folder, and `{tests}` the names of the tests. `together`: how
     many tests share a run. `junit`: the command writes verdicts to `{out}/junit*.xml`, where a test passes if it does
-    in each file that has it, and names are pytest's; without it, the exit code is the verdict of the only test.
+    in each file that has it, and names are pytest's; without it, the exit code is the verdict of the only test. If
+    ranks also write what they print to `{out}/*.log`, tests that all have ended count in a run that was cut.
 
     `numbers`: whether tests may compare results of kernels.
     """
@@ -179,7 +180,7 @@ LISTS: Sequence[TestList] = (
         collect=_nodes(_ONE_OF_EACH, *_MEGATRON_LEFT_OUT, *_MEGATRON),
         command=(
             *("python", "-m", "torch.distributed.run", "--nproc-per-node", "8", "--no-python"),
-            *("bash", "-c", 'exec python "$@" --junit-xml "$0.$RANK.xml"', "{out}/junit"),
+            *("bash", "-c", 'exec python "$@" --junit-xml "$0.$RANK.xml" > "$0.$RANK.log" 2>&1', "{out}/junit"),
             *("-m", "pytest", "-v", "-p", "no:cacheprovider", "{tests}"),
         ),
         together=24,

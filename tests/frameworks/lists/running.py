@@ -90,7 +90,8 @@ def _run(tests: TestList, batch: Sequence[str], limit_s: int, keep: Path | None)
             return {batch[0]: verdict.failed(output, seconds, unknown_read=unknown)}
         if written := sorted(out.glob("junit*.xml")):
             return verdict.from_junit(written, batch, unknown_read=unknown)
-        verdicts = verdict.from_lines(output)
+        logs = [log.read_text(errors="replace") for log in sorted(out.glob("*.log"))]
+        verdicts = verdict.from_ranks(logs or [output])
         first = next((name for name in batch if name not in verdicts), None)
         if first is not None:  # the run was ended in this test
             said = verdict.ended(output) or f"the run ended with {exit_code}"

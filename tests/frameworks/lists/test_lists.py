@@ -77,6 +77,13 @@ def test_what_a_run_printed_before_its_end_counts() -> None:
     assert verdict.ended(output) == "deadlock: x"
 
 
+def test_of_a_run_that_was_cut_those_tests_count_that_all_ranks_have_ended() -> None:
+    first = "a.py::test_one PASSED [ 33%]\na.py::test_two PASSED [ 66%]\na.py::test_three PASSED [100%]\n"
+    second = "a.py::test_one PASSED [ 33%]\na.py::test_two FAILED [ 66%]\na.py::test_three "
+    assert verdict.from_ranks([first, second]) == {"a.py::test_one": Verdict(PASSES), "a.py::test_two": Verdict(FAILS)}
+    assert verdict.from_ranks([first])["a.py::test_three"] == Verdict(PASSES)
+
+
 def test_the_document_is_up_to_date() -> None:
     """After a change: `python -m tests.frameworks.lists --write` with a list and a test."""
     results = document.read(document.DATA.read_text())
@@ -87,7 +94,8 @@ def test_the_document_is_up_to_date() -> None:
 
 def test_the_document_counts_verdicts() -> None:
     kept = {"a.py::T::test_one": Verdict(PASSES, "", "", 7.2), "test_two": Verdict(FAILS, VALUES, "a | b", 3.0)}
-    text = document.render([TESTS], {"some": Results("torch 2.15.0", "2026-11-30", 5, kept)})
+    text = document.render([TESTS], {"some": Results("torch 2.15.0", "2026-11-30", 5, kept, every=2)})
+    assert "`python -m tests.frameworks.lists --every 2 some`, torch 2.15.0, 2026-11-30." in text
     assert "2 of 5 tests were run: 1 passes, 1 fails: values." in text
     assert "| `a.py::T::test_one` | passes | no |  | 7 |" in text
     assert "| `test_two` | fails: values | yes | a / b | 3 |" in text

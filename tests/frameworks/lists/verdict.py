@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +110,18 @@ def _of_case(case: ElementTree.Element, unknown_read: bool) -> Verdict:
 def from_lines(output: str) -> dict[str, Verdict]:
     """Returns the verdicts that `pytest -v` has printed before it was ended, by the tests' names."""
     return {match[1]: Verdict(_WORDS[match[2]]) for match in _LINE.finditer(_COLOUR.sub("", output))}
+
+
+def from_ranks(outputs: Sequence[str]) -> dict[str, Verdict]:
+    """Returns the verdicts of the tests that all ranks have ended: the first one that has no better verdict than the
+    others. `outputs`: what each rank has printed.
+    """
+    found = [from_lines(output) for output in outputs]
+    return {
+        name: max((verdicts[name] for verdicts in found), key=lambda one: _BAD[one.state])
+        for name in found[0]
+        if all(name in verdicts for verdicts in found)
+    }
 
 
 def ended(output: str) -> str:
