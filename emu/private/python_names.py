@@ -140,6 +140,17 @@ PURPOSES = (
         wrong="generation takes as long as the longest responses that it allows",
     ),
     Purpose(
+        "workers of vLLM",
+        "telling of requests in the workers' virtual time where vLLM's scheduler is in a process without a GPU",
+        "requests of vLLM are not reported there",
+        ("emu/control/generation/vllm_workers.py",),
+        (
+            Name("vllm.v1.worker.gpu_worker", "Worker.execute_model", takes=("self scheduler_output ...",)),
+            Name("vllm.v1.worker.gpu_worker", "Worker.sample_tokens"),
+        ),
+        wrong="the host of a GPU runs ahead of the tokens that vLLM's scheduler waits for",
+    ),
+    Purpose(
         "unfused attention",
         "telling that Transformer Engine computes attention unfused",
         "attention that Transformer Engine computes unfused is not told of",

@@ -55,7 +55,7 @@ def generation_notes(generation: Mapping[str, Any], virtual_ns: int) -> list[str
         return [
             f"warning: --lengths {policy}: no rank has told of a response with a stated length. transformers' generate "
             "(greedy, sampling) and vLLM have them; a loop of the program's own decides by tokens that nobody has "
-            "computed, and a vLLM whose scheduler has no GPU of its own is not counted"
+            "computed"
         ]
     follow = (
         f"follow the policy {policy}" if policy else "are the longest that the program allows; others can be stated"

@@ -12,6 +12,8 @@ from ...contract.policies.length_policy import LengthPolicy, prompt_key
 from ...interpreter.hook_library import Hook
 
 _EVENT = records.ResponseEventKind
+Word = tuple[str, tuple[int | str, ...]]
+"""What the coordinator is told: the hook's function and its arguments."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class Responses:
 
     def __init__(self, hook: Hook, policy: LengthPolicy | None = None) -> None:
         self._hook = hook
+        self._untold: list[Word] | None = None
         self.policy = policy
         """Set when the run's job is known."""
         self.rank = 0
@@ -58,10 +61,35 @@ class Responses:
         self._before[key, replica] += 1
         return policy.length(key, before, replica)
 
+    # ---- telling ---------------------------------------------------------------------------------------------------
+    def _tell(self, function: str, *values: int | str) -> None:
+        if self.is_rank or self._untold is None:
+            getattr(self._hook, function)(*values)
+        else:
+            self._untold.append((function, values))
+
+    def keep_untold(self) -> None:
+        """Keeps for ``take_untold`` what is told from now on, as long as this process is no rank."""
+        if self._untold is None:
+            self._untold = []
+
+    def take_untold(self) -> list[Word]:
+        """Returns what this process has had to tell since the last call. Ranks to which it gives work tell it for this
+        process (``tell_for``).
+        """
+        self.report()
+        taken, self._untold = self._untold or [], []
+        return taken
+
+    def tell_for(self, words: Iterable[Word]) -> None:
+        """Tells what another process has had to tell until now."""
+        for function, values in words:
+            getattr(self._hook, function)(*values)
+
     # ---- instants, for the report ----------------------------------------------------------------------------------
     def running(self, responses: int) -> None:
         """Tells that the program generates so many responses from now on."""
-        self._hook.batch(responses)
+        self._tell("batch", responses)
 
     def arrived(self, prompt_tokens: int) -> int:
         """Tells that the program is asked for a response now, and returns the response's number."""
@@ -69,33 +97,33 @@ class Responses:
             heapq.heappush(self._free, self._numbers)
             self._numbers += 1
         number = heapq.heappop(self._free)
-        self._hook.response(_EVENT.ARRIVED, number, prompt_tokens)
+        self._tell("response", _EVENT.ARRIVED, number, prompt_tokens)
         return number
 
     def first(self, number: int) -> None:
         """Tells that the program knows the first token of a response now."""
-        self._hook.response(_EVENT.FIRST, number, 1)
+        self._tell("response", _EVENT.FIRST, number, 1)
 
     def ended(self, number: int, tokens: int) -> None:
         """Tells that the program knows the last token of a response now."""
-        self._hook.response(_EVENT.ENDED, number, tokens)
+        self._tell("response", _EVENT.ENDED, number, tokens)
         heapq.heappush(self._free, number)
 
     def dropped(self, number: int, tokens: int) -> None:
         """Tells that a response will not be complete."""
-        self._hook.response(_EVENT.DROPPED, number, tokens)
+        self._tell("response", _EVENT.DROPPED, number, tokens)
         heapq.heappush(self._free, number)
 
     def kv_blocks(self, used: int, blocks: int) -> None:
         """Tells how many blocks of keys and values are in use from now on."""
         if (used, blocks) != self._kv_blocks:
             self._kv_blocks = used, blocks
-            self._hook.kv_blocks(used, blocks)
+            self._tell("kv_blocks", used, blocks)
 
     # ---- lengths, for the report -----------------------------------------------------------------------------------
     def warn(self, text: str) -> None:
         text = f"--lengths: {text}"
-        self._hook.warn_once(text, text)
+        self._tell("warn_once", text, text)
 
     def complete(self, program: str, lengths: Iterable[tuple[int, bool]], *, together: bool) -> None:
         """Notes responses that are complete: how many tokens each has, and whether its end token was sampled.
@@ -123,6 +151,13 @@ class Responses:
 
     def _send(self, program: str, total: _Total) -> None:
         total.sent = total.batches
-        self._hook.generation(
-            total.batches, total.responses, total.ended, total.tokens, total.longest, total.places, program
+        self._tell(
+            "generation",
+            total.batches,
+            total.responses,
+            total.ended,
+            total.tokens,
+            total.longest,
+            total.places,
+            program,
         )

@@ -18,8 +18,8 @@ PURPOSE = "clock of vLLM's client"
 MIXED = (
     "phantora-async: this process of vLLM uses no GPU, so its clock is this machine's, and that of the GPUs' processes"
     " is simulated: times to first token, latencies and tokens/s that vLLM prints or returns here mix both and mean"
-    " nothing. With one GPU, VLLM_ENABLE_V1_MULTIPROCESSING=0 keeps the engine in the calling process, which then has"
-    " one clock."
+    " nothing. The run's report has the requests in simulated time. With one GPU, VLLM_ENABLE_V1_MULTIPROCESSING=0"
+    " keeps the engine in the calling process, which then has one clock."
 )
 
 

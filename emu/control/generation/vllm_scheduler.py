@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...private.changes import Names, changes
-from . import vllm_clocks
+from . import vllm_clocks, vllm_workers
 from .responses import Responses
 
 PURPOSE = "responses of vLLM"
@@ -53,10 +53,11 @@ def follow(responses: Responses) -> None:
         names.change("Scheduler.add_request", scheduler.adding)
         names.change("Scheduler.finish_requests", scheduler.finishing)
         names.change("Scheduler._update_request_with_output", scheduler.appending)
-        names.change("Scheduler.schedule", scheduler.telling)
-        names.change("Scheduler.update_from_output", scheduler.telling)
+        names.change("Scheduler.schedule", scheduler.handing_on)
+        names.change("Scheduler.update_from_output", scheduler.hearing)
 
     changes.when_imported(PURPOSE, change)
+    vllm_workers.follow(responses)
 
 
 class Scheduling:
@@ -66,11 +67,17 @@ class Scheduling:
         self._responses, self._clocks = responses, clocks
         self._followed: WeakKeyDictionary[Any, _Followed] = WeakKeyDictionary()
         self._running = 0
+        self._steps = 0
+        """The steps that were scheduled for workers."""
+        self._heard_of = 0
+        """The last of them whose output has come back."""
 
     def adding(self, add: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(add)
         def add_followed(scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
             self._clocks.note()
+            if not self._responses.is_rank:
+                self._responses.keep_untold()
             if request not in self._followed:
                 self._followed[request] = self._begin(scheduler, request)
             return add(scheduler, request, *args, **kwargs)
@@ -132,16 +139,45 @@ class Scheduling:
 
         return tell
 
+    def handing_on(self, schedule: Callable[..., Any]) -> Callable[..., Any]:
+        """A scheduler in a process without a GPU sends its step to workers: they tell what there is to tell."""
+        told = self.telling(schedule)
+
+        @functools.wraps(schedule)
+        def schedule_followed(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            output = told(scheduler, *args, **kwargs)
+            if not self._responses.is_rank:
+                self._steps += 1
+                vllm_workers.hand_on(output, self._steps, self._heard_of, self._responses.take_untold())
+            return output
+
+        return schedule_followed
+
+    def hearing(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        """The output of a step has come back from the workers."""
+        told = self.telling(update)
+
+        @functools.wraps(update)
+        def update_followed(scheduler: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+            self._heard_of = max(self._heard_of, vllm_workers.step_of(scheduler_output))
+            return told(scheduler, scheduler_output, *args, **kwargs)
+
+        return update_followed
+
     def _begin(self, scheduler: Any, request: Any) -> _Followed:
         engine, rank = self._engine(scheduler), self._responses.rank
-        number = self._responses.arrived(len(request.prompt_token_ids or ())) if rank == engine else None
+        tells = rank == engine or not self._responses.is_rank
+        number = self._responses.arrived(len(request.prompt_token_ids or ())) if tells else None
         return _Followed(number, self._stated(request, engine))
 
     def _engine(self, scheduler: Any) -> int:
         """Returns the rank that tells of the engine's requests. Where the program was started once for each rank, all
-        ranks among which a model is divided have a scheduler, with the same requests.
+        ranks among which a model is divided have a scheduler, with the same requests. A scheduler in a process without
+        a GPU stands for its engine's copy of the model, which has a number.
         """
         parallel, rank = scheduler.parallel_config, self._responses.rank
+        if not self._responses.is_rank:
+            return int(parallel.data_parallel_index)
         if parallel.distributed_executor_backend != "external_launcher":
             return rank
         return int(rank - rank % (parallel.world_size // parallel.data_parallel_size))

@@ -40,7 +40,13 @@ class Told:
         self.warnings.append(text)
 
 
-CLOCKS = Clocks(Responses(Told(), None))  # type: ignore[arg-type]
+def of_a_rank(told: Told, policy: str | None = None) -> Responses:
+    responses = Responses(told, parse(policy) if policy else None)  # type: ignore[arg-type]
+    responses.is_rank = True
+    return responses
+
+
+CLOCKS = Clocks(of_a_rank(Told()))
 
 
 @dataclass
@@ -121,7 +127,7 @@ def generate(
     parallel: Parallel | None = None,
 ) -> Told:
     told = Told()
-    responses = Responses(told, parse(policy) if policy else None)  # type: ignore[arg-type]
+    responses = of_a_rank(told, policy)
     responses.rank = rank
     scheduling = Scheduling(responses, Clocks(responses))
     append = scheduling.appending(Scheduler.append)
@@ -212,7 +218,7 @@ def test_of_ranks_that_share_a_model_one_tells_of_the_requests() -> None:
 
 def test_numbers_are_given_again_and_a_request_that_its_client_ends_is_dropped() -> None:
     told, scheduler = Told(), Scheduler()
-    scheduling = Scheduling(Responses(told, None), CLOCKS)  # type: ignore[arg-type]
+    scheduling = Scheduling(of_a_rank(told), CLOCKS)
     add, finish = scheduling.adding(Scheduler.add), scheduling.finishing(Scheduler.finish)
     first, second, third = (Request(Parameters(), [1] * tokens) for tokens in (2, 3, 4))
     add(scheduler, first)
@@ -228,7 +234,7 @@ def test_blocks_in_use_are_told_where_they_change() -> None:
     def take(scheduler: Scheduler, free: int) -> None:
         scheduler.block_pool.free = free
 
-    tell = Scheduling(Responses(told, None), CLOCKS).telling(take)  # type: ignore[arg-type]
+    tell = Scheduling(of_a_rank(told), CLOCKS).telling(take)
     for free in (10, 7, 7, 9):
         tell(scheduler, free)
     assert told.blocks == [(0, 10), (3, 10), (1, 10)]
@@ -241,7 +247,7 @@ def test_places_that_others_take_at_once_are_not_empty() -> None:
     def run(running: int, waiting: int) -> None:
         scheduler.running, scheduler.waiting = [REQUEST] * running, [REQUEST] * waiting
 
-    tell = Scheduling(Responses(told, parse("fixed:2")), CLOCKS).telling(  # type: ignore[arg-type]
+    tell = Scheduling(of_a_rank(told, "fixed:2"), CLOCKS).telling(
         lambda scheduler, running, waiting: run(running, waiting)
     )
     for running, waiting in ((0, 6), (4, 2), (3, 2), (4, 1), (3, 1), (4, 0), (3, 0), (3, 0), (0, 0), (2, 0)):
