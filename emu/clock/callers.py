@@ -10,11 +10,9 @@ from ..interpreter.code_owner import Owner, owner_of
 REAL_TIME_MODULES = frozenset(
     (
         # threads, processes and sockets, in the standard library
-        "asyncio",
         "concurrent",
         "http",
         "multiprocessing",
-        "queue",
         "socketserver",
         "subprocess",
         "threading",
@@ -58,6 +56,10 @@ In virtual time such a wait would go wrong: `time.sleep` between two looks takes
 before anything can have happened. A module belongs here only if it calls functions of `time` itself, since the caller
 decides which time it gets: `socket` and `selectors`, which wait in C, do not. A test looks at all that are installed.
 """
+WAIT_MODULES = frozenset({"asyncio", "queue"})
+"""Modules of the standard library that compute what is left of a timeout before they wait: real time, but for the main
+thread, on which virtual time passes when such a wait ends by its timeout.
+"""
 LAST_KNOWN_MODULES = frozenset({"logging"})
 """Modules whose time stamps need no exact time, so that a log line does not make the rank wait for the other ranks."""
 PROGRESS_MODULES = frozenset({"datasets", "rich", "tqdm"})
@@ -71,6 +73,8 @@ class TimeSource(enum.Enum):
 
     REAL = enum.auto()
     """The machine's clock."""
+    WAITS = enum.auto()
+    """The machine's clock; on the main thread one that stands still between waits (`wait_clock`)."""
     LAST_KNOWN = enum.auto()
     """The virtual time that this process has learned last; nobody is asked."""
     PROGRESS = enum.auto()
@@ -85,6 +89,8 @@ def time_source_of(module: str | None) -> TimeSource:
     while name:
         if name in REAL_TIME_MODULES:
             return TimeSource.REAL
+        if name in WAIT_MODULES:
+            return TimeSource.WAITS
         if name in LAST_KNOWN_MODULES:
             return TimeSource.LAST_KNOWN
         if name in PROGRESS_MODULES:

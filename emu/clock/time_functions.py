@@ -54,7 +54,7 @@ def install(clock: VirtualClock, bound: Bindings) -> None:
         base_ns = (lambda: clock.epoch_ns) if name == "time" else (lambda: PERF_COUNTER_BASE_NS)
         for suffix in ("", "_ns"):
             real = getattr(time, name + suffix)
-            replacements[real] = _reader(clock, real, base_ns, seconds=not suffix)
+            replacements[real] = _reader(clock, real, base_ns, seconds=not suffix, is_monotonic=name == "monotonic")
     for real in (time.clock_gettime, time.clock_gettime_ns):
         replacements[real] = _reader_by_clock_id(clock, real, seconds=real is time.clock_gettime)
     for real in (time.localtime, time.gmtime, time.ctime):
@@ -79,13 +79,16 @@ def install(clock: VirtualClock, bound: Bindings) -> None:
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 def _reader(
-    clock: VirtualClock, real: Callable[[], Any], base_ns: Callable[[], int], seconds: bool
+    clock: VirtualClock, real: Callable[[], Any], base_ns: Callable[[], int], seconds: bool, is_monotonic: bool
 ) -> Callable[[], Any]:
     @functools.wraps(real)
     def read() -> int | float:
         since_start_ns = clock.read_ns(sys._getframe(1))
         if since_start_ns is None:
-            return real()
+            at_ns = clock.read_for_waits_ns(sys._getframe(1)) if is_monotonic else None
+            if at_ns is None:
+                return real()
+            return at_ns / 1e9 if seconds else at_ns
         at_ns = base_ns() + since_start_ns
         return at_ns / 1e9 if seconds else at_ns
 
@@ -181,15 +184,10 @@ def _waiter(clock: VirtualClock, real: Callable[..., Any]) -> Callable[..., Any]
     def wait(waiting: Any, timeout: float | None = None) -> Any:
         began_ns = real_time.monotonic_ns()
         result = real(waiting, timeout)
-        if (
-            timeout is not None
-            and timeout > 0
-            and not result
-            and clock.on_virtual_main_thread()
-            and real_time.monotonic_ns() - began_ns >= timeout * 1e9
-            and is_called_by_user(sys._getframe(1))
-        ):
-            clock.pass_ns(round(timeout * 1e9))
+        if clock.on_virtual_main_thread():
+            real_ns = real_time.monotonic_ns() - began_ns
+            timed_out = not result and timeout is not None and timeout > 0 and real_ns >= timeout * 1e9
+            clock.has_waited(timeout, real_ns, timed_out, timed_out and is_called_by_user(sys._getframe(1)))
         return result
 
     return wait

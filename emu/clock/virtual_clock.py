@@ -27,10 +27,12 @@ from typing import Protocol
 from ..interpreter import real_time
 from ..private.access import is_daemon_thread
 from .callers import TimeSource, time_source_of
+from .wait_clock import WaitClock
 
 _IDLE_READ_STEP_NS = 50
 _IDLE_READ_LIMIT_NS = 1_000_000
 _FREE_IDLE_READS = 16
+_REAL_SOURCES = (TimeSource.REAL, TimeSource.WAITS)
 
 
 class HookClock(Protocol):
@@ -90,6 +92,7 @@ class VirtualClock:
         """Time, in ns, that this process has slept by its own wish: in virtual time, or in real time where it has no
         virtual time.
         """
+        self._waits: WaitClock | None = None
         self._daemon = threading.local()  # slept_until_ns: the end of this daemon thread's last sleep
 
     # ---- life of the process ----------------------------------------------------------------------------------------
@@ -103,6 +106,7 @@ class VirtualClock:
         """
         self._epoch_ns = epoch_s * 10**9
         self._main_thread = threading.get_ident()
+        self._waits = WaitClock(self._hook.host_clock_ns, real_time.monotonic_ns())
         self._state = ClockState.VIRTUAL
 
     def stop(self) -> None:
@@ -126,7 +130,7 @@ class VirtualClock:
         if self._state is ClockState.REAL:
             return None
         source = self._source_of(caller)
-        if source is TimeSource.REAL:
+        if source in _REAL_SOURCES:
             return None
         if self._state is ClockState.CONTINUED:
             return real_time.monotonic_ns() + self._continued_ns
@@ -140,6 +144,14 @@ class VirtualClock:
         if source is TimeSource.PROGRESS and self._hook.activity() + self._passed == self._activity_at_read:
             return self._last_known_ns
         return self._ask()
+
+    def read_for_waits_ns(self, caller: types.FrameType) -> int | None:
+        """Returns the monotonic time, in ns, that code gets which computes what is left of its timeout; None for other
+        code, and where waits pass no virtual time.
+        """
+        if self._waits is None or not self.on_virtual_main_thread() or self._source_of(caller) is not TimeSource.WAITS:
+            return None
+        return self._waits.read_ns()
 
     def _source_of(self, caller: types.FrameType) -> TimeSource:
         module = caller.f_globals.get("__name__")
@@ -191,11 +203,22 @@ class VirtualClock:
         self._passed += 1
         self._hook.advance_ns(for_ns)
 
+    def has_waited(self, timeout_s: float | None, real_ns: int, timed_out: bool, of_script: bool) -> None:
+        """Notes a wait of the main thread that is over: it had this timeout, and really took `real_ns`. If its timeout
+        ended it and the script itself made it, virtual time passes.
+        """
+        assert self._waits is not None, "time is virtual"
+        timeout_ns = None if timeout_s is None else max(0, round(timeout_s * 1e9))
+        self._waits.has_waited(timeout_ns, real_ns, timed_out)
+        if timed_out and timeout_ns and of_script:
+            self.pass_ns(timeout_ns)
+            self._waits.skip_host_time()
+
     def sleep(self, seconds: float, caller: types.FrameType) -> None:
         """Sleeps as `time.sleep` does for the code of this frame: in virtual time on the main thread, really elsewhere
         and for callers that get real time. Raises what `time.sleep` raises.
         """
-        if self._state is not ClockState.VIRTUAL or self._source_of(caller) is TimeSource.REAL:
+        if self._state is not ClockState.VIRTUAL or self._source_of(caller) in _REAL_SOURCES:
             real_time.sleep(seconds)
             self.slept_ns += int(seconds * 1e9) if self._source_of(caller) is TimeSource.VIRTUAL else 0
         elif threading.get_ident() != self._main_thread:

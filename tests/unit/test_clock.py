@@ -9,7 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from emu.clock.callers import REAL_TIME_MODULES, TimeSource, time_source_of
+from emu.clock.callers import REAL_TIME_MODULES, WAIT_MODULES, TimeSource, time_source_of
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
@@ -226,15 +226,99 @@ def test_waits_of_libraries_are_real() -> None:
 def test_a_wait_of_the_script_that_times_out_lets_time_pass() -> None:
     check(
         """
-        import asyncio
         woken, never = threading.Event(), threading.Event()
         threading.Timer(0.05, woken.set).start()
         assert woken.wait(1000)
         assert host.now == 0
         assert not never.wait(0.01)
         assert host.now == 10_000_000
-        asyncio.run(asyncio.sleep(0.5))  # less what passes, in real time, before the loop waits
-        assert 100_000_000 < host.now - 10_000_000 < 520_000_000, host.now
+        """
+    )
+
+
+def test_waits_that_compute_what_is_left_let_the_whole_timeout_pass() -> None:
+    """However long the machine takes between the readings. What the program does meanwhile is a part of the timeout."""
+    check(
+        """
+        import asyncio, queue
+        class Slow(queue.Queue):
+            def _qsize(self):
+                real_sleep(0.004)  # between the two readings
+                return super()._qsize()
+        def ends(timeout):
+            try:
+                Slow().get(timeout=timeout)
+            except queue.Empty:
+                return host.now
+        assert ends(0.02) == 20_000_000
+        assert ends(0.003) == 23_000_000
+
+        async def together():
+            loop = asyncio.get_running_loop()
+            began, ended = loop.time(), []
+            async def one(for_s):
+                await asyncio.sleep(for_s)
+                ended.append((for_s, host.now))
+            async def works():
+                await asyncio.sleep(0)
+                real_sleep(0.01)
+                host.advance_ns(5_000_000)
+            await asyncio.gather(one(0.1), one(0.04), works())
+            return ended, loop.time() - began
+        ended, taken = asyncio.run(together())
+        assert [for_s for for_s, _ in ended] == [0.04, 0.1]
+        assert [at - 23_000_000 for _, at in ended] == [40_000_000, 100_000_000], ended
+        assert abs(taken - 0.1) < 1e-6
+        """
+    )
+
+
+def test_a_loop_of_looks_comes_to_its_timeout() -> None:
+    check(
+        """
+        import asyncio
+        async def looks():
+            turns = 0
+            try:
+                async with asyncio.timeout(0.5):
+                    while True:
+                        turns += 1
+                        await asyncio.sleep(0)
+            except TimeoutError:
+                return turns
+        assert 45_000 < asyncio.run(looks()) < 55_000
+        assert host.now == 0
+        loop = asyncio.new_event_loop()
+        end = loop.time() + 1
+        while loop.time() < end:
+            pass
+        """
+    )
+
+
+def test_a_wait_that_something_else_ends_takes_as_long_as_it_did() -> None:
+    check(
+        """
+        import asyncio
+        async def woken_again_and_again():
+            loop = asyncio.get_running_loop()
+            wakes = threading.Event()
+            def waker():
+                while not wakes.wait(0.01):
+                    loop.call_soon_threadsafe(lambda: None)
+            thread = threading.Thread(target=waker)
+            thread.start()
+            try:
+                async with asyncio.timeout(0.2):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                return True
+            finally:
+                wakes.set()
+                thread.join()
+        began = real_time.monotonic()
+        assert asyncio.run(woken_again_and_again())
+        assert real_time.monotonic() - began > 0.1
         """
     )
 
@@ -325,6 +409,7 @@ def test_a_package_stands_for_all_of_its_modules() -> None:
     assert time_source_of("torch.distributed.elastic.timer") is TimeSource.REAL
     assert time_source_of("torch.utils.benchmark") is TimeSource.VIRTUAL
     assert time_source_of("logging.handlers") is TimeSource.LAST_KNOWN
+    assert time_source_of("asyncio.base_events") is TimeSource.WAITS
     assert time_source_of("__main__") is TimeSource.VIRTUAL
     assert time_source_of(None) is TimeSource.VIRTUAL
 
@@ -333,7 +418,7 @@ def test_modules_that_get_real_time_ask_for_it() -> None:
     """Else they need not be listed. Looked at are those that are installed."""
     imports = re.compile(r"^\s*(import (\w+, )*time\b|from time import)", re.MULTILINE)
     silent = []
-    for module in REAL_TIME_MODULES:
+    for module in REAL_TIME_MODULES | WAIT_MODULES:
         try:
             found = importlib.util.find_spec(module)
         except ModuleNotFoundError:
