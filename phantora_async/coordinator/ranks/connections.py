@@ -168,9 +168,14 @@ class Connections:
         """Gives the records to virtual time. Returns how many facts they are."""
         try:
             facts = self._fact_builder.take(rank, arrived)
-        except Mismatch as failure:
-            self._timeline.feed(rank, list(failure.before))
-            failure.before = ()
+        except RunFailure as failure:
+            if isinstance(failure, Mismatch):
+                self._timeline.feed(rank, list(failure.before))
+                failure.before = ()
+            # After --until or --steps the run has its end already. Ranks that do not fit together any more still tell
+            # the rest of their counts, and the report has them.
+            if self._recorder is not None:
+                self._recorder.take(rank, arrived, ())
             raise
         self._timeline.feed(rank, facts)
         if self._last_steps is not None:

@@ -73,6 +73,11 @@ class Run:
         self.spec = replace(self.spec, most_step_ns=most_ns, steps=steps)
         self.coordinator = self._make()
 
+    def end_at(self, until_ns: int) -> None:
+        """Ends the run at this instant. Called before it plays."""
+        self.spec = replace(self.spec, until_ns=until_ns)
+        self.coordinator = self._make()
+
     def keep_recording(self, folder: Path) -> None:
         """Keeps a recording. Called before it plays."""
         folder.mkdir()

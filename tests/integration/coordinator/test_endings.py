@@ -16,6 +16,7 @@ import pytest
 from emu.contract import records
 from emu.contract.records import MarkerKind, NcclKind, TraceKind
 from phantora_async.errors import ExitCode
+from phantora_async.recording import load
 
 from .fake_rank import FakeRank
 from .fake_run import Run, failure_of
@@ -356,3 +357,28 @@ async def test_a_run_whose_steps_are_fast_enough_is_not_cut_short(two: Run) -> N
     assert outcome.failure is None
     assert [rank["steps"] for rank in outcome.report["simulated"]["ranks"]] == [8, 8]
     assert "over_budget" not in (outcome.report["stopped"] or {})
+
+
+async def test_what_ranks_tell_at_an_end_that_an_option_sets_is_recorded(two: Run, tmp_path: Path) -> None:
+    """Their calls do not fit together any more: rank 1 ends without the one that rank 0 waits in."""
+    signature = b"gemm;cublasGemmEx;n;n;4096;4096;4096;1;bf16;bf16;bf16;f32;default;aten::mm;"
+    recorded = tmp_path / "recording"
+
+    async def program(rank: FakeRank) -> None:
+        await rank.join_world()
+        await rank.ask(records.Cost.encode(0, 5, 7, payload=signature))
+        rank.say(records.HostAdvance.encode(5000))
+        if rank.rank == 0:
+            rank.collective(NcclKind.ALL_REDUCE, 1)
+        await rank.hear(records.STOP)
+        if rank.rank == 0:
+            return  # its process ends without a word
+        count = records.LaunchCount.encode(7, 3, 0, 0)
+        rank.say(records.LaunchCounts.encode(0, 1, 0, payload=count), records.Bye.encode(0, 0, 0))
+
+    two.keep_recording(recorded)
+    two.end_at(1000)
+    outcome = await two.play(program, program)
+    assert (outcome.failure, outcome.unrecorded) == (None, "")
+    (told,) = (one for one in load(recorded).side(1) if one.kind == records.LAUNCH_COUNTS)
+    assert records.LaunchCount.decode_all(told.payload, 0, 1)[0].launches == 3
