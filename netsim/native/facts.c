@@ -7,17 +7,19 @@
 int ns_abi(void) { return NS_ABI; }
 
 static int32_t new_link(netsim *s, int64_t capacity) {
-    int32_t id = s->free_links.n ? s->free_links.items[--s->free_links.n] : s->nlinks++;
+    bool first = !s->free_links.n; /* of its number */
+    int32_t id = first ? s->nlinks++ : s->free_links.items[--s->free_links.n];
     if (id >= s->links_room) {
         int32_t old = s->links_room;
         s->links = grow(s->links, &s->links_room, id + 1, sizeof *s->links);
-        memset(s->links + old, 0, (size_t)(s->links_room - old) * sizeof *s->links);
         for (enum view v = NOW; v <= PAST; v++) {
             int32_t levels_room = old;
             s->levels[v] = grow(s->levels[v], &levels_room, s->links_room, sizeof *s->levels[v]);
         }
     }
     link_ *l = &s->links[id];
+    /* Room that is not used yet stays untouched: it takes no memory. */
+    if (first) memset(l, 0, sizeof *l);
     int32_t room = l->nsteps;
     l->steps = grow(l->steps, &room, 1, sizeof *l->steps);
     l->steps[0] = (step){INT64_MIN, capacity};
@@ -54,7 +56,7 @@ void ns_free(netsim *s) {
         free(s->links[i].aims);
         free(s->links[i].steps);
     }
-    for (int32_t i = 0; i < s->bundles_room; i++) free(s->bundles[i].flows.items);
+    for (int32_t i = 0; i < s->nbundles; i++) free(s->bundles[i].flows.items);
     list *lists[] = {&s->free_flows, &s->free_links, &s->free_bundles, &s->touched, &s->set,     &s->wrong,
                      &s->over,       &s->movers,     &s->noted,        &s->dirty,   &s->full,    &s->joining,
                      &s->leaving,    &s->fresh,      &s->live,         &s->stamped, &s->altered, &s->live_classes};

@@ -41,13 +41,11 @@ static int32_t find_bundle(const netsim *s, enum view v, int32_t link, int32_t l
 }
 
 static int32_t new_bundle(netsim *s, enum view v, int32_t link, int32_t limit) {
-    int32_t id = s->free_bundles.n ? s->free_bundles.items[--s->free_bundles.n] : s->nbundles++;
-    if (id >= s->bundles_room) {
-        int32_t old = s->bundles_room;
-        s->bundles = grow(s->bundles, &s->bundles_room, id + 1, sizeof *s->bundles);
-        for (int32_t i = old; i < s->bundles_room; i++) s->bundles[i].flows = (roster){NULL, 0, 0};
-    }
+    bool first = !s->free_bundles.n; /* of its number */
+    int32_t id = first ? s->nbundles++ : s->free_bundles.items[--s->free_bundles.n];
+    if (id >= s->bundles_room) s->bundles = grow(s->bundles, &s->bundles_room, id + 1, sizeof *s->bundles);
     bundle *b = &s->bundles[id];
+    if (first) b->flows = (roster){NULL, 0, 0};
     b->link = link;
     b->limit = limit;
     b->on = share_push(&s->links[link].on[v], limit, id);

@@ -147,6 +147,6 @@ void ns_count(const netsim *s, ns_counters *out) {
         out->segments += s->links[i].nstretches;
         out->bytes += bytes_of(&s->links[i]);
     }
-    for (int32_t i = 0; i < s->bundles_room; i++)
+    for (int32_t i = 0; i < s->nbundles; i++)
         out->bytes += (int64_t)sizeof(bundle) + s->bundles[i].flows.room * (int64_t)sizeof(member);
 }
