@@ -46,6 +46,10 @@ STUDENT = {
     20: 1.725,
     21: 1.721,
     22: 1.717,
+    23: 1.714,
+    24: 1.711,
+    25: 1.708,
+    26: 1.706,
 }
 """The 95 % quantiles of Student's distribution, by degrees of freedom."""
 
