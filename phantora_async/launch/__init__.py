@@ -2,8 +2,7 @@
 
 Lives here: folder, port and limits that a run needs (`runtime`), the forker's messages (`launcher`), its process
 (`forker_process`), interpreters that are kept for later runs (`warm_interpreters`, `warm_keeper`), the process that
-joins the servers' networks (`server_network`) by messages to the kernel (`netlink`), a machine that runs servers for
-another's coordinator (`joining`).
+joins the servers' networks (`server_network`), a machine that runs servers for another's coordinator (`joining`).
 Comes in: a `Config`; messages of the forker, as `emu.contract.messages` defines them.
 Goes out: processes that have started or ended, to the session.
 May import: emu.contract, compile_cache, config, errors, liveness, remote, virtual_time.

@@ -48,6 +48,7 @@ MOST_THREADS = 1024
 """The largest number of threads that OMP_NUM_THREADS is taken for."""
 NETWORK_BUILDER = """\
 import sys
+if sys.path[0] == "": del sys.path[0]
 sys.path.append(sys.argv[1])
 from phantora_async.launch.server_network import main
 main(int(sys.argv[2]), list(map(int, sys.argv[3].split(","))))
@@ -235,7 +236,6 @@ class Launcher:
         """
         self._network_builder = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-PS",  # it needs neither the working directory nor what is installed
             "-c",
             NETWORK_BUILDER,
             str(Path(__file__).parents[2]),

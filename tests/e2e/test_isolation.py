@@ -141,7 +141,7 @@ def ordinary_users_python(environment: dict[str, str]) -> str:
     here = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (sys.executable, *filter(None, [shutil.which(here, path="/usr/local/bin:/usr/bin")])):
         try:
-            look = [python, "-c", "import torch, uvloop, numpy"]
+            look = [python, "-c", "import torch, uvloop, numpy, pyroute2"]
             if (
                 subprocess.run(
                     look, user=NOBODY, group=NOBODY, extra_groups=[], env=environment, check=False
