@@ -1,6 +1,7 @@
-"""`Work.is_completed` in a recorded run: Python code asks, and may decide by the answer.
+"""`Work.is_completed`: Python code asks, and may decide by the answer.
 
-Otherwise the question looks as if PyTorch's own C++ code asked, which lets go of what finished work held.
+Otherwise the question looks as if PyTorch's own C++ code asked, which lets go of what finished work held. The two are
+simulated differently, so they are told apart in every run: a recorded one is as one that is not.
 """
 
 from __future__ import annotations
@@ -13,15 +14,13 @@ from .hook_library import Hook
 
 
 def install(hook: Hook) -> None:
-    """Marks questions for finished work that Python code asks, if the run is recorded. Called once, in the forker,
-    after torch is imported.
-    """
+    """Marks questions for finished work that Python code asks. Called once, in the forker, after torch is imported."""
     import torch.distributed
 
     def change(names: Names) -> None:
         names.change("Work.is_completed", functools.partial(_asked_by_python, hook))
 
-    if hook.is_recorded() and torch.distributed.is_available():
+    if torch.distributed.is_available():
         changes.install("questions for finished work", change)
 
 

@@ -220,8 +220,8 @@ PURPOSES = (
     ),
     Purpose(
         "questions for finished work",
-        "telling in a recording whether Python code or PyTorch itself asks if work is complete",
-        "a replay goes on where Work.is_completed would be answered otherwise",
+        "telling whether Python code or PyTorch itself asks if work is complete",
+        "loops over Work.is_completed are timed as PyTorch's own, and a replay goes on where it is answered otherwise",
         ("emu/interpreter/completed_work.py",),
         (Name("torch._C._distributed_c10d", "Work.is_completed"),),
     ),

@@ -46,6 +46,17 @@ def test_the_same_machine(shared_run: Run, tmp_path: Path, script: str, args: tu
     assert replay(ran, tmp_path) == ran.simulated
 
 
+@pytest.mark.thorough
+def test_questions_of_python_code_take_the_same_time_with_and_without_a_recording(run: Run, tmp_path: Path) -> None:
+    """The script asks `Work.is_completed`, and an event loop does its own work between the questions. Its timers take
+    the virtual time that it asked for, however busy this machine is.
+    """
+    recorded = run("polled_work.py", n=2, options=("--record", str(tmp_path / "recorded")))
+    alone = run("polled_work.py", n=2)
+    assert (recorded.exit_code, alone.exit_code) == (0, 0), recorded.output + alone.output
+    assert alone.simulated == recorded.simulated
+
+
 def test_loops_that_ask_end_when_the_work_is_complete(run: Run, shared_run: Run, tmp_path: Path) -> None:
     """A turn takes a microsecond: the script counts nearly as many as its event says. The same machine's replay is the
     run; on a slower GPU the loops, that of destroy_process_group included, end where they end in a run there.
