@@ -43,6 +43,10 @@ class HookClock(Protocol):
         """Returns the virtual time of the rank's host, as soon as no other rank can change it. Asks the coordinator."""
 
     @property
+    def clock_read_ns(self) -> Callable[[], int]:
+        """Returns the same without asking if it is certain: between two calls that could have stopped the host."""
+
+    @property
     def host_clock_ns(self) -> Callable[[], int]:
         """Returns the host time that this rank has used so far. Asks nobody."""
 
@@ -179,7 +183,7 @@ class VirtualClock:
                 self._hook.advance_ns(min(_IDLE_READ_STEP_NS * counted, _IDLE_READ_LIMIT_NS))
         else:
             self._idle_reads = 0
-        now_ns = self._hook.clock_ns()
+        now_ns = self._hook.clock_read_ns()
         self._activity_at_read = activity
         self._host_ns_after_read = self._hook.host_clock_ns()
         self._last_known_ns = max(self._last_known_ns, now_ns)

@@ -1106,9 +1106,10 @@ class Clock(NamedTuple):
     nbytes: int
     qid: int
     now_ns: int
+    room: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, now_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, now_ns: int, room: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Elapsed(NamedTuple):
     kind: int

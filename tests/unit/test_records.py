@@ -77,8 +77,8 @@ def test_every_question_knows_its_reply() -> None:
 
 
 def test_an_answer_takes_as_many_values_as_it_has_fields() -> None:
-    """The engine gives two values, of which the time has one; the rest of ELAPSED_NS fills up eight bytes."""
-    assert records.answer(records.CLOCK_READ, 7, 900, 1) == records.Clock.encode(7, 900)
+    """The engine gives two values; the rest of ELAPSED_NS fills up eight bytes."""
+    assert records.answer(records.CLOCK_READ, 7, 900, 1) == records.Clock.encode(7, 900, 1)
     assert records.answer(records.ELAPSED, 7, -5, 1) == records.ElapsedNs.encode(7, -5, 1, 0)
     assert records.answer(records.QUERY, 7, 1, 30) == records.Done.encode(7, 1, 30)
 

@@ -7,6 +7,7 @@
 #include "op_stream/emit.h"
 #include "core/config.h"
 #include "core/run.h"
+#include "op_stream/clock.h"
 #include "op_stream/history.h"
 #include "op_stream/launch_counts.h"
 #include "op_stream/segment.h"
@@ -33,7 +34,7 @@ static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *
                (unsigned long long)(last_instant - at_ns));
     ph_batch_append(kind, site, at_ns - last_instant, fields, fields_nbytes, payload, payload_nbytes);
     last_instant = at_ns;
-    atomic_fetch_add_explicit(&nrecords, 1, memory_order_relaxed);
+    ph_clock_stated(kind, fields, 1 + atomic_fetch_add_explicit(&nrecords, 1, memory_order_relaxed));
 }
 
 void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_nbytes, const void *payload,
@@ -52,6 +53,7 @@ uint64_t ph_last_instant(void) { return last_instant; }
 void ph_op_stream_begin(void) {
     ph_record_lock();
     last_instant = 0;
+    ph_clock_is_uncertain();
     ph_record_unlock();
 }
 
@@ -154,6 +156,7 @@ void ph_ask_out_of_band(uint16_t kind, void *fields, size_t fields_nbytes, const
 static void flush_and_say_so(const unsigned char *body, size_t nbytes) {
     (void)body, (void)nbytes;
     ph_record_lock();
+    ph_clock_is_uncertain();
     ph_close_segments();
     ph_append_out_of_band(PH_KIND_FLUSHED, NULL, 0, NULL, 0);
     ph_record_unlock_and_send();

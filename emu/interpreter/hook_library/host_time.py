@@ -27,6 +27,8 @@ class HostTimeCalls(Library):
         """
         self._host_kind = self._function("host_kind", c_char_p, c_int)
         self.clock_ns: Callable[[], int] = self._function("clock_ns", c_uint64)
+        self.clock_read_ns: Callable[[], int] = self._function("clock_read_ns", c_uint64)
+        """Returns the same without asking if it is certain."""
         self.host_clock_ns: Callable[[], int] = self._function("host_clock_ns", c_uint64)
         self.host_works_ns: Callable[[int], None] = self._function("host_works_ns", None, c_uint64)
         """Takes host time for what is left out because it was done before."""

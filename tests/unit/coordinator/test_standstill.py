@@ -84,7 +84,7 @@ def test_who_was_told_something_or_has_spoken_may_have_woken_others() -> None:
     machine = Machine()
     assert machine.standstill.look() is None
     machine.timeline.answers_sent += 1
-    machine.standstill.told([(1, records.Clock.encode(1, 5))])
+    machine.standstill.told([(1, records.Clock.encode(1, 5, 1))])
     assert machine.told == 1, "ranks have to be looked at again"
     assert not machine.standstill.goes_on()
     assert machine.standstill.look() is None
@@ -101,13 +101,13 @@ def test_a_rank_that_waits_for_another_one_s_call_needs_no_look(monkeypatch: pyt
     machine.wait_for_calls = [0, 2]
     assert not machine.standstill.goes_on(), "nothing was answered"
     machine.timeline.answers_sent += 1
-    machine.standstill.told([(1, records.Clock.encode(1, 5))])
+    machine.standstill.told([(1, records.Clock.encode(1, 5, 1))])
     machine.blocked_ranks.spoken += 1
     assert machine.standstill.goes_on()
     assert (machine.looks, machine.passed) == (1, [[0], [0, 2]])
     now_s += standstill.LOOK_EVERY_S
     machine.timeline.answers_sent += 1
-    machine.standstill.told([(1, records.Clock.encode(1, 5))])
+    machine.standstill.told([(1, records.Clock.encode(1, 5, 1))])
     assert not machine.standstill.goes_on(), "a deadlock would not be found"
 
 
@@ -244,7 +244,7 @@ def test_a_stopped_rank_cannot_answer_and_is_not_asked() -> None:
 def test_to_learn_that_work_is_complete_is_progress() -> None:
     """A rank may ask of hundreds of events in one call; to ask again and again of one that is not complete is none."""
     machine = Machine()
-    machine.standstill.told([(1, records.Done.encode(1, 0, 0)), (2, records.Clock.encode(1, 5))])
+    machine.standstill.told([(1, records.Done.encode(1, 0, 0)), (2, records.Clock.encode(1, 5, 1))])
     assert machine.progress == 0
     machine.standstill.told([(1, records.Done.encode(1, 0, 0)), (2, records.Done.encode(1, 1, 0))])
     assert machine.progress == 1

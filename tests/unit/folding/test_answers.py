@@ -10,7 +10,10 @@ from phantora_async.folding.answers import RoleAnswers
 def test_the_rank_that_comes_first_decides_what_its_role_is_told() -> None:
     folding = Folding(mesh_of("dp=4,tp=2", 8), frozenset((0,)))
     answers = RoleAnswers(folding, folding.mirrored)
-    clock = records.Clock.encode
+
+    def clock(qid: int, now_ns: int) -> bytes:
+        return records.Clock.encode(qid, now_ns, 1)
+
     assert answers.first([(0, clock(1, 50)), (4, clock(1, 60))]) == [(0, clock(1, 50)), (2, clock(1, 60))]
     assert answers.first([(2, clock(1, 64)), (6, clock(1, 60)), (6, clock(2, 80))]) == [(2, clock(2, 80))]
     assert (answers.differing.times, answers.differing.most_ns, answers.differing.states) == (1, 4, 0)

@@ -118,6 +118,8 @@ class Coordinator(threading.Thread):
         elif record.kind in records.REPLY_OF:
             reply = getattr(records, records.class_name(records.NAMES[records.REPLY_OF[record.kind]]))
             answer = self._answer(record)
+            if reply is records.Clock and len(answer) == 1:
+                answer = (*answer, 0)  # the next read asks, too
             if reply is records.Comm:
                 answer = (*answer, *([0] * NCCL_SIZES))
             self.tell(reply.encode(record.qid, *answer))
@@ -147,9 +149,9 @@ class Rank:
     def __init__(self, library: Path, device_file: Path) -> None:
         # Its own calls come first: another test may have loaded PyTorch, and with it NVIDIA's libraries.
         self.c = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL | os.RTLD_DEEPBIND)
-        for name in ("clock_ns", "host_clock_ns", "device_base", "device_nbytes", "unmodelled_reads"):
+        for name in ("clock_ns", "clock_read_ns", "host_clock_ns", "device_base", "device_nbytes", "unmodelled_reads"):
             getattr(self.c, f"phantora_{name}").restype = ctypes.c_uint64
-        self.c.phantora_advance_ns.argtypes = [ctypes.c_uint64]
+        self.c.phantora_advance_ns.argtypes = self.c.phantora_host_works_ns.argtypes = [ctypes.c_uint64]
         self.c.cudaMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self.c.cudaMemcpyAsync.argtypes = [
             ctypes.c_void_p,
@@ -234,9 +236,10 @@ def running(
     finish: bool = True,
     status: int = 0,
     watch: Callable[[Coordinator, int], None] | None = None,
+    alone: bool = False,
     **device: object,
 ) -> Coordinator:
-    """Runs the program as rank 3 of 8 and returns the coordinator with all that it was told."""
+    """Runs the program as rank 3 of 8, or as the only one, and returns the coordinator with all that it was told."""
     file = device_file(folder, **device)
     coordinator = Coordinator(folder, cost, answer)
     coordinator.start()
@@ -245,7 +248,8 @@ def running(
         code = 99
         try:
             rank = Rank(library, file)
-            start = rank.c.phantora_start(coordinator.path.encode(), coordinator.cost_table.encode(), 3, 8, 1, 0)
+            place = (0, 1, 0, 0) if alone else (3, 8, 1, 0)
+            start = rank.c.phantora_start(coordinator.path.encode(), coordinator.cost_table.encode(), *place)
             assert start == 0, start
             program(rank)
             if finish:

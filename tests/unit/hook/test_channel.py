@@ -75,6 +75,25 @@ def test_a_rank_that_sleeps_tells_its_open_segments_when_it_is_asked(running):
     assert [r.launches if r.kind == records.SEGMENT else r.host_ns for r in told] == [2, 1, 0, 0, 1]
 
 
+def test_a_rank_that_may_have_been_passed_over_asks_for_the_time(running):
+    (asleep, sleeps), (wake, wakes) = os.pipe(), os.pipe()
+
+    def program(rank):
+        assert rank.c.phantora_clock_read_ns() == 1_000
+        os.write(sleeps, b"x")
+        os.read(wake, 1)
+        assert rank.c.phantora_clock_read_ns() == 7_000
+
+    def watch(coordinator, child):
+        os.read(asleep, 1)
+        coordinator.tell(records.Flush.encode(0))
+        until(lambda: coordinator.of(records.FLUSHED))
+        os.write(wakes, b"x")
+
+    answers = iter((1_000, 7_000))
+    running(program, watch=watch, alone=True, answer=lambda record: (next(answers), 1))
+
+
 def test_what_the_socket_does_not_take_at_once_leaves_later(running):
     """Less than a batch leaves on the reader, which must come again: the rank's other threads sleep."""
     (begin, begins), (end, ends) = os.pipe(), os.pipe()

@@ -369,6 +369,60 @@ def test_clock_reads_carry_the_host_clock(running):
     assert at[records.HOST_ADVANCE] == at[records.CLOCK_READ] == 5_000_000
 
 
+def answers_at(*instants_ns, room=1_000):
+    """The answers to reads of the clock, one after the other, with so much room in the launch queue."""
+    left = iter(instants_ns)
+    return lambda record: (next(left), 1 + room)
+
+
+def test_the_time_is_certain_while_nothing_can_have_stopped_the_host(running):
+    def program(rank):
+        kernel, event, read = rank.kernel("k"), rank.event(), rank.c.phantora_clock_read_ns
+        rank.launch(kernel)  # its cost is asked for
+        assert read() == 1_000
+        rank.c.phantora_host_works_ns(300)
+        assert (read(), read()) == (1_300, 1_300)
+        rank.launch(kernel)
+        rank.c.cudaEventRecord(event, None)
+        rank.c.phantora_host_works_ns(40)
+        assert read() == 1_340
+        rank.c.cudaEventSynchronize(event)
+        assert read() == 9_000
+
+    told = running(program, alone=True, answer=answers_at(1_000, 9_000))
+    assert len(told.of(records.CLOCK_READ)) == 2
+    assert [record.launches for record in told.of(records.SEGMENT)] == [1, 1], "a read ends a segment, as ever"
+
+
+def test_the_time_is_asked_for_once_launches_may_wait_for_room(running):
+    def program(rank):
+        kernel, read = rank.kernel("k"), rank.c.phantora_clock_read_ns
+        assert read() == 1_000
+        for at_ns in (1_000, 1_000, 5_000):
+            rank.launch(kernel)
+            assert read() == at_ns
+
+    told = running(program, alone=True, answer=answers_at(1_000, 5_000, room=2))
+    assert len(told.of(records.CLOCK_READ)) == 2
+
+
+@pytest.mark.parametrize(("alone", "room"), [(True, -1), (False, 1_000)], ids=["slow host", "other ranks"])
+def test_the_time_is_asked_for_where_the_host_s_clock_or_other_ranks_decide(running, alone, room):
+    def program(rank):
+        assert (rank.c.phantora_clock_read_ns(), rank.c.phantora_clock_read_ns()) == (1_000, 2_000)
+
+    running(program, alone=alone, answer=answers_at(1_000, 2_000, room=room))
+
+
+def test_who_reads_the_clock_over_and_over_asks_now_and_then(running):
+    def program(rank):
+        for _ in range(100):
+            rank.c.phantora_clock_read_ns()
+
+    told = running(program, alone=True, answer=answers_at(*range(1, 5)))
+    assert len(told.of(records.CLOCK_READ)) == 4
+
+
 def test_counters_tell_launches_and_of_each_signature_how_many(running):
     def program(rank):
         kernel, other = rank.kernel("k"), rank.kernel("other")

@@ -182,6 +182,8 @@ class Result:
     stop: Stop
     timeline: Timeline
     begun: list[tuple[int, str]]
+    rooms: dict[int, list[int]]
+    """By rank: the room in its launch queues that answers to reads of the clock say."""
 
     def clocks(self, rank: int) -> list[int]:
         return self.answers.get(rank, [])
@@ -266,6 +268,7 @@ def play(
     fact_builder = new_fact_builder(len(scripts))
     arrivals = Arrivals(scripts, timeline, fact_builder)
     answers: dict[int, list[int]] = {}
+    rooms: dict[int, list[int]] = {}
     ranks = range(len(scripts))
     while arrivals:
         for rank in shuffle.sample(ranks, len(ranks)) if shuffle else ranks:
@@ -278,4 +281,7 @@ def play(
         continue
     for rank, answer in timeline.take_answers():
         answers.setdefault(rank, []).append(number(answer))
-    return Result(answers, timeline.now_ns, stop, timeline, network.begun)
+        (record,), _ = records.decode_down(answer)
+        if record.kind == records.CLOCK:
+            rooms.setdefault(rank, []).append(record.room)
+    return Result(answers, timeline.now_ns, stop, timeline, network.begun, rooms)

@@ -41,6 +41,11 @@ def test_a_kernel_in_flight_stretches_from_the_instant_on(fault: str, end_ns: in
     assert play([script], paces=paces(fault)).clocks(0) == [end_ns]
 
 
+@pytest.mark.parametrize(("fault", "room"), [("host 0 at 0.5x", 0), ("gpu 0 at 0.5x", 1 + 1024)])
+def test_a_slow_host_is_told_that_it_cannot_know_the_time(fault: str, room: int) -> None:
+    assert play([one().clock().bye()], paces=paces(fault)).rooms[0] == [room]
+
+
 def test_the_gpu_of_another_rank_keeps_its_speed() -> None:
     first, second = scripts(2)
     for script in (first, second):

@@ -130,6 +130,13 @@ def test_the_host_waits_for_room_in_the_launch_queue() -> None:
     assert play([script.clock().bye()], queue_depth=10).clocks(0) == [2010]
 
 
+def test_the_time_is_told_with_the_room_for_launches() -> None:
+    """So that a rank knows how many it can make before its host may have to wait."""
+    script = one().clock().segment(1000, launches=3).segment(1000, launches=4, stream=2).clock()
+    script.segment(1000, launches=6, stream=2).clock().sync().clock()
+    assert play([script.bye()], queue_depth=10).rooms[0] == [1 + 10, 1 + 6, 1 + 0, 1 + 10]
+
+
 def test_a_segment_larger_than_the_queue_waits_for_an_empty_one() -> None:
     script = one().segment(1000, launches=5).segment(10, launches=50).clock()
     assert play([script.bye()], queue_depth=10).clocks(0) == [1000]
