@@ -47,7 +47,9 @@ ROW_NUMBERS = (
 hold.
 """
 _USES = ("ROW", "HOST_TIME", "BESIDE")
-_MARKS = frozenset({*_USES, "REPORT", "STEP", "LIVE", "ONCE", "ROLE", "TEXT", "OWN", "POLL", "PROMISED", "PROCESS"})
+_MARKS = frozenset(
+    {*_USES, "REPORT", "STEP", "LIVE", "ONCE", "ROLE", "TEXT", "OWN", "POLL", "PROMISED", "GOES_ON", "PROCESS"}
+)
 
 
 class RecordError(ValueError):

@@ -42,32 +42,17 @@ void ph_clock_is_uncertain(void) {
     certain.may_have_waited = true;
 }
 
-void ph_clock_stated(uint16_t kind, const void *fields, uint64_t number) {
-    switch (kind) {
-    case PH_KIND_CLOCK_READ:
+void ph_clock_stated(uint16_t kind, uint64_t number) {
+    if (kind == PH_KIND_CLOCK_READ) {
         certain.question = number;
         certain.left = 0;
         certain.launches = 0;
         certain.may_have_waited = false;
-        break;
-    case PH_KIND_SEGMENT:
-        certain.launches += ((const struct ph_SEGMENT *)fields)->launches;
-        break;
-    case PH_KIND_NCCL_LAUNCH:
-        certain.launches++;
-        break;
-    case PH_KIND_EVENT_RECORD:
-    case PH_KIND_RECORDING_DROP:
-    case PH_KIND_STREAM_WAIT:
-    case PH_KIND_BATCH:
-    case PH_KIND_RESPONSE:
-    case PH_KIND_KV_BLOCKS:
-    case PH_KIND_TRAINING:
-        break;
-    default:
+    } else if (!ph_record_is_marked(kind, "GOES_ON"))
         ph_clock_is_uncertain();
-    }
 }
+
+void ph_clock_launched(uint64_t launches) { certain.launches += launches; }
 
 /* The answer to the calling thread's question, asked when the host's clock was `host_ns`. */
 static void note_answer(const struct ph_CLOCK *answer, uint64_t host_ns) {

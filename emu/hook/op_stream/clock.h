@@ -6,10 +6,12 @@
 
 /* The virtual time now: asks, and waits for the answer. */
 uint64_t phantora_clock_ns(void);
-/* The same for a read of the program's: asks only if the answer is not certain. */
+/* The virtual time now, for a read of the program's: asks only if it is not certain. */
 uint64_t phantora_clock_read_ns(void);
 /* Under the record lock: the rank has stated this, as its record of that number. */
-void ph_clock_stated(uint16_t kind, const void *fields, uint64_t number);
+void ph_clock_stated(uint16_t kind, uint64_t number);
+/* Under the record lock: it has stated so many launches of one stream. */
+void ph_clock_launched(uint64_t launches);
 /* Under the record lock: time may have passed of which the rank does not know. */
 void ph_clock_is_uncertain(void);
 /* The virtual time last heard of, plus the host time since: never asks. */

@@ -34,7 +34,7 @@ static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *
                (unsigned long long)(last_instant - at_ns));
     ph_batch_append(kind, site, at_ns - last_instant, fields, fields_nbytes, payload, payload_nbytes);
     last_instant = at_ns;
-    ph_clock_stated(kind, fields, 1 + atomic_fetch_add_explicit(&nrecords, 1, memory_order_relaxed));
+    ph_clock_stated(kind, 1 + atomic_fetch_add_explicit(&nrecords, 1, memory_order_relaxed));
 }
 
 void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_nbytes, const void *payload,

@@ -7,6 +7,7 @@
 #include "op_stream/segment.h"
 #include "core/config.h"
 #include "core/lock.h"
+#include "op_stream/clock.h"
 #include "op_stream/emit.h"
 #include "op_stream/history.h"
 #include "op_stream/trace.h"
@@ -31,6 +32,7 @@ void ph_close_segments(void) {
                                     .tail_work_ns = it->tail_work_ns};
         if (UNLIKELY(ph_cfg.segment_contents)) record.content = ph_content_of(it);
         ph_append(PH_KIND_SEGMENT, it->first_ns, &record, sizeof record, NULL, 0);
+        ph_clock_launched(it->queued);
         it->launches = 0;
     }
     open.first = open.last = NULL;
