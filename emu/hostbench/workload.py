@@ -17,8 +17,8 @@ class Workload:
     make: Callable[[], Run]
     """Sets the workload up on the current device; what it returns is run again and again."""
     tells_of_calls: bool = True
-    """True if its calls of CUDA cost what those of a training step cost. A loop over a few operators launches the same
-    kernels, whose code and arguments are in the caches: a launch takes half of that.
+    """False if only the program's own work counts, not what its calls of CUDA take. These programs were taken in before
+    launches of a kernel that has just run (`hot_launch`) had a price of their own.
     """
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from emu.contract import installed
+from formats.files import MOST_SOURCE_NBYTES, read_bytes
 from phantora_async.ingest.call_sites import Line
 from phantora_async.wording import named
 
@@ -30,9 +31,9 @@ def innermost_loop(lines: Sequence[Line]) -> Line | None:
         if line.file.startswith(("<", f"{installed.EMU}/")):
             continue
         try:
-            tree = ast.parse(Path(line.file).read_bytes())
-        except (OSError, SyntaxError, ValueError):  # it is on another machine, or was changed since
-            continue
+            tree = ast.parse(read_bytes(Path(line.file), MOST_SOURCE_NBYTES))
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            continue  # it is on another machine, or was changed since; a rank may name any file, a pipe for example
         around = [
             node.lineno
             for node in ast.walk(_function(tree, line.line))

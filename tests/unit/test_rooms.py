@@ -260,6 +260,7 @@ MAY_IMPORT = {
     ],
     "phantora_async.diagnosis": [
         "emu.contract",
+        "formats",
         "phantora_async.errors",
         "phantora_async.wording",
         "phantora_async.ingest",

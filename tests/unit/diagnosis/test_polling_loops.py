@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from emu.contract import installed
@@ -60,3 +61,11 @@ def test_ranks_of_one_loop_are_named_together(tmp_path: Path) -> None:
 
 def test_a_program_without_text_has_no_loops(tmp_path: Path) -> None:
     assert innermost_loop([Line(str(tmp_path / "gone.py"), 3, "f"), Line("<string>", 1, "<module>")]) is None
+
+
+def test_a_rank_may_name_any_file(tmp_path: Path) -> None:
+    """A pipe is not waited for, and a text that Python cannot parse has no loops."""
+    pipe, deep = tmp_path / "pipe.py", tmp_path / "deep.py"
+    os.mkfifo(pipe)
+    deep.write_text("-" * 100_000 + "1\n")
+    assert innermost_loop([Line(str(pipe), 1, "f"), Line(str(deep), 1, "f")]) is None
