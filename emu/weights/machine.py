@@ -1,12 +1,15 @@
-"""Finds how much memory this machine has left, or the container that the run is in."""
+"""Finds how much memory and disk this machine has left, or the container that the run is in."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 _LEFT_TO_OTHERS = 8
 """The part of the memory that is left to the ranks' own pages: one eighth."""
+_LEAST_FREE = 20
+"""A disk is used until a twentieth of it is left."""
 _GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -17,6 +20,12 @@ def room_for(nbytes: int) -> bool:
     if limit is not None:
         total, available = min(total, limit[0]), min(available, limit[1])
     return available - nbytes > total // _LEFT_TO_OTHERS
+
+
+def disk_has_room_for(nbytes: int, folder: Path) -> bool:
+    """Tells whether so many more bytes may be written to the folder's disk."""
+    status = os.statvfs(folder)
+    return (status.f_bavail - status.f_blocks // _LEAST_FREE) * status.f_frsize >= nbytes
 
 
 def _machine() -> tuple[int, int]:

@@ -31,8 +31,6 @@ from .pages import Block
 
 LEAST_NBYTES = 1 << 20
 """The fewest bytes of a tensor that is shared: smaller ones are computed by each rank, as their pages are few."""
-_LEAST_FREE = 20
-"""A disk is used until a twentieth of it is left."""
 
 
 Name = Callable[[int, int, bytes], None]
@@ -243,8 +241,7 @@ class Store:
 
     def _make_file(self, nbytes: int) -> int:
         """Makes a file without a name, of which the keeper makes a copy."""
-        status = os.statvfs(self._folder)
-        if status.f_bavail * status.f_frsize - 2 * nbytes < status.f_blocks * status.f_frsize // _LEAST_FREE:
+        if not machine.disk_has_room_for(2 * nbytes, self._folder):
             raise OSError(errno.ENOSPC, "the disk is nearly full", str(self._folder))
         descriptor, path = tempfile.mkstemp(dir=self._folder)
         os.unlink(path)

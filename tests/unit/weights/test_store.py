@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,6 +70,7 @@ def test_values_are_computed_once_and_written_pages_are_private(
     store: Store, in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "room_for", lambda nbytes: in_memory)
+    monkeypatch.setattr(machine, "disk_has_room_for", lambda nbytes, folder: True)
     first, second, third = PrivateMemory(), PrivateMemory(), PrivateMemory()
     assert fill(store, "key", first, 5) == 1
     assert fill(store, "key", second, 5) == 0
@@ -77,6 +79,22 @@ def test_values_are_computed_once_and_written_pages_are_private(
     assert first.bytes() == bytes([5]) * NBYTES
     assert second.bytes()[99:104] == b"\5abc\5"
     assert fill(store, "key", PrivateMemory(), 5) == 0
+
+
+def test_values_are_not_shared_where_neither_memory_nor_disk_has_room(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twentieth = 1000
+    disk = SimpleNamespace(f_frsize=4096, f_blocks=20 * twentieth, f_bavail=0)
+    monkeypatch.setattr(machine, "room_for", lambda nbytes: False)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    first, second, third = PrivateMemory(0), PrivateMemory(0), PrivateMemory(0)
+    disk.f_bavail = twentieth + 2 * NBYTES // 4096 - 1
+    assert fill(store, "key", first, 5) == 1
+    assert fill(store, "key", second, 5) == 1
+    disk.f_bavail += 1
+    assert fill(store, "key", third, 5) == 1
+    assert fill(store, "key", PrivateMemory(0), 5) == 0
 
 
 def test_the_origin_of_a_block_ends_with_the_first_write(store: Store) -> None:
