@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..formats.ttir import CARRIED, LABEL, Operation, Program
 from . import operations
 from .combining import Combination
-from .integer_stores import NotEvaluated, parameters_of
+from .integer_stores import NotEvaluated, TooLong, parameters_of
+from .long_sums import Bounded, stores_by_bounds, sums_along_one_axis
 from .steps import (
     UNKNOWN,
     AnyStep,
@@ -47,6 +48,7 @@ _MOST_KEPT = 1 << 22
 """Most elements of all values that are kept for later launches (32 MiB)."""
 _MOST_KEPT_OF_A_LAUNCH = 1 << 20
 _MOST_LAUNCHES_KEPT = 512
+_MOST_KEPT_BY_BOUNDS = 16
 _STORES_UNSEEN = (
     "tt.atomic_rmw",
     "tt.atomic_cas",
@@ -84,10 +86,6 @@ _TARGET = re.compile(r"(\^\w+)(?:\(([^()]*)\))?")
 
 def _label(operation: Operation) -> str:
     return operation.head.partition(":")[0].partition("(")[0]
-
-
-class TooLong(NotEvaluated):
-    """The launch is too large to be evaluated."""
 
 
 class _Budget:
@@ -134,6 +132,10 @@ class Evaluator:
         self._kept: OrderedDict[tuple[int, ...], _Kept] = OrderedDict()
         """By the program, the grid and the arguments; the one that was used last is at the end."""
         self._kept_elements = 0
+        self._too_long: dict[tuple[int, ...], Program] = {}
+        """Programs, each with a grid, that are not followed, but evaluated by bounds."""
+        self._known_by_bounds: OrderedDict[tuple[int, ...], Bounded] = OrderedDict()
+        """By the same as `_kept`."""
 
     def stores(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> Stores:
         """Returns the stores of a launch, as far as they are known. `values`: the arguments, one for each parameter.
@@ -149,9 +151,28 @@ class Evaluator:
             else:
                 self._kept[key] = kept
                 return Stores(kept.steps.stores, kept.steps.are_all)
-        steps = self._followed(program, grid, values)
-        self._keep(key, steps, program)
-        return Stores(steps.stores, steps.are_all)
+        if key[:4] not in self._too_long:
+            try:
+                steps = self._followed(program, grid, values)
+            except TooLong:
+                if not sums_along_one_axis(program):
+                    raise
+                self._too_long[key[:4]] = program
+            else:
+                self._keep(key, steps, program)
+                return Stores(steps.stores, steps.are_all)
+        return Stores(self._bounded(key, program, grid, values).stores, are_all=True)
+
+    def _bounded(
+        self, key: tuple[int, ...], program: Program, grid: tuple[int, int, int], values: Sequence[int]
+    ) -> Bounded:
+        known = self._known_by_bounds.pop(key, None)
+        if known is None or not known.is_current(self._memory):
+            known = stores_by_bounds(program, grid, values, self._memory)
+        self._known_by_bounds[key] = known
+        if len(self._known_by_bounds) > _MOST_KEPT_BY_BOUNDS:
+            self._known_by_bounds.popitem(last=False)
+        return known
 
     def _keep(self, key: tuple[int, ...], steps: Steps, program: Program) -> None:
         elements = steps.elements

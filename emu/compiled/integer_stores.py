@@ -13,6 +13,10 @@ class NotEvaluated(Exception):
     """The program does what is not evaluated here: what it stores is unknown."""
 
 
+class TooLong(NotEvaluated):
+    """The launch is too large to be evaluated."""
+
+
 def parameters_of(program: Program) -> tuple[tuple[str, Type], ...]:
     """Returns name and type of each parameter. Raises NotEvaluated for other types than numbers and pointers to
     them."""

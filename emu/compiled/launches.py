@@ -11,8 +11,8 @@ from ..control.control_tensors import KNOWN, ControlTensors
 from ..control.host_views import HostViews
 from ..formats.ttir import Program, read_program
 from ..interpreter.hook_library import Hook
-from .evaluation import Evaluator, Stores, TooLong
-from .integer_stores import NotEvaluated, parameters_of, stores_integers
+from .evaluation import Evaluator, Stores
+from .integer_stores import NotEvaluated, TooLong, parameters_of, stores_integers
 from .operations import dtype_of
 from .places import Places, RangeElements, Stretch
 from .steps import MemoryReader, Store

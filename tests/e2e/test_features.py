@@ -151,9 +151,10 @@ def test_a_rack_joined_by_nvlink(run: Run) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="Triton needs a C compiler")
-def test_a_mask_s_counts_of_blocks_price_flex_attention(run: Run) -> None:
+@pytest.mark.parametrize("how", [[], ["compiled"]], ids=["eager", "compiled"])
+def test_a_mask_s_counts_of_blocks_price_flex_attention(run: Run, how: list[str]) -> None:
     """64 rows of blocks of 128: one, then two on the window's edges, and none to three between them."""
-    done = run("block_mask.py", n=1)
+    done = run("block_mask.py", *how, n=1)
     assert "PASSED" in done.output
     kernels = [one for one in done.simulated["kernels"]["signatures"] if "flex_attention" in one["signature"]]
     assert [one["source"] for one in kernels] == ["roofline"]
