@@ -64,6 +64,11 @@ def ranks_folder(runtime_dir: str) -> str:
     return os.path.join(runtime_dir, "ranks")
 
 
+def scripts_folder(runtime_dir: str) -> str:
+    """Returns the folder of the copies of scripts that isolated servers have in the originals' places."""
+    return f"{runtime_dir}/scripts"
+
+
 def server_folder(runtime_dir: str, server: int) -> str:
     """Returns the folder in the runtime folder that only this server writes."""
     return os.path.join(runtime_dir, f"server{server}")

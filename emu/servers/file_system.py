@@ -43,6 +43,8 @@ class View:
     """Programs of this machine that would tell of its own GPUs: servers have the emulated one in their place, for
     scripts that name it by its path.
     """
+    scripts: tuple[str, ...]
+    """Python scripts beside the interpreter. Servers have copies of `isolation.scripts_folder` in their places."""
 
 
 def view(job: Job, libraries: str) -> View:
@@ -73,7 +75,14 @@ def view(job: Job, libraries: str) -> View:
         runtime_dir=own[0],
         libraries=libraries,
         gpu_tools=tuple(sorted({os.path.realpath(path) for path in filter(None, map(shutil.which, smi.PATHS))})),
+        scripts=tuple(os.path.join(os.path.dirname(sys.executable), name) for name in _copied(job.runtime_dir)),
     )
+
+
+def _copied(runtime_dir: str) -> list[str]:
+    """Returns the names of the scripts that have copies."""
+    folder = isolation.scripts_folder(runtime_dir)
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
 def _make_caches(homes: Iterable[str]) -> None:
@@ -130,6 +139,10 @@ def enter(seen: View, server: int, own_network: bool) -> None:
         linux.make_read_only(seen.libraries)
         for path in filter(os.path.exists, seen.gpu_tools):
             linux.mount(str(installed.PYTHON_STUB), path, None, linux.BIND)
+            linux.make_read_only(path)
+        for path in seen.scripts:
+            copy = os.path.join(isolation.scripts_folder(seen.runtime_dir), os.path.basename(path))
+            linux.mount(copy, path, None, linux.BIND)
             linux.make_read_only(path)
     finally:
         for descriptor in kept.values():

@@ -62,6 +62,8 @@ def main(control: ControlSocket, network: socket.socket, made: Preparation, libr
         processes.kill_descendants()
         return
     launching.make_interpreter_folder(job)
+    if job.launcher and namespaces is not None:
+        launching.write_scripts(job)
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])

@@ -42,6 +42,26 @@ def make_interpreter_folder(job: RunPlace) -> None:
         os.symlink(installed.PYTHON_STUB, os.path.join(folder, name))
 
 
+def write_scripts(job: RunPlace) -> None:
+    """Writes copies of the Python scripts beside the interpreter that name the stub as their interpreter. Servers with
+    files of their own have them in the originals' places, so that a program that starts a script by its path gets the
+    emulated GPUs. All lines but the first are the same. Called once, in the forker.
+    """
+    stub = os.fsencode(os.path.join(_interpreter_folder(job), "python"))
+    folder = isolation.scripts_folder(job.runtime_dir)
+    os.mkdir(folder)
+    for name in os.listdir(_interpreter_folder(job)):
+        path = program.installed_beside(sys.executable, name)
+        if path is None or name in _STUBS:
+            continue
+        with open(path, "rb") as script:
+            _, _, rest = script.read().partition(b"\n")
+        copy = os.path.join(folder, name)
+        with open(copy, "wb") as script:
+            script.write(b"#!" + stub + b"\n" + rest)
+        os.chmod(copy, 0o555)
+
+
 def _interpreter_folder(job: RunPlace) -> str:
     return f"{job.runtime_dir}/bin"
 

@@ -24,7 +24,7 @@ from .. import smi
 from ..contract.job import Job, RunPlace, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
-from . import inputs, processes, program, rank, script, streams
+from . import chosen_gpu, inputs, processes, program, rank, script, streams
 from .prepare import Prepared
 
 PYTHON = "PHANTORA_PYTHON"
@@ -236,6 +236,7 @@ def run(
             join(seat)
         else:
             prepared.hook.join_later(server, join.by_device)
+            chosen_gpu.install(prepared.hook.use_gpu)
         inputs.program_begins()
         end = script.run(what)
         rank.end_interpreter()

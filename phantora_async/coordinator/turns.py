@@ -209,12 +209,7 @@ class Turns:
         after all, it begins then.
         """
         if self._fact_builder.user_of_gpu(rank) is None:
-            self._fact_builder.warn(
-                rank,
-                f"no process has used this GPU, and the other ranks have waited {self._patience_s:.0f} s for it: the "
-                "run continues without this rank. --nproc-per-node should be the number of ranks that the launcher "
-                "starts on a server",
-            )
+            self._fact_builder.goes_without(rank, self._patience_s)
         self._connections.rank_ended(rank)
         self.take_soon()
 

@@ -116,6 +116,13 @@ class RankInfo:
         return _text(self.bye.payload).replace("\n", " ") if self.bye is not None else ""
 
 
+NO_PROCESS = (
+    "no process has used this GPU, and the other ranks have waited {:.0f} s for it: the run continues without this "
+    "rank. --nproc-per-node should be the number of ranks that the launcher starts on a server"
+)
+CAME_LATE = "the other ranks have waited for its process, and went on without it until it used the GPU first"
+
+
 @dataclass(slots=True)
 class WarningCount:
     """The ranks that gave one warning, and how often each gave it."""
@@ -175,6 +182,8 @@ class FactBuilder:
         self.rank_info = [own[rank] for rank in self.timeline_of]
         """The facts by rank; ranks that share a timeline share them."""
         self.warnings: dict[str, WarningCount] = {}
+        self._without: dict[int, str] = {}
+        """The ranks without which the run goes on, each with its warning."""
         """The warnings by their text."""
         self.routing = RoutingLoads()
         self.generated = GeneratedResponses()
@@ -272,7 +281,15 @@ class FactBuilder:
         self.rank_info[rank].hello = None
 
     def begin_again(self, rank: int) -> None:
-        """Prepares for the next process of the rank, after its process has ended well."""
+        """Prepares for the next process of the rank, after its process has ended well, or after others have gone on
+        without it.
+        """
+        text = self._without.pop(rank, None)
+        if text is not None:
+            del self.warnings[text].alone[rank]
+            if not self.warnings[text].alone:
+                del self.warnings[text]
+            self.warn(rank, CAME_LATE)
         self.rank_info[rank].bye = None
         self._matching.begin_again(rank)
         self.process_joins(rank)
@@ -345,6 +362,12 @@ class FactBuilder:
         """Counts one question of the rank's process as answered."""
         if rank not in self._mirrored:
             self.rank_info[rank].questions -= 1
+
+    def goes_without(self, rank: int, patience_s: float) -> None:
+        """Warns that the run goes on without a process of the rank. It may come later."""
+        text = NO_PROCESS.format(patience_s)
+        self._without[rank] = text
+        self.warn(rank, text)
 
     def warn(self, rank: int, text: str, count: int = 1) -> None:
         """Adds a warning about this rank alone to the report."""

@@ -82,6 +82,8 @@ def forker_environment(libraries: Path, variables: dict[str, str]) -> dict[str, 
     # torch.compile's worker processes would be one more interpreter for every rank on the same few cores, and would
     # look for real GPUs.
     environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    # vLLM would report GPUs that do not exist, from a server that cannot send and a home folder that it cannot write.
+    environment.setdefault("VLLM_NO_USAGE_STATS", "1")
     return environment | variables
 
 

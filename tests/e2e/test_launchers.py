@@ -67,6 +67,26 @@ def test_a_shell_script_that_starts_torchrun_as_a_module(run: Run, tmp_path: Pat
     check(launch(run, "sh", str(script)))
 
 
+def test_a_shell_script_that_starts_a_python_script_by_its_path(run: Run, tmp_path: Path) -> None:
+    """In a server with files of its own a copy has its place, which names the stub as its interpreter."""
+    pip = Path(RANKS_PYTHON).parent / "pip"
+    if not pip.exists():
+        pytest.skip("pip is not installed beside the interpreter")
+    before = pip.read_bytes()
+    script = tmp_path / "launch.sh"
+    script.write_text(f"#!/bin/sh\nhead -1 {pip}\n{pip} --version\nexec python {SCRIPT} spawn\n")
+    done = run(Path("sh"), str(script), n=2, options=("--isolation", "full", *SPAWNS))
+    if done.exit_code == 69 and "--isolation full: " in done.output:
+        pytest.skip("user namespaces are forbidden here")
+    check(done, servers=1)
+    lines = done.log(0).splitlines()
+    first = next(line for line in lines if line.startswith("#!"))
+    assert first.endswith("/bin/python")
+    assert first.encode() not in before
+    assert any(line.startswith("pip ") for line in lines)
+    assert pip.read_bytes() == before
+
+
 def test_deepspeed(run: Run) -> None:
     needs("deepspeed")
     check(launch(run, "deepspeed", "--num_gpus", "2", SCRIPT, "ranks", servers=1), servers=1)

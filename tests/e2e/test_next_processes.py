@@ -129,6 +129,34 @@ def test_a_launcher_that_uses_one_gpu_of_two(run: Run, tmp_path: Path) -> None:
     assert any("no process has used this GPU" in warning["text"] for warning in done.simulated["warnings"]), done.output
 
 
+def test_workers_that_meet_on_the_host_after_they_have_chosen_their_gpus(run: Run, tmp_path: Path) -> None:
+    """vLLM's workers do: that of GPU 0, which PyTorch does not tell CUDA of, must not become a rank after the other
+    one waits for it in virtual time.
+    """
+    script = tmp_path / "chosen.py"
+    script.write_text(
+        "import multiprocessing, sys, time, torch, torch.distributed as dist\n"
+        "def work(number, address):\n"
+        "    torch.accelerator.set_device_index(number)\n"
+        "    dist.init_process_group('gloo', init_method=address, rank=number, world_size=2)\n"
+        "    if number:\n"
+        "        time.time()\n"
+        "    dist.barrier()\n"
+        "    print('SUM', torch.ones(4, device=f'cuda:{number}').sum().item(), flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context('spawn')\n"
+        f"    address = 'file://{tmp_path}/met'\n"
+        "    workers = [context.Process(target=work, args=(number, address)) for number in (0, 1)]\n"
+        "    [worker.start() for worker in workers]\n"
+        "    [worker.join() for worker in workers]\n"
+        "    sys.exit(max(worker.exitcode for worker in workers))\n"
+    )
+    done = launch(run, "python", str(script), gpus=2)
+    assert done.exit_code == 0, done.output
+    assert done.log(0).count("SUM 4.0") == 2
+    assert not done.simulated["warnings"], done.output
+
+
 def test_sigterm_before_the_run_has_begun_leaves_no_folder(tmp_path: Path) -> None:
     """The command's folder exists while it reads descriptions and tables."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))  # short, or the command would use another one

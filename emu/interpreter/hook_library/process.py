@@ -114,6 +114,12 @@ class ProcessCalls(Library):
         """Has `join(device)` called when this process, which is not a rank yet, first uses a GPU of the server."""
         self._join_later(server, self._callback(_JOIN, join))
 
+    def use_gpu(self) -> None:
+        """Uses the calling thread's GPU, as a call of CUDA's does that names it."""
+        device = ctypes.c_int()
+        self._library.cudaGetDevice(ctypes.byref(device))
+        self._library.cudaSetDevice(device)
+
     def join_in_child(self, join: Callable[[int], None]) -> None:
         """Has `join(device)` called by a process that the rank forks before it has initialised CUDA, when that process
         first uses a GPU. Called in the rank.
