@@ -121,6 +121,14 @@ PURPOSES = (
         wrong="times that vLLM's client shows mix real and simulated time",
     ),
     Purpose(
+        "clock of vLLM's benchmark",
+        "saying that `vllm bench serve` in a process without a GPU has real time",
+        "nothing says so",
+        ("emu/control/generation/vllm_clocks.py",),
+        (Name("vllm.benchmarks.serve", "main_async"),),
+        wrong="times that vLLM's benchmark shows mix real and simulated time",
+    ),
+    Purpose(
         "responses of vLLM",
         "telling when vLLM has tokens, and giving its responses the lengths of --lengths",
         "responses of vLLM are not reported, and have other lengths than --lengths states",

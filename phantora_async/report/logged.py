@@ -11,7 +11,8 @@ known to be printed in some step, or before or after all of them:
   come further from one to the next;
 * after the last step: what has the form of a line of an earlier step, and summaries of the whole training.
 
-Without steps, the rates of named things count, wherever they stand.
+Without steps, the rates of named things count, wherever they stand. Where a process says in the log that its clock is
+this machine's, no rate is repeated: nobody can tell which of the processes that share the log has printed it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from emu.contract.clocks import REAL_TIME
 
 READ_NBYTES = 1 << 20
 """The bytes that are read from the end of a log."""
@@ -138,6 +141,8 @@ def _advances(same: Sequence[_Found]) -> bool:
 def _found(log: Log) -> Iterator[_Found]:
     """Yields the rates in order of their places; of several with the same name on one line only the last one."""
     begin, data = _end_of(log.path)
+    if REAL_TIME.encode() in data:
+        return
     place = begin
     for piece in re.split(rb"([\r\n]+)", data):
         step = bisect_right(log.ends, place)

@@ -11,15 +11,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ...contract.clocks import REAL_TIME
 from ...private.changes import Names, changes
 from .responses import Responses
 
 PURPOSE = "clock of vLLM's client"
+BENCHMARK_PURPOSE = "clock of vLLM's benchmark"
 MIXED = (
-    "phantora-async: this process of vLLM uses no GPU, so its clock is this machine's, and that of the GPUs' processes"
-    " is simulated: times to first token, latencies and tokens/s that vLLM prints or returns here mix both and mean"
-    " nothing. The run's report has the requests in simulated time. With one GPU, VLLM_ENABLE_V1_MULTIPROCESSING=0"
-    " keeps the engine in the calling process, which then has one clock."
+    f"{REAL_TIME}, and that of the GPUs' processes is simulated: times to first token, latencies and tokens/s that vLLM"
+    " prints or returns here mix both and mean nothing. The run's report has the requests in simulated time. With one"
+    " GPU, VLLM_ENABLE_V1_MULTIPROCESSING=0 keeps the engine of an offline program in its own process, which then has"
+    " one clock."
 )
 
 
@@ -44,6 +46,16 @@ class Clocks:
 
         return __init__
 
+    def beginning(self, measure: Callable[..., Any]) -> Callable[..., Any]:
+        """`vllm bench serve` begins."""
+
+        @functools.wraps(measure)
+        def measure_noted(*args: Any, **kwargs: Any) -> Any:
+            self.note()
+            return measure(*args, **kwargs)
+
+        return measure_noted
+
 
 def follow(responses: Responses) -> Clocks:
     """Warns from now on. Called once, in the forker."""
@@ -52,5 +64,9 @@ def follow(responses: Responses) -> Clocks:
     def change(names: Names) -> None:
         names.change("MPClient.__init__", clocks.connecting)
 
+    def change_benchmark(names: Names) -> None:
+        names.change("main_async", clocks.beginning)
+
     changes.when_imported(PURPOSE, change)
+    changes.when_imported(BENCHMARK_PURPOSE, change_benchmark)
     return clocks

@@ -264,6 +264,7 @@ def test_a_process_without_a_gpu_says_once_that_its_times_are_real(capsys: pytes
     for client in (1, 2):
         clocks.connecting(lambda client, engine: made.append((client, engine)))(client, engine="other process")
     assert made == [(1, "other process"), (2, "other process")]
+    assert clocks.beginning(lambda requests: 2 * requests)(8) == 16, "vllm bench serve"
     assert capsys.readouterr().err == MIXED + "\n"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from emu.contract.clocks import REAL_TIME
 from phantora_async.report.logged import Log, logged_rates
 
 LINES = {
@@ -77,6 +78,16 @@ def test_the_first_log_that_has_any_counts(tmp_path: Path) -> None:
     assert logged_rates(logs) == [
         {"rank": 3, "rate": "tokens/s", "value": 200.0, "text": "200 tok/sec", "window": "run"}
     ]
+
+
+def test_a_log_with_times_of_this_machine_has_no_rates(tmp_path: Path) -> None:
+    """`vllm bench serve`, for example, is a process without a GPU, whose log is the server's."""
+    path = tmp_path / "rank0.log"
+    line = "Total token throughput (tok/s):          346.21\n"
+    path.write_text(line)
+    assert [one["value"] for one in logged_rates([Log(0, path)])] == [346.21]
+    path.write_text(f"{REAL_TIME}, and that of the GPUs is not\n{line}")
+    assert logged_rates([Log(0, path)]) == []
 
 
 def test_a_log_of_any_size_and_any_bytes(tmp_path: Path) -> None:
