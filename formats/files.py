@@ -33,8 +33,8 @@ Fault = Callable[[str], Exception]
 
 
 def read_bytes(path: Path, most_nbytes: int, begin: bytes = b"") -> bytes:
-    """What is in the file, decompressed if its name ends in `.gz`; if it does not begin with `begin`, no more than so
-    many bytes. Raises OSError, whose `strerror` says what the file is instead or how much it may hold.
+    """Reads the file, decompressed if its name ends in `.gz`; if it does not begin with `begin`, no more than so many
+    bytes. Raises OSError, whose `strerror` says what the file is instead or how much it may hold.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
@@ -76,7 +76,7 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
 
 
 def for_user_alone(path: str, flags: int) -> int:
-    """For ``open``: nobody else may read the new file."""
+    """An opener for ``open``: nobody else may read the new file."""
     return os.open(path, flags, 0o600)
 
 

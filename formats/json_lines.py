@@ -59,8 +59,8 @@ def _offset(text: str, value: JsonPath) -> int:
 
 
 def _members(text: str, at: int, wanted: str | int) -> dict[str | int, int]:
-    """Where the values of the object or array begin that begins at `at`, of an array up to the index `wanted`. As in
-    json, the last of equal keys counts.
+    """The places at which the values of the object or array begin that begins at `at`, of an array up to the index
+    `wanted`. As in json, the last of equal keys counts.
     """
     found: dict[str | int, int] = {}
     is_object = text[at] == "{"

@@ -71,7 +71,7 @@ class Table:
         return f"{self.name}.{key}" if self.name else key
 
     def error(self, key: str, problem: str) -> Exception:
-        """For a key of this table."""
+        """The error for a key of this table."""
         return self.wrong(self.field(key), problem)
 
     def __contains__(self, key: str) -> bool:
@@ -187,8 +187,8 @@ class Source:
     text: str
 
     def line_of(self, field: str) -> Line | None:
-        """Where the field (``table.key`` or ``table[2].key``) is set, else the nearest table around it. The text is
-        searched, because tomllib keeps no positions.
+        """The line on which the field (``table.key`` or ``table[2].key``) is set, else that of the nearest table around
+        it. The text is searched, because tomllib keeps no positions.
         """
         table, best = "", ""
         number_of = {}

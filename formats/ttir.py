@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 LINE_END = "|"
-"""Between the lines of a program."""
+"""The separator between the lines of a program."""
 _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 _HEAD = re.compile(r"tt\.func public @(\S+?)\(.*\)\s*(?:->\s*\S+\s*)?(?:attributes\s*\{.*\})?\s*\{$")
 _PARAMETER = re.compile(r"%([\w.]+):\s*(!?[\w.]+(?:<(?:[^<>]|<[^<>]*>)*>)?)")

@@ -114,7 +114,7 @@ class Row:
     figure: Budgeted
     value: float | None
     limit: float
-    """What the figure is compared with; NaN: nothing is stored."""
+    """The value that the figure is compared with; NaN: nothing is stored."""
     against: str
     """The kind of ``limit``: `budget` if it is a limit, `baseline` if it is the figure of another report."""
     broken: bool

@@ -18,7 +18,7 @@ PAUSE_S = 0.02
 quarter of a core.
 """
 WITHOUT_FILES_S = 0.5
-"""For how many seconds nothing is accepted when this process cannot open another file."""
+"""The seconds for which nothing is accepted when this process cannot open another file."""
 BACKLOG = 1024
 MOST_VISITORS = 128
 """Connections that an entrance may hold besides the ranks'."""

@@ -1,6 +1,4 @@
-"""When Python looks for garbage among all objects: not while modules are imported, which makes many objects and little
-garbage.
-"""
+"""Keeps Python from looking for garbage while modules are imported, which makes many objects and little garbage."""
 
 from __future__ import annotations
 

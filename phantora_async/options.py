@@ -578,7 +578,7 @@ class RunOptions:
     )
 
     def checked(self) -> RunOptions:
-        """These options with paths as text and lists as tuples. Raises UsageError for a value of another type."""
+        """Returns these options with paths as text, lists as tuples. Raises UsageError for a value of another type."""
         if not isinstance(self.script, str | os.PathLike):
             raise UsageError(f"script: expected a path, found {_shown(self.script)}")
         values: dict[str, Any] = {"script": os.fspath(self.script)}

@@ -1,4 +1,6 @@
-"""What the coordinator is told of a run: the options that it needs, resolved by ``config``, and the run's files."""
+"""The specification of a run for the coordinator: the options that it needs, resolved by ``config``, and the run's
+files.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class CoordinatorView(MachineView, LiveView):
     most_reserved_nbytes: int = 0
     """The run ends when PyTorch's allocator is known to reserve more bytes than this on any GPU; 0: no limit."""
     most_step_ns: int = 0
-    """With `steps`: the run ends when the median step is certain to take longer; 0: no limit."""
+    """The run ends when the median step is certain to take longer; 0: no limit. It needs `steps`."""
     restart_delay_ns: int = 0
     """The ns of virtual time from the end of a rank that fails to the start of the ranks after it."""
     stall_timeout_s: float | None = None

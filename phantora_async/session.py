@@ -72,7 +72,7 @@ class Session:
         self._on_demand: OnDemand | None = None
         self._gathering: Gathering | None = None
         self.notes: Notes | None = None
-        """What the run's processes have noted of its inputs; None: nothing was to be noted, or the run failed."""
+        """The notes of the run's processes on its inputs; None: nothing was to be noted, or the run failed."""
         self._visible: tuple[str, ...] | None = None
         self._own: tuple[str, ...] = ()
         self._unnoted = "the forker did not begin to note inputs"
@@ -178,8 +178,8 @@ class Session:
 
     @contextlib.contextmanager
     def _measuring(self) -> Iterator[None]:
-        """With `--measure`: starts the process that uses the GPU. Without a GPU the user is told and the run goes
-        on.
+        """Starts the process that uses the GPU, if `--measure` is given. Without a GPU the user is told and the run
+        goes on.
         """
         if not self._config.options.measure:
             yield

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 _POLL_S = 0.001
-"""How often the first rank looks at first; it looks less often when it has waited long."""
+"""The time between two looks of the first rank, in s, at first; it looks less often when it has waited long."""
 _AT_ONCE = timedelta(milliseconds=1)
 
 

@@ -29,7 +29,9 @@ lengthened ones.
 """
 _SHORTEST = timedelta(milliseconds=1)
 _POLL_S = 0.001
-"""How often NCCL's own wait looks whether the work is done; ours looks less often when it has waited long."""
+"""The time between two looks of NCCL's own wait whether the work is done, in s; ours looks less often when it has
+waited long.
+"""
 _STORE_DEFAULT = timedelta(seconds=300)
 _exact: list[str] = []
 """Names of classes, or their beginnings, whose timeouts are not lengthened."""

@@ -181,7 +181,7 @@ def _not(a: Bounds) -> Bounds:
 
 
 def _logical(how: str) -> Callable[..., Bounds | None]:
-    """Of bits; of numbers that are known, too."""
+    """Returns the function for an operation on bits; on numbers, these must be known."""
 
     def bounds(operation: Operation, a: Bounds, b: Bounds) -> Bounds | None:
         import torch

@@ -28,14 +28,14 @@ _SIZES = (None, 32, 8, 1)
 _MOST_PIECES = 1 << 23
 """Most pieces of all lanes of a launch together: about a second of a processor's time."""
 _PIECES_AT_ONCE = 1 << 17
-"""So many int64 numbers of a value stay in a processor's cache."""
+"""The int64 numbers of a value that stay in a processor's cache."""
 _MOST_LOADED = 1 << 22
 """Most elements between the first and the last that one load reads."""
 _UNKNOWN = None
 
 
 class _Indices(NamedTuple):
-    """What `tt.make_range` gives, before it is known along which axis it is."""
+    """The range that `tt.make_range` gives, before it is known along which axis it is."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class _Sum(NamedTuple):
 
     start: Bounds
     added: Bounds
-    """What one turn adds."""
+    """The number that one turn adds."""
 
 
 _Value = Bounds | _Indices | _Sum | None
@@ -79,17 +79,17 @@ class _Pieces(NamedTuple):
     """Pieces of the reduced axis, over all turns of the loop; each tensor is [1, pieces]."""
 
     indices: Bounds
-    """Along the axis, within a turn."""
+    """The indices along the axis, within a turn."""
     turns: Bounds
     elements: Tensor
 
 
 class _Stored(NamedTuple):
-    """What one store operation of the program stores: an element for each lane."""
+    """The elements that one store operation of the program stores, one for each lane."""
 
     addresses: Tensor
     inside: Tensor
-    """Where the mask holds."""
+    """True for lanes for which the mask holds."""
     values: Tensor | None
     """None: they are unknown."""
     is_decided: Tensor
@@ -106,7 +106,7 @@ class _Stored(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """What a launch stores, and the numbers from which it follows."""
+    """The stores of a launch, and the numbers from which they follow."""
 
     stores: list[Store]
     loaded: list[_Loaded]

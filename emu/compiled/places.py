@@ -39,7 +39,7 @@ class Places:
         self.item = item
         """The bytes of an element."""
         self.parts: dict[dtype, list[RangeElements]] = {}
-        """Where they are in the device's memory, by the type of the elements, for whoever has found it."""
+        """The ranges of the device's memory that hold them, by the type of the elements, for whoever has found them."""
 
     @cached_property
     def bounds(self) -> tuple[int, int]:

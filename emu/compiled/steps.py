@@ -1,4 +1,4 @@
-"""What a launch of a Triton program computed, step by step.
+"""The computation of one launch of a Triton program, step by step.
 
 A later launch with the same arguments does the same, as long as what it loads leads it the same way: only steps are
 repeated whose numbers have changed since. Most of what a kernel computes at each step of an inference engine follows

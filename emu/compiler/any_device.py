@@ -27,7 +27,7 @@ _IN_WRAPPERS = (
 )
 """The text before and after the GPU's number in Inductor's wrapper code."""
 _IN_KERNELS = "DeviceProperties(type='cuda', index={},"
-"""How the source of a Triton kernel names the GPU for which it was compiled."""
+"""The text by which the source of a Triton kernel names the GPU for which it was compiled."""
 _AUTOGRAD_GRAPH = "_reduce_graph_module_for_cache_key"
 _COMPILED_FOR = "phantora_device"
 """Attribute of a cached graph."""

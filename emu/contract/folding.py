@@ -74,9 +74,9 @@ class Axis:
     size: int
     folded: bool
     parts: tuple[int, ...] = ()
-    """How many coordinates each part of a folded axis has, in order. Empty: the whole axis is one part."""
+    """The number of coordinates in each part of a folded axis, in order. Empty: the whole axis is one part."""
     turns: tuple[int, ...] = ()
-    """How many coordinates each turn of a folded axis has: parts that repeat after as many coordinates as they have
+    """The number of coordinates in each turn of a folded axis: parts that repeat after as many coordinates as they have
     together. ``3, 1, 4``: of each eight coordinates the first three are alike, the next one stands for itself, and so
     on. Empty: all are alike.
     """

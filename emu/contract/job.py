@@ -1,5 +1,5 @@
-"""What the parts of a run are told of its options, and the description of a job: a file that the launcher writes, and
-names in the first message on the control socket.
+"""The views of a run's options for its parts, and the description of a job: a file that the launcher writes, and names
+in the first message on the control socket.
 
 Each option that a part needs is a field of one view, as it was resolved. The views of the coordinator are in
 ``phantora_async.run_spec``; ``phantora_async.config.Config`` has the fields of all views.
@@ -101,7 +101,7 @@ class ServerView(LiveView):
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlace(LiveView):
-    """Where a run takes place: its folders and files, its servers and their address. Paths are absolute."""
+    """The surroundings of a run: its folders and files, its servers and their address. Paths are absolute."""
 
     run_id: str
     run_dir: str

@@ -1,4 +1,4 @@
-"""Who can write the files of a folder whose content is executed: compiled code, pickled entries.
+"""Finds out who can write the files of a folder whose content is executed: compiled code, pickled entries.
 
 The rule is ssh's: a file counts if it belongs to this user or to root, and nobody else may write it. A group may that
 has no other member.

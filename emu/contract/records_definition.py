@@ -95,8 +95,8 @@ class Entry:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """What the record's row holds: the field of the stream, or "0", then fields or ROW_NUMBERS as its values. Empty
-        if there is no row.
+        """The contents of the record's row: the field of the stream, or "0", then fields or ROW_NUMBERS as its values.
+        Empty if there is no row.
         """
         found = _ROW.search(self.arguments[2])
         return tuple(found[1].split(", ")) if found is not None else ()

@@ -169,7 +169,7 @@ class ComputedOp:
         return self._rule is not None and self._rule.may_tell(reads)
 
     def _mark_chosen(self, targets: list[Any]) -> None:
-        """What is known of the targets follows from a choice."""
+        """Notes that what is known of the targets follows from a choice."""
         control = self._control
         for tensor in control.all_tensors(targets):
             place = Place(tensor)

@@ -103,7 +103,7 @@ class DeviceFunctions:
         self._library = make_library("aten", "IMPL")
         """The functions stay registered as long as this object lives."""
         self._known: dict[tuple[str, str], str] = {}
-        """What PyTorch says of our function before an operation's kernel, by name and dispatch key."""
+        """PyTorch's description of our function before an operation's kernel, by name and dispatch key."""
         self._sampling: dict[str, tuple[Any, Kernel, Kernel]] = {}
         """The operations that sample: each with the function that computes it, and the one that is called."""
         self._register()

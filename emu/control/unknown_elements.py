@@ -1,4 +1,5 @@
-"""Which elements of an operation's results follow from unknown elements of its arguments, where others are known.
+"""Finds the elements of an operation's results that follow from unknown elements of its arguments, where others are
+known.
 
 There are four rules. Arithmetic, sums and moves are called once more with NaN in place of what is unknown, and what
 becomes NaN follows from it. An element of a comparison, or of another function of single elements, follows from those

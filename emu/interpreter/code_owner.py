@@ -1,4 +1,4 @@
-"""Whose code a frame runs: the user's, an installed package's, the standard library's or ours.
+"""Tells whose code a frame runs: the user's, an installed package's, the standard library's or ours.
 
 The hook library (`emu/hook/.../sites.c`) applies the same rule to the frames it reads itself.
 """
@@ -22,7 +22,7 @@ _OF_INDUCTOR = re.compile(r"/(\w\w)/c\1\w{37,}\.py$")
 
 
 class Owner(enum.Enum):
-    """Whose code it is."""
+    """The owner of a frame's code."""
 
     USER = enum.auto()
     PACKAGE = enum.auto()

@@ -31,7 +31,7 @@ class GroupNames:
         self._host = host
         self._world: Any = None
         self._worlds = 0
-        """How many default groups this rank has made groups of. Each has names of its own."""
+        """The number of default groups that this rank has made groups of. Each has names of its own."""
 
     def made(self, group: Any) -> None:
         """Looks whether another rank has made a group of other ranks with the same name. `group`: what `new_group` has

@@ -18,7 +18,7 @@ from .hook_library import Hook
 
 _LONG_S = 1000.0
 _DEEPEST = 4
-"""How deep tensors within tensors are looked for: a parameter may be a DTensor of a tensor in fp8."""
+"""The depth to which tensors within tensors are looked for: a parameter may be a DTensor of a tensor in fp8."""
 Found = dict[int, set[int]]
 """Addresses of storages by what they hold; 0: other tensors."""
 

@@ -29,7 +29,7 @@ class _Task:
     batch: Batch
     asked_ns: int
     late_ns: int = 0
-    """How much later, in ns, the batch comes than its cost says."""
+    """The ns by which the batch comes later than its cost says."""
     cost: Cost | None = None
     """The batch's cost; None: nobody knows it yet."""
 

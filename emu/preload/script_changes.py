@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from .script_strings import Script
 
 _HOLDERS = ("environ", "modules", "path")
-"""What decides about imports: `os.environ`, `sys.modules` and `sys.path`."""
+"""The names that decide about imports: `os.environ`, `sys.modules` and `sys.path`."""
 _CHANGING = ("setdefault", "update", "pop", "putenv", "unsetenv", "clear")
 _ELSEWHERE = ("load_dotenv", "addsitedir", "find_dotenv")
 """Names of functions that take variables or folders from files."""

@@ -98,8 +98,8 @@ class Script:
     # ---- what an expression can be ---------------------------------------------------------------------------------
 
     def _bindings(self, name: ast.Name) -> list[tuple[_Scope, _Binding]]:
-        """Where the name gets its values: in the innermost function that binds it, or in the module. Empty: the text
-        does not tell.
+        """The places at which the name gets its values: in the innermost function that binds it, or in the module.
+        Empty: the text does not tell.
         """
         if name.id in self._others_assign:
             return []
@@ -184,7 +184,7 @@ class Script:
 
 @dataclass(slots=True, eq=False)
 class _Binding:
-    """Where a name gets a value: in a way that is not followed, unless it says how."""
+    """A place at which a name gets a value: in a way that is not followed, unless it says how."""
 
     value: ast.expr | None = None
     """The value that is assigned."""

@@ -71,10 +71,10 @@ class Purpose:
     lost: str
     """The loss for a run without this purpose, as the end of a sentence."""
     files: tuple[str, ...]
-    """Where the names are used."""
+    """The files that use the names."""
     names: tuple[Name, ...]
     wrong: str = ""
-    """How results may then be wrong; "": only speed or a message is lost."""
+    """The error that results may then have; "": only speed or a message is lost."""
 
     @property
     def package(self) -> str:

@@ -8,4 +8,4 @@ import: nothing.
 PROGRAM = "nvidia-smi"
 """The name under which programs start it."""
 PATHS = (PROGRAM, f"/usr/bin/{PROGRAM}", f"/usr/local/nvidia/bin/{PROGRAM}")
-"""Where machines with GPUs have theirs: in PATH, and where NVIDIA's packages and containers put it."""
+"""The paths at which machines with GPUs have theirs: in PATH, and where NVIDIA's packages and containers put it."""

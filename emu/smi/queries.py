@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .gpus import Gpu, System
 
 NOT_KNOWN = "[N/A]"
-"""In place of what NVML does not answer: what depends on the load of a GPU is not emulated."""
+"""The text in place of what NVML does not answer: what depends on the load of a GPU is not emulated."""
 
 
 @dataclass(frozen=True, slots=True)

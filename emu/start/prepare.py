@@ -170,7 +170,7 @@ class Preparation:
     peaks: PeakMemory
     folded: FoldedRanks | None
     bound: Bindings
-    """Where the functions of time are bound in what was imported."""
+    """The names to which the functions of time are bound in what was imported."""
     clock: VirtualClock
     ranges: NvtxRanges
     loading: DataLoading

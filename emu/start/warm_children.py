@@ -33,7 +33,7 @@ _NUMBER = struct.Struct("I")
 _ANSWER = struct.Struct("II")
 _MAX_DESCRIPTORS = 253
 PATIENCE_S = 30.0
-"""How long, in seconds, a stub may take to say what it wants, which it does at once."""
+"""The seconds that a stub may take to say what it wants, which it does at once."""
 MOST_NBYTES = 1 << 26
 
 

@@ -32,7 +32,7 @@ class Regions:
     """The regions in ascending order of addresses."""
     _starts: list[int] = field(default_factory=list)
     _pieces: Counter[int] = field(default_factory=Counter)
-    """How many regions have each number of values."""
+    """The number of regions that have each number of values."""
 
     def put(self, region: Region) -> None:
         self.cut(region.start, region.end)

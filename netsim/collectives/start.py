@@ -47,11 +47,11 @@ class StartTimes:
     kernels: Range
     """Loading NCCL's kernels, in the first communicator of a process."""
     first: Range
-    """What else the first communicator of a process takes more than others: buffers of the host, NICs, the topology."""
+    """The further time that the first communicator of a process takes: buffers of the host, NICs, the topology."""
     each: Range
     """A communicator, however many members it has: channels, proxies, connections in a server."""
     across: Range
-    """What connections between servers take more."""
+    """The further time of connections between servers."""
     to_root: Range
     """One member's address, which a root receives and sends on."""
     hop: Range

@@ -30,7 +30,7 @@ _CALLS = (
 
 @dataclass(frozen=True, slots=True)
 class TrainRules:
-    """How links and senders behave, in ticks and rate units."""
+    """The rules for links and senders, in ticks and rate units."""
 
     packet_nbytes: int
     ack_nbytes: int

@@ -92,7 +92,7 @@ class Topology:
         self.server = server or ServerFacts()
         self.kind = kind
         self.congestion = congestion
-        """How links queue; None: flows are fluid, and share links fairly at every instant."""
+        """The rules of queues at links; None: flows are fluid, and share links fairly at every instant."""
         self._router = router
         self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
         """Capacities in rate units."""

@@ -70,7 +70,7 @@ class _Server:
     def __init__(self, requests: ControlSocket, parent: int) -> None:
         self._requests = requests
         self._runs: dict[int, ControlSocket] = {}
-        """Where the end of each process is to be told, by its process id."""
+        """The sockets on which the end of each process is told, by its process id."""
         self._wakeup, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)

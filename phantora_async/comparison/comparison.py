@@ -57,7 +57,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     """The differences in the setup of the runs."""
     by_sizes: tuple[float, ...]
-    """If the runs differ in `--data-shapes` alone: for each run, the share of its GPU time that depends on it."""
+    """The share of each run's GPU time that depends on `--data-shapes`, if the runs differ in it alone."""
     figures: tuple[Figure, ...]
     parts: tuple[Part, ...]
     """The parts of a step, which add up to its time."""

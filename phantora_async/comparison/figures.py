@@ -448,6 +448,6 @@ def _held(
 
 
 def _fullest(reports: Sequence[Report]) -> list[Mapping[str, Any]]:
-    """What is known of each run's fullest GPU; empty if it is not known of some run."""
+    """The reports' figures of each run's fullest GPU; empty if one report has none."""
     found = [report["simulated"].get("memory", {}).get("fullest") for report in reports]
     return [one for one in found if one] if all(found) else []

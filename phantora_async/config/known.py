@@ -1,4 +1,4 @@
-"""Whether the result of a run can be kept, as far as its options tell."""
+"""Decides from a run's options whether its result can be kept."""
 
 from __future__ import annotations
 

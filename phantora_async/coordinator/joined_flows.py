@@ -30,7 +30,7 @@ class Joined:
     """The flow that moves the data of all; None: the network has not been told of them."""
 
     def fits(self, group: Group, start_ns: int) -> bool:
-        """Whether the group's data moves at the same instants as theirs, over the same links but a few."""
+        """True if the group's data moves at the same instants as theirs, over the same links but a few."""
         mine = next(iter(self.groups.values()))
         return (
             start_ns == self.start_ns
@@ -40,7 +40,7 @@ class Joined:
 
 
 def may_join(group: Group) -> bool:
-    """Whether other collectives may have the same links but a few."""
+    """True if other collectives may have the same links but a few."""
     return isinstance(group.links, LinksLess)
 
 

@@ -32,8 +32,8 @@ quickly.
 """
 
 SHORT_S = 1.0
-"""After ranks have slept for so many seconds, the processes beside them are looked at. If none works, the ranks are
-told.
+"""The seconds that ranks have slept before the processes beside them are looked at. If none of these works, the ranks
+are told.
 """
 FLUSH_S = 0.01
 """The seconds until the next look after ranks were asked for the work that nothing follows, if not all answer

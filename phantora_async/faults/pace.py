@@ -100,7 +100,9 @@ class Pace:
 
     @property
     def frame(self) -> tuple[int, int, int]:
-        """For readers of ``starts`` and ``paces``: where instants begin, and from when until when it is broken."""
+        """The frame for readers of ``starts`` and ``paces``: where instants begin, and from when until when it is
+        broken.
+        """
         return self._origin_ns, *self._dead
 
     def is_dead(self, at_ns: int) -> bool:
@@ -173,7 +175,7 @@ class Paces:
         return frozenset(self.hosts) | {rank for rank, _ in self.devices}
 
     def since(self, origin_ns: int) -> Paces:
-        """These paces for callers that count instants from `origin_ns` on."""
+        """Returns these paces for callers that count instants from `origin_ns` on."""
         return Paces(
             {rank: pace.since(origin_ns) for rank, pace in self.hosts.items()},
             {device: pace.since(origin_ns) for device, pace in self.devices.items()},

@@ -31,7 +31,7 @@ class Unit(Enum):
         self.shown = shown
         """The unit in tables; empty where the title says it."""
         self.scale = scale
-        """How much of the value one of the shown unit is."""
+        """The value that one of the shown unit stands for."""
 
     def text(self, value: float) -> str:
         """The value as a sentence or a cell shows it."""

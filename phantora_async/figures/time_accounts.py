@@ -62,7 +62,7 @@ class TimeAccount(NamedTuple):
     cause: str
     """The cause that binds a step if most of its time is booked here."""
     doing: Doing
-    """What the GPU does. Its engines for copies draw little: a GPU that only copies counts as waiting."""
+    """The GPU's activity. Its engines for copies draw little: a GPU that only copies counts as waiting."""
     bright: str
     """Its colour on a bright ground, as CSS writes it."""
     dark: str

@@ -36,7 +36,7 @@ class MirroredRanks:
         return self._folding.representative(rank)
 
     def with_played(self, ranks: Iterable[int]) -> list[int]:
-        """These ranks, and those that they play, in ascending order."""
+        """Returns these ranks and those that they play, in ascending order."""
         return sorted(one for rank in ranks for one in (rank, *self.of(rank)))
 
     def check(self, rank: int, arrived: list[Any]) -> None:

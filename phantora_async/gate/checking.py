@@ -56,7 +56,7 @@ class Judged:
     kept: str = ""
     """The time of the earlier run whose result this is; empty if the job was run now."""
     digest: Mapping[str, Any] | None = None
-    """What a baseline keeps beside the figures; None: the run does not tell it."""
+    """The facts that a baseline keeps beside the figures; None: the run does not tell them."""
 
     @property
     def good(self) -> bool:

@@ -38,7 +38,7 @@ SCALE_NS = 1_000_000_000
 
 
 def digest(report: Report) -> dict[str, Any] | None:
-    """What the baseline keeps; None for a report that does not tell its setup."""
+    """The facts that the baseline keeps; None for a report that does not tell its setup."""
     simulated = report["simulated"]
     if "run" not in report or not all(name in simulated for name in (*OF_SIMULATED, "kernels", "ranks")):
         return None

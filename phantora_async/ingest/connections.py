@@ -1,4 +1,5 @@
-"""Who waits for whom where NCCL connects the peers of a group's messages, before the first message between them.
+"""Makes facts of the waits of ranks for each other where NCCL connects the peers of a group's messages, before the
+first message between them.
 
 It does so on the host (ncclTransportP2pSetup): by the distance of the ranks in the communicator, a step at a time. In
 each step the rank gives both peers what they need, and waits until both have given theirs. After all steps come as many
@@ -24,12 +25,14 @@ class Connections:
     def __init__(self, timelines: Timelines) -> None:
         self._timelines = timelines
         self._asked: dict[_Connection, tuple[CommCreation, CommCreation]] = {}
-        """What both ranks join: the step in which they are connected, and the one in which they say so."""
+        """The two steps that both ranks of a connection join: the one in which they are connected, and the one in which
+        they say so.
+        """
 
     def facts(
         self, rank: int, comm: Comm, record: records.Connect, peers: Iterable[records.ConnectPeer]
     ) -> list[ConnectFact]:
-        """What the rank's host does, step by step. The host time before the record is before the first step."""
+        """The acts of the rank's host, step by step. The host time before the record is before the first step."""
         steps: dict[int, list[tuple[CommCreation, CommCreation]]] = {}
         for sender, receiver in _connections(rank, comm, peers):
             own = len(self._timelines.having((sender, receiver)))

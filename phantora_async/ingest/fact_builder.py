@@ -89,7 +89,7 @@ class RankInfo:
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
     """The holders of the memory of each of its devices at the peak."""
     held_by_children: dict[tuple[int, int], HeldMemory] = field(default_factory=dict)
-    """Likewise of processes besides its own that use its GPU: by the process's number and the GPU's on its server."""
+    """The same for processes besides its own that use its GPU, by the process's number and the GPU's on its server."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     calls: CallCounts = field(default_factory=CallCounts)
     modules: ModuleLaunches = field(default_factory=ModuleLaunches)
@@ -128,9 +128,11 @@ class WarningCount:
     """The ranks that gave one warning, and how often each gave it."""
 
     told: dict[int, int] = field(default_factory=dict)
-    """How often ranks that report for others gave it: each rank that shares the timeline gave it as often."""
+    """The number of times that ranks that report for others gave it; each rank that shares the timeline gave it as
+    often.
+    """
     alone: dict[int, int] = field(default_factory=dict)
-    """How often ranks that report for no other rank gave it."""
+    """The number of times that ranks that report for no other rank gave it."""
 
     def by_rank(self, sharing: Mapping[int, Sequence[int]]) -> dict[int, int]:
         """The number of times that each rank gave it, in order. `sharing`: see ``Timelines.sharing``."""

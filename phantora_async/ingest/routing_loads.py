@@ -28,7 +28,7 @@ class Total(NamedTuple):
 
     calls: int
     loads: tuple[int, ...]
-    """How often each candidate was chosen."""
+    """The number of times that each candidate was chosen."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ _PACKAGES = re.compile("/(site|dist)-packages/")
 _SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/sbin", "/usr")
 _KERNEL = ("/dev", "/proc", "/sys")
 _NAME_SERVICE = ("/run/nscd/", "/var/run/nscd/")
-"""Where the C library asks for users, groups and hosts before it reads the system's files."""
+"""The folders in which the C library asks for users, groups and hosts before it reads the system's files."""
 _MEMORY = "/dev/shm"
 """The folder below these that has files of users."""
 _SEARCHED = (".py", ".pyc", ".so", ".pth", ".zip", ".egg", ".egg-info", ".dist-info", ".egg-link")
@@ -57,7 +57,7 @@ there is not known by a later run.
 _LOOKED = Flag.LOOKED | Flag.READ | Flag.LISTED | Flag.IMPORT_LISTED
 MOST_NAMED = 3
 RELATIVE_LIBRARY = "a library by a relative path"
-"""What the notes say of such a library, as inputs.c has it."""
+"""The words of the notes for such a library, as inputs.c has them."""
 
 
 class Unknown(Exception):
@@ -66,7 +66,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What notes of a run refer to."""
+    """The facts about a run that its notes refer to."""
 
     began_ns: int
     """The instant before anything of the run was read, as `time.time_ns` has it."""

@@ -81,7 +81,7 @@ def _fields(value: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def machine() -> list[Any]:
-    """What a program can see of this machine and of what a process inherits, apart from files."""
+    """All that a program can see of this machine and of what a process inherits, apart from files."""
     limits = [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cores = sorted(os.sched_getaffinity(0))

@@ -18,7 +18,7 @@ _NOTE = struct.Struct("<IHBx")
 
 
 class Flag(enum.IntFlag):
-    """What has been done with a path, as `enum flags` of inputs.c has it."""
+    """The kinds of use of a path, as `enum flags` of inputs.c has them."""
 
     MISSING = 1
     LOOKED = 2

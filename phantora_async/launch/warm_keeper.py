@@ -78,14 +78,14 @@ class _Keeper:
         self._runs: dict[int, _Run] = {}
         """Runs whose forker is there, by its process id."""
         self._files: _States | None = None
-        """What was imported, and its state; None: the interpreter still imports."""
+        """The imported files and their state; None: the interpreter still imports."""
         self._served = 0
         self._idle_since_s = time.monotonic()
         self._ending = False
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._output = os.memfd_create("output")
-        """What the interpreter has printed while it imported; each run's log gets it."""
+        """The text that the interpreter printed while it imported; each run's log gets it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests = ControlSocket(ours)
         self._wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

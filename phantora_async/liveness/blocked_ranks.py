@@ -100,7 +100,7 @@ class BlockedRanks:
         self._worked_ns: dict[int, int] = {}
         """The processor time of all ranks with processes at that moment."""
         self._asked: set[tuple[int, ...]] = set()
-        """What ranks have asked since the last news: their numbers, and then as in ``asked``."""
+        """The questions of ranks since the last news: the ranks' numbers, and then as in ``asked``."""
 
     def rank_spoke(
         self,

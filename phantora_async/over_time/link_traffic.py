@@ -52,7 +52,7 @@ class Traffic:
 
 
 class _Courses:
-    """What links have carried in each part of time. Links that were always in the same groups share a row."""
+    """The bytes that links have carried in each part of time. Links that were always in the same groups share a row."""
 
     def __init__(self, parts: int) -> None:
         self.of_link = np.zeros(0, np.int64)
@@ -60,7 +60,7 @@ class _Courses:
         self._rows = np.zeros((1, parts), np.int64)
         """The rows by number, and room for more. The first one is that of links which have carried nothing."""
         self._links = np.zeros(1, np.int64)
-        """How many links have each row; 0: a row that links have left."""
+        """The number of links that have each row; 0: a row that links have left."""
         self._count = 1
 
     @property

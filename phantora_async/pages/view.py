@@ -34,7 +34,9 @@ def view(document: Document, live: Document | None = None) -> dict[str, Any]:
 
 
 def _binds(document: Document) -> list[str]:
-    """What binds a step, and why, in the words of the terminal's verdict; empty for a run without steps."""
+    """The resource that binds a step, and the reason, in the words of the terminal's verdict; empty for a run without
+    steps.
+    """
     simulated = document["simulated"]
     if used_no_gpu(simulated) or not has_steps(simulated["step"]):
         return []

@@ -115,8 +115,8 @@ class Call(NamedTuple):
     """The ranks of sender and receiver in the communicator, for a send."""
     receiver: int
     callers: int = 2
-    """How many ranks call a send with its receive; 1: sender and receiver share a timeline and exchange what they send
-    (``Timelines.exchange``).
+    """The number of ranks that call a send with its receive; 1: sender and receiver share a timeline and exchange what
+    they send (``Timelines.exchange``).
     """
 
 

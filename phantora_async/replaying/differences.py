@@ -90,8 +90,8 @@ def attributes(recording: Recording, gpu: Gpu) -> dict[str, tuple[int, int]]:
 
 
 def memory_calls(recording: Recording, rank: int, first: int, last: int) -> int:
-    """How often the rank asked CUDA for memory, pinned memory included, in these recorded steps. PyTorch's allocators
-    do so while the GPU still works on what they could use again. The first step is step 1.
+    """The number of times that the rank asked CUDA for memory, pinned memory included, in these recorded steps.
+    PyTorch's allocators do so while the GPU still works on what they could use again. The first step is step 1.
     """
     works, lists = recording.dictionary.works, recording.dictionary.lists
     rows = recording.stream(rank).rows

@@ -72,5 +72,5 @@ def _held(fullest: ModuleLaunches) -> list[Document]:
 
 
 def speakers(launches: Sequence[ModuleLaunches], sharing: Mapping[int, Sequence[int]]) -> list[Any]:
-    """What each rank with a process told, with the number of ranks that share its timeline."""
+    """The launches of each rank with a process, with the number of ranks that share its timeline."""
     return [(launches[rank], len(members)) for rank, members in sharing.items()]

@@ -351,7 +351,7 @@ def _of_run(done: Run, job: Job, what: str, change: float, by_tokens: bool = Fal
 
 
 def _facts(recording: Recording, simulated: Mapping[str, Any]) -> Facts:
-    """What is known of the run, by which changes are chosen."""
+    """The facts about the run by which changes are chosen."""
     script = Path(str(recording.run.get("script", "")))
     calls = recording.report.get("calls") or {}
     reductions: Counter[tuple[Any, ...]] = Counter()

@@ -60,7 +60,7 @@ class RayCluster:
                 raise EnvironmentUnusable(f"the Ray cluster cannot be used: {error}") from None
         self._jobs = jobs
         self._asked = threading.local()
-        """What the run of each thread asks of a node."""
+        """The resources that the run of each thread asks of a node."""
         self._waited: set[Any] = set()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self._most_cpus = max((int(node.get("CPU", 0)) for node in nodes), default=0)

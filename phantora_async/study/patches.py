@@ -35,7 +35,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the recorded run, by which changes are chosen."""
+    """The facts about a recorded run by which changes are chosen."""
 
     ranks: int
     servers: int = 1

@@ -29,7 +29,7 @@ _NETWORK_SHARES = (("less than 5%", 0.0, 0.05), ("5 to 10%", 0.05, 0.1), ("10% o
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a source says of one run."""
+    """The speed of one run as a source publishes it."""
 
     row: str
     tokens_per_s_gpu: float

@@ -54,7 +54,8 @@ class Comm:
     offsets: tuple[int, ...] = (0,)
     """The offsets of communicators that do the same at the same instants: see ``Timelines.offsets``."""
     group: tuple[int, ...] = ()
-    """In folded runs, for a communicator that PyTorch makes for the messages of two members of a group: all members."""
+    """All members of the group, in folded runs, for a communicator that PyTorch makes for the messages of two of them.
+    """
 
 
 class Collective:

@@ -94,7 +94,7 @@ class RankSnapshot(NamedTuple):
     memory: MemoryPeaks
     """The largest peaks of its devices."""
     gpu_memory: tuple[GpuMemory, ...]
-    """What its processes had of GPUs, in the order of the instants."""
+    """The bytes that its processes had of GPUs, in the order of the instants."""
     shares: Shares
     """The shares of all its devices until now."""
     generating_ns: int

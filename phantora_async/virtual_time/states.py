@@ -78,7 +78,7 @@ class GpuMemory(NamedTuple):
 
 
 class GenerationNote(NamedTuple):
-    """What a rank told of the responses that its program generates."""
+    """One event of the responses that a rank's program generates, as the rank told it."""
 
     at_ns: int
     kind: int
@@ -90,7 +90,7 @@ class GenerationNote(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What a rank has counted since the run's start: the fields of COUNTERS."""
+    """The totals that a rank has counted since the run's start: the fields of COUNTERS."""
 
     launches: int
     flops: float

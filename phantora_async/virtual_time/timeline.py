@@ -347,7 +347,7 @@ class Timeline:
         return take_activity(self)
 
     def generation(self) -> dict[int, tuple[GenerationNote, ...]]:
-        """What ranks have told of the responses that they generate, in the order of the instants. Only those that have
+        """The events of the responses that ranks generate, in the order of the instants. Only ranks are in it that have
         told something, and one of those that share a timeline.
         """
         return take_generation(self)

@@ -112,7 +112,7 @@ def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
 
 
 def _clocked(what: Signature, found: Estimate) -> float:
-    """How much of the time of a kernel outside the tensor cores depends on the clock."""
+    """The share of the time of a kernel outside the tensor cores that depends on the clock."""
     if found.model == "optimizer" and isinstance(what, Kernel) and "Adam" in what.name:
         return CLOCKED_ADAM_HALF if re.search("BFloat16|Half", what.name) else CLOCKED_ADAM
     return CLOCKED_NORM if found.model == "layer norm" else 0.0

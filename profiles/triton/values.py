@@ -34,7 +34,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """What lies behind a pointer to which data gives the addresses: a program that has one loads single integers that
+    """The memory behind a pointer to which data gives the addresses: a program that has one loads single integers that
     say where a row lies or how often a loop turns.
     """
 

@@ -1,4 +1,4 @@
-"""What policies have in common: the text of an option, its kind, and the lines of a trace."""
+"""The parts that policies have in common: the text of an option, its kind, and the lines of a trace."""
 
 from __future__ import annotations
 

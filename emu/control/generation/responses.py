@@ -13,7 +13,7 @@ from ...interpreter.hook_library import Hook
 
 _EVENT = records.ResponseEventKind
 Word = tuple[str, tuple[int | str, ...]]
-"""What the coordinator is told: the hook's function and its arguments."""
+"""A message to the coordinator: the hook's function and its arguments."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Responses:
         self.is_rank = False
         """True if this process is a rank's, which has virtual time."""
         self._before: Counter[tuple[bytes, int]] = Counter()
-        """How many responses prompts have had, by prompt and replica."""
+        """The number of responses that prompts have had, by prompt and replica."""
         self._totals: dict[str, _Total] = {}
         self._free: list[int] = []
         """The numbers of responses that have ended, to be given again: a step then tells what the step before told."""

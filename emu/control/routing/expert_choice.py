@@ -1,4 +1,4 @@
-"""Which candidates each row of a score matrix chooses, by a routing policy, where the scores are not computed.
+"""Chooses the candidates of each row of a score matrix by a routing policy, where the scores are not computed.
 
 The choice depends on the policy, the layer, the training step, the matrix's shape and the row alone. So it is the same
 on all ranks (ranks that hold the same tokens agree), and when activations are computed again for the backward pass.

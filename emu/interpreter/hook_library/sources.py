@@ -73,7 +73,7 @@ class SourceCalls(Library):
         self._store_serve(listener, os.fsencode(folder))
 
     def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
-        """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It
+        """Has the hook call `run(number)` where a source of that number is read: on any thread, within the read. It
         calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. Number 0 is one that
         another rank has told: see `recipe`. `tell(number)` calls `give_recipe`, or does not. Neither must raise.
         """

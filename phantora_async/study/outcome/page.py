@@ -83,7 +83,7 @@ def _best(objective: str, one: Document) -> str:
 
 
 def _remarks(document: Document) -> str:
-    """What the terminal says of all trials; what costs include stands below the page."""
+    """The terminal's remarks on all trials, as a list; the one on what costs include stands below the page."""
     # The terminal marks rows with a star; the table says in words which are best.
     remarks = [one.removeprefix("* ") for one in document["remarks"] if one != document["includes"]]
     return f'<ul class="notes">{"".join(f"<li>{_text(one)}</li>" for one in remarks)}</ul>'
@@ -165,7 +165,7 @@ def _remark_cell(title: str, one: Document) -> str:
 
 
 def _lacking_cell(title: str, one: Document, columns: int) -> str:
-    """Why a trial has no figures, in the place of all of them. `columns`: as many cells wide."""
+    """A cell with the reason why a trial has no figures, in the place of all of them. `columns`: as many cells wide."""
     reason = _text(f"{one['how']}; {one['reason']}")
     return f'<td class=text colspan={columns} data-title="{_text(title)}" data-value="{reason}">{reason}</td>'
 
@@ -237,7 +237,7 @@ def _values(one: Document, names: Sequence[str], document: Document) -> str:
 
 
 def _point(x: Scale, y: Scale, one: Document, across: str, up: str) -> tuple[str, str]:
-    """Where a trial is in the picture, to the pixel."""
+    """A trial's place in the picture, to the pixel."""
     return f"{x(one['values'][across]):.0f}", f"{y(one['values'][up]):.0f}"
 
 

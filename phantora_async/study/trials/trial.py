@@ -84,7 +84,7 @@ class Trial:
         return self.gpus if folding is None else len(folding.live)
 
     def started(self, options: RunOptions) -> RunOptions:
-        """These options of a run of it, with which it is folded by itself."""
+        """Returns the options of a run of it, with which it is folded by itself."""
         return replace(options, fold=AUTO) if self.folded else options
 
     @cached_property

@@ -19,7 +19,7 @@ ABI = 1
 _HERE = Path(__file__).parent
 LIBRARY = _HERE / "libvtime.so"
 OTHERS_LISTS = ("profiles/gpu_sharing.def", "emu/contract/records.def")
-"""What the C files include from elsewhere in the repository."""
+"""The lists elsewhere in the repository that the C files include."""
 FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
 

@@ -154,7 +154,7 @@ def _few(machine: Machine, what: Kernel, waves: float) -> float:
 
 
 def _experts(what: Kernel) -> int:
-    """How many experts there are, by the places for pairs: each may need a tile less one more than its pairs."""
+    """The number of experts, by the places for pairs: each may need a tile less one more than its pairs."""
     pairs, places = elements(what.sizes[0]), elements(what.sizes[3])
     tile = max(round(places / max(elements(what.sizes[4]), 1)), 2)
     return max(round((places - pairs) / (tile - 1)), 1)

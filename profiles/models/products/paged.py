@@ -55,7 +55,9 @@ class Cached:
     tiles: float
     longest: float
     pairs: float
-    """These three count as in a `sequences` signature: for all heads that share keys, but pairs for one head."""
+    """The tiles, the longest row and the pairs count as in a `sequences` signature: for all heads that share keys, but
+    pairs for one head.
+    """
     window: bool
 
 
