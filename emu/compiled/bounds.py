@@ -238,6 +238,11 @@ def _advanced(operation: Operation, pointer: Bounds, offset: Bounds) -> Bounds:
     return Bounds(low, low if is_known else pointer.highest + offset.highest * item)
 
 
+def _pointed(operation: Operation, value: Bounds) -> Bounds | None:
+    """A pointer to another type, such as to the bytes that bits are stored in."""
+    return value if operation.types[-1].is_pointer else None
+
+
 def _first(_: Operation, value: Bounds) -> Bounds:
     return value
 
@@ -269,6 +274,7 @@ def transfers() -> dict[str, Callable[..., Bounds | None]]:
         "arith.extui": _widened,
         "arith.trunci": _narrowed,
         "arith.index_cast": _first,
+        "tt.bitcast": _pointed,
         "tt.splat": _first,
         "tt.broadcast": _first,
         "tt.addptr": _advanced,

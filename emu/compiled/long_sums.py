@@ -29,8 +29,10 @@ _MOST_PIECES = 1 << 23
 """Most pieces of all lanes of a launch together: about a second of a processor's time."""
 _PIECES_AT_ONCE = 1 << 17
 """The int64 numbers of a value that stay in a processor's cache."""
-_MOST_LOADED = 1 << 22
-"""Most elements between the first and the last that one load reads."""
+_MOST_LOADED = 1 << 23
+"""Most elements between the first and the last whose bounds are looked up."""
+_MOST_COMPARED = 1 << 20
+"""Most elements that a launch has loaded, if it is to be known again by them."""
 _UNKNOWN = None
 
 
@@ -109,12 +111,15 @@ class Bounded(NamedTuple):
     """The stores of a launch, and the numbers from which they follow."""
 
     stores: list[Store]
-    loaded: list[_Loaded]
+    loaded: list[_Loaded] | None
+    """None: they are too many to be compared."""
 
     def is_current(self, memory: MemoryReader) -> bool:
         """Tells whether the same numbers are in memory now."""
         import torch
 
+        if self.loaded is None:
+            return False
         now = [(memory.read(one.places, one.element), one.numbers) for one in self.loaded]
         return all(found is not None and torch.equal(found, before) for found, before in now)
 
@@ -138,7 +143,7 @@ def stores_by_bounds(
     count = grid[0] * grid[1] * grid[2] * axes.lanes
     if count > _MOST_PIECES:
         raise TooLong
-    reader = _RangeReader(memory)
+    reader = _BoundsReader(memory)
     left, turns, budget = torch.arange(count, device="cpu"), None if axes.has_loop else _NO_LOOP, _MOST_PIECES
     found: list[_Stored] = []
     for size in _SIZES:
@@ -163,7 +168,8 @@ def stores_by_bounds(
         raise NotEvaluated("a sum is not known although all its elements are")
     kinds = (one.types[0].element for one in program.body if one.name == "tt.store")
     stores = [one.store(operations.dtype_of(kind)) for one, kind in zip(found, kinds, strict=True)]
-    return Bounded([store for store in stores if store.places.addresses.numel()], reader.loaded)
+    is_small = sum(one.numbers.numel() for one in reader.loaded) <= _MOST_COMPARED
+    return Bounded([one for one in stores if one.places.addresses.numel()], reader.loaded if is_small else None)
 
 
 def _for_all(lanes: int, part: _Stored) -> _Stored:
@@ -204,11 +210,10 @@ def _pieces(length: int, turns: _Turns, size: int | None) -> _Pieces:
         begin = begin.repeat(turns.number)
         last, end = first, begin if size == 1 else begin + size - 1
         indices, elements = Bounds(begin, end), torch.full_like(first, size)
-    start, step = turns.start, turns.step
-    begins = first * step + start
-    at = Bounds(begins[None], begins[None] if last is first else (last * step + start)[None])
+    counted = (first * turns.step + turns.start)[None]
+    at = exactly(counted) if last is first else Bounds(counted, (last * turns.step + turns.start)[None])
     low = indices.lowest[None]
-    return _Pieces(Bounds(low, low if indices.is_known else indices.highest[None]), at, elements[None])
+    return _Pieces(exactly(low) if indices.is_known else Bounds(low, indices.highest[None]), at, elements[None])
 
 
 class _Loaded(NamedTuple):
@@ -217,58 +222,79 @@ class _Loaded(NamedTuple):
     numbers: Tensor
 
 
-class _RangeReader:
+class _Table(NamedTuple):
+    """A stretch of memory."""
+
+    lowest: list[Tensor]
+    """The lowest number of each run of 1, 2, 4 ... elements."""
+    highest: list[Tensor]
+
+    def up_to(self, power: int) -> None:
+        """Adds the runs of 2 ** `power` elements."""
+        import torch
+
+        while len(self.lowest) <= power:
+            half = 1 << (len(self.lowest) - 1)
+            self.lowest.append(torch.minimum(self.lowest[-1][:-half], self.lowest[-1][half:]))
+            self.highest.append(torch.maximum(self.highest[-1][:-half], self.highest[-1][half:]))
+
+
+class _BoundsReader:
     """Finds the lowest and the highest number between two addresses."""
 
     def __init__(self, memory: MemoryReader) -> None:
         self._memory = memory
         self.loaded: list[_Loaded] = []
-        self._tables: dict[tuple[int, int, str], tuple[list[Tensor], list[Tensor]]] = {}
-        """By address, elements and type: of each run of 1, 2, 4 ... elements, the lowest and the highest number."""
+        self._tables: dict[tuple[int, int, str], _Table] = {}
+        """By address, elements and type."""
 
-    def range(self, lowest: Tensor, highest: Tensor, element: str) -> Bounds:
-        """`lowest`, `highest`: the addresses of elements. Raises NotEvaluated if they are those of an element that is
-        not known; if it is one between them, any number may be there.
+    def bounds(self, lowest: Tensor, highest: Tensor, element: str) -> Bounds:
+        """`lowest`, `highest`: the addresses of elements, the same tensor if they are known. Raises NotEvaluated if
+        they are those of an element that is not known; if it is one between them, any number may be there.
         """
         import torch
 
         if not lowest.numel():
             return Bounds(lowest, lowest)
+        if lowest is highest:
+            return self._known(lowest, element)
         dtype = operations.dtype_of(element)
         start, end = int(lowest.min()), int(highest.max())
         number = (end - start) // dtype.itemsize + 1
+        any_number = (0, 1) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
         if number > _MOST_LOADED:
-            raise NotEvaluated("a load from all over the memory")
+            return Bounds(*(torch.full_like(lowest, limit) for limit in any_number))
         key = start, number, element
         if key not in self._tables:
-            numbers = self._known_from(start, number, element).to(torch.int64)
-            self._tables[key] = [numbers], [numbers]
-        lows, highs = self._tables[key]
-        known = lows[0].numel()
+            numbers = self._known_from(start, number, element)
+            numbers = numbers.view(torch.int8) if dtype is torch.bool else numbers
+            self._tables[key] = _Table([numbers], [numbers])
+        table = self._tables[key]
+        known = table.lowest[0].numel()
         first = torch.div(lowest - start, dtype.itemsize, rounding_mode="floor")
-        if lowest is highest:
-            if known < number:
-                raise NotEvaluated("unknown numbers in memory")
-            return exactly(lows[0][first])
         last = torch.div(highest - start, dtype.itemsize, rounding_mode="floor")
         is_known = last < known
         first, last = first.clamp(max=known - 1), last.clamp(max=known - 1)
         # Two runs of a power of two elements, from the first on and up to the last, have all that are between.
         power = torch.frexp((last - first + 1).double()).exponent - 1
-        while len(lows) <= int(power.max()):
-            half = 1 << (len(lows) - 1)
-            lows.append(torch.minimum(lows[-1][:-half], lows[-1][half:]))
-            highs.append(torch.maximum(highs[-1][:-half], highs[-1][half:]))
+        table.up_to(int(power.max()))
         low, high = torch.empty_like(first), torch.empty_like(first)
         for n in power.unique().tolist():
             which = power == n
             one, other = first[which], last[which] - (1 << n) + 1
-            low[which] = torch.minimum(lows[n][one], lows[n][other])
-            high[which] = torch.maximum(highs[n][one], highs[n][other])
+            low[which] = torch.minimum(table.lowest[n][one], table.lowest[n][other]).long()
+            high[which] = torch.maximum(table.highest[n][one], table.highest[n][other]).long()
         if known < number:
-            limits = (0, 1) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
-            low, high = torch.where(is_known, low, limits[0]), torch.where(is_known, high, limits[1])
+            low, high = torch.where(is_known, low, any_number[0]), torch.where(is_known, high, any_number[1])
         return Bounds(low, high)
+
+    def _known(self, addresses: Tensor, element: str) -> Bounds:
+        places = Places(addresses, operations.dtype_of(element).itemsize)
+        numbers = self._memory.read(places, element)
+        if numbers is None:
+            raise NotEvaluated("unknown numbers in memory")
+        self.loaded.append(_Loaded(places, element, numbers))
+        return exactly(numbers.long())
 
     def _known_from(self, start: int, number: int, element: str) -> Tensor:
         """Returns so many elements from an address on, up to the first that is not known: pieces at the end of a tensor
@@ -306,7 +332,7 @@ class _Bounded:
         pieces: _Pieces | None,
         grid: tuple[int, int, int],
         lanes: Tensor,
-        reader: _RangeReader,
+        reader: _BoundsReader,
     ) -> None:
         """`pieces`: None if it is not known yet how often the loop turns: one piece has all of its turns."""
         self._program, self._axes, self._pieces = program, axes, pieces
@@ -456,19 +482,19 @@ class _Bounded:
         if not isinstance(addresses, Bounds):
             raise NotEvaluated(operation.text)
         if len(values) == 1:
-            return self._reader.range(*addresses, element)
+            return self._reader.bounds(*addresses, element)
         mask = values[1]
         other = values[2] if len(values) > 2 else known(0)
         if not isinstance(mask, Bounds) or not isinstance(other, Bounds):
             raise NotEvaluated(operation.text)
         if bool((mask.lowest == 1).all()):
-            return self._reader.range(*addresses, element)
+            return self._reader.bounds(*addresses, element)
         # What the mask leaves out for certain may be at any address.
         shape = torch.broadcast_shapes(addresses.lowest.shape, addresses.highest.shape, mask.highest.shape)
         possible = (mask.highest == 1).expand(shape)
         low = addresses.lowest.expand(shape)[possible]
         high = low if addresses.is_known else addresses.highest.expand(shape)[possible]
-        inside = self._reader.range(low, high, element)
+        inside = self._reader.bounds(low, high, element)
         full = [other_one.expand(shape).clone() for other_one in other]
         full[0][possible], full[1][possible] = inside
         return selected(operation, mask, same(Bounds(*full)), other)

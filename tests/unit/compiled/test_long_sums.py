@@ -135,12 +135,24 @@ EITHER = [
     "%see = arith.select %hidden, %different, %enough : {both}i1>, {both}i1>",
 ]
 
+IN_MEMORY = [
+    "%length = arith.constant dense<96> i32;",
+    "%zero8 = arith.constant dense<0> : {both}i8>",
+    "%row = arith.muli %q, %length i32;",
+    "%place = arith.addi %row, %k i32;",
+    "%bits = tt.bitcast %base : {both}!tt.ptr<i32>> -> {both}!tt.ptr<i8>>",
+    "%pointer = tt.addptr %bits, %place : {both}!tt.ptr<i8>>, {both}i32>",
+    "%bit = tt.load %pointer, %mask, %zero8 : {both}!tt.ptr<i8>>",
+    "%see = arith.cmpi ne, %bit, %zero8 : {both}i8>",
+]
+"""It reads the mask of DOCUMENT, a byte for each pair."""
+
 
 def seen(kind: list[str], documents: Tensor) -> Tensor:
     """Computes the mask of each pair of tokens."""
     q, k = torch.arange(LENGTH)[:, None], torch.arange(LENGTH)[None]
     doc_q, doc_k = documents[:, None], documents[None]
-    if kind is DOCUMENT:
+    if kind is DOCUMENT or kind is IN_MEMORY:
         return (q >= k) & (doc_q == doc_k)
     if kind is WINDOW:
         return (q >= k) & (q - k < 20)
@@ -150,6 +162,8 @@ def seen(kind: list[str], documents: Tensor) -> Tensor:
 
 def memory_of(documents: Tensor | None) -> MemoryReader:
     def read(places: Places, element: str) -> Tensor | None:
+        if documents is not None and element == "i8":
+            return seen(IN_MEMORY, documents).to(torch.int8).flatten()[places.addresses - IN]
         at = (places.addresses - IN) // 4
         is_inside = bool(((at >= 0) & (at < LENGTH)).all())
         return documents[at] if documents is not None and is_inside else None
@@ -181,7 +195,7 @@ def grid(lanes: int) -> tuple[int, int, int]:
     return -(-TILES * TILES // lanes), 1, 1
 
 
-@pytest.mark.parametrize("kind", [DOCUMENT, WINDOW, EITHER], ids=["document", "window", "either"])
+@pytest.mark.parametrize("kind", [DOCUMENT, WINDOW, EITHER, IN_MEMORY], ids=["document", "window", "either", "memory"])
 @pytest.mark.parametrize(("lanes", "length"), [(1, 256), (8, 64), (64, 4), (4, 128)])
 def test_stores_are_those_of_the_whole_mask(kind: list[str], lanes: int, length: int) -> None:
     program = mask_counts(lanes, length, [line.replace("{both}", f"tensor<{lanes}x{length}x") for line in kind])
