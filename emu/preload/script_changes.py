@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .script_strings import Script
+from .script_strings import Script, last_name
 
 _HOLDERS = ("environ", "modules", "path")
 """The names that decide about imports: `os.environ`, `sys.modules` and `sys.path`."""
@@ -69,7 +69,7 @@ class _Reader:
             self._note(holder, strings or [target])
 
     def _note_call(self, call: ast.Call) -> None:
-        name = _name(call.func)
+        name = last_name(call.func)
         if name in _ELSEWHERE:
             self._found.unknown = True
         elif name in ("putenv", "unsetenv"):
@@ -103,7 +103,7 @@ class _Reader:
             return ""
         if node.attr == "environ" or not isinstance(node.value, (ast.Name, ast.Attribute)):
             return node.attr
-        return node.attr if self._aliases.get(_name(node.value), _name(node.value)) == "sys" else ""
+        return node.attr if self._aliases.get(last_name(node.value), last_name(node.value)) == "sys" else ""
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -114,15 +114,10 @@ def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module in ("os", "sys"):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names if alias.name in _HOLDERS)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
-            holder, of = node.value.attr, _name(node.value.value)
+            holder, of = node.value.attr, last_name(node.value.value)
             if holder == "environ" or (holder in _HOLDERS and of == "sys"):
                 yield from ((target.id, holder) for target in node.targets if isinstance(target, ast.Name))
 
 
 def _strings(node: ast.AST) -> Iterator[ast.expr]:
     return (each for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
-
-
-def _name(node: ast.expr) -> str:
-    """Returns the last name of `a.b.c`."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -70,13 +70,13 @@ class Script:
             for name in node.names:
                 self._others_assign.add(name)
         elif isinstance(node, ast.Call):
-            self._calls.setdefault(_last_name(node.func), []).append(node)
+            self._calls.setdefault(last_name(node.func), []).append(node)
             if isinstance(node.func, ast.Attribute) and node.func.attr in _GROWING:
-                self._others_assign.add(_last_name(node.func.value))
+                self._others_assign.add(last_name(node.func.value))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             self._bind(scope, node.id, _Binding(name=node))
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            self._mentions[_last_name(node)] += 1
+            self._mentions[last_name(node)] += 1
 
     def _note_target(self, scope: _Scope, target: ast.expr, binding: _Binding) -> None:
         if isinstance(target, ast.Name):
@@ -217,7 +217,8 @@ def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
     yield from filter(None, (arguments.vararg, arguments.kwarg))
 
 
-def _last_name(expression: ast.expr) -> str:
+def last_name(expression: ast.expr) -> str:
+    """The last name of an expression, such as ``c`` of ``a.b.c``; empty if it has none."""
     if isinstance(expression, ast.Attribute):
         return expression.attr
     return expression.id if isinstance(expression, ast.Name) else ""

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from phantora_async.folding.request import FOLDED_NAMES
-from phantora_async.folding.script_text import source_of
+from phantora_async.folding.script_text import last_name, source_of
 from phantora_async.folding.script_values import UNKNOWN, Ranks, ScriptValues
 
 MAKES_GROUPS = frozenset(
@@ -155,25 +155,18 @@ def _from_script(text: str, arguments: Sequence[str], world_size: int) -> Derive
         return _device_mesh(meshes[0], world_size, known)
     if meshes:
         raise Underivable(f"the script calls init_device_mesh {len(meshes)} times")
-    groups = sorted({_name(call.func) for call in _calls(tree, lambda name: name in MAKES_GROUPS)})
+    groups = sorted({last_name(call.func) for call in _calls(tree, lambda name: name in MAKES_GROUPS)})
     if groups:
         raise Underivable(f"the script calls {', '.join(groups)}, whose ranks its text does not tell")
-    replicas = sorted({_name(call.func) for call in _calls(tree, lambda name: name in DATA_PARALLEL)})
+    replicas = sorted({last_name(call.func) for call in _calls(tree, lambda name: name in DATA_PARALLEL)})
     if not replicas:
         raise Underivable("neither its options nor its text tell how the script divides its work")
     return Derived(f"dp={world_size}", f"the script calls {', '.join(replicas)} and makes no groups")
 
 
-def _name(function: ast.expr) -> str:
-    """The name of a called function: ``fully_shard`` also for ``fsdp.fully_shard``."""
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
 def _calls(tree: ast.AST, wanted: Callable[[str], bool]) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and wanted(_name(node.func)):
+        if isinstance(node, ast.Call) and wanted(last_name(node.func)):
             yield node
 
 

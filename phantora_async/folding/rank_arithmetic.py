@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from phantora_async.folding.script_text import last_name
+
 _NAMES = frozenset(("rank", "global_rank", "world_rank", "my_rank", "get_rank"))
 _VARIABLE = "RANK"
 """The environment variable with the rank."""
@@ -47,7 +49,9 @@ def tells_ranks_apart(text: str) -> bool:
 
     for node in nodes:
         match node:
-            case ast.BinOp(left=left, op=ast.Mod(), right=ast.Call(func=function)) if _name(function) == "device_count":
+            case ast.BinOp(left=left, op=ast.Mod(), right=ast.Call(func=function)) if (
+                last_name(function) == "device_count"
+            ):
                 continue  # the GPU of the rank
             case ast.BinOp(left=left, op=op) if isinstance(op, _DIVIDING) and is_rank(left):
                 return True
@@ -77,9 +81,3 @@ def _of_a_rank(side: ast.expr) -> bool:
 
 def _bound(node: ast.Assign) -> Iterator[str]:
     yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-
-
-def _name(function: ast.expr) -> str:
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )

@@ -36,6 +36,13 @@ def source_of(text: str, name: str = "train.py") -> Source | None:
         return None
 
 
+def last_name(expression: ast.expr) -> str:
+    """The last name of an expression, such as ``get_rank`` of ``dist.get_rank``; empty if it has none."""
+    if isinstance(expression, ast.Attribute):
+        return expression.attr
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
 def sources_of(script: Path) -> list[Source]:
     """The script first, then the modules that it imports from its own folder and from the working directory, wherever
     in its text. Files that cannot be read are left out, and so are installed packages.

@@ -16,7 +16,7 @@ from typing import Any
 
 from emu.contract.folding import Mesh
 from emu.contract.isolation import host_name
-from phantora_async.folding.script_text import Source
+from phantora_async.folding.script_text import Source, last_name
 
 RANK, LOCAL_RANK, SERVER, GROUP = "rank", "local rank", "server", "rank in a group"
 COORDINATE = "coordinate in a mesh"
@@ -317,7 +317,7 @@ class ScriptValues:
 
     def _bind(self, call: ast.Call, source: Source) -> None:
         """Binds the parameters of the script's own functions to the expressions that are passed for them."""
-        for function, where in self._functions.get(_name(call.func), ()):
+        for function, where in self._functions.get(last_name(call.func), ()):
             parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
             if parameters[:1] in (["self"], ["cls"]):
                 parameters = parameters[1:]
@@ -331,7 +331,7 @@ class ScriptValues:
         declared: list[tuple[list[str], dict[str, ast.expr], Source]] = []
         for source in sources:
             for node in ast.walk(source.tree):
-                if isinstance(node, ast.Call) and _name(node.func) in ("add_argument", "option"):
+                if isinstance(node, ast.Call) and last_name(node.func) in ("add_argument", "option"):
                     names = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
                     keywords = {one.arg: one.value for one in node.keywords if one.arg}
                     if names:
@@ -511,7 +511,7 @@ class ScriptValues:
             case ast.Subscript(value=ast.Call(func=function), slice=ast.Constant(value=int(at))):
                 parts = [
                     (returned.elts[at], where)
-                    for own, where in self._functions.get(_name(function), ())
+                    for own, where in self._functions.get(last_name(function), ())
                     for returned in _returned(own)
                     if isinstance(returned, ast.Tuple) and 0 <= at < len(returned.elts)
                 ]
@@ -535,7 +535,7 @@ class ScriptValues:
 
     def _called(self, node: ast.Call, source: Source) -> Any:
         """The value of a call. For an unknown function the arguments do not count: most return something else."""
-        name = _name(node.func)
+        name = last_name(node.func)
         outer, self._used = self._used, set()
         arguments = [self._value(one, source) for one in node.args]
         value = self._result(node, name, arguments, source)
@@ -578,7 +578,7 @@ class ScriptValues:
 
     def _in_mesh(self, node: ast.Call) -> bool:
         """Returns true if the call asks for the place in a mesh or a group, and not in the world or on the server."""
-        name = _name(node.func)
+        name = last_name(node.func)
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         if name in ("get_rank", "rank"):
             return bool(node.args or node.keywords) or (name == "rank" and base is not None)
@@ -635,7 +635,7 @@ class ScriptValues:
         shape = next((one.value for one in made.keywords if one.arg in ("mesh_shape", "mesh")), None)
         shape = made.args[1] if len(made.args) > 1 else shape
         if (
-            _name(made.func) not in _MESHES
+            last_name(made.func) not in _MESHES
             or not isinstance(shape, ast.Tuple | ast.List)
             or len(shape.elts) != len(axes)
         ):
@@ -680,13 +680,6 @@ def _kept(value: Any) -> Any:
     if (isinstance(value, int) and value.bit_length() > 128) or (isinstance(value, str | tuple) and len(value) > _LONG):
         raise ValueError
     return value
-
-
-def _name(function: ast.expr) -> str:
-    """The name of a called function: ``get_rank`` also for ``dist.get_rank``."""
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _returned(function: ast.AST) -> Iterator[ast.expr]:

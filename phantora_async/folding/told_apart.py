@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from phantora_async.folding.script_text import Source
+from phantora_async.folding.script_text import Source, last_name
 from phantora_async.folding.script_values import LOCAL_RANK, UNKNOWN, Each, Ranks, ScriptValues
 
 MOST_KINDS = 16
@@ -86,7 +86,7 @@ def told_apart(sources: Sequence[Source], arguments: Sequence[str], ranks: Ranks
     found: dict[tuple[str, Each | None], Told] = {}
     for source in sources:
         for call in ast.walk(source.tree):
-            if isinstance(call, ast.Call) and _name(call.func) in _IN_THREADS:
+            if isinstance(call, ast.Call) and last_name(call.func) in _IN_THREADS:
                 first = Each(gpu == 0 for gpu in ranks.place(LOCAL_RANK))
                 site = f"{source.name}:{call.lineno}"
                 found[site, first] = Told(site, first, frozenset((LOCAL_RANK,)))
@@ -150,7 +150,7 @@ def _places(node: ast.AST, harmless: bool, own: frozenset[str]) -> Iterator[tupl
 
 
 def _arguments(call: ast.Call, harmless: bool, own: frozenset[str]) -> Iterator[tuple[ast.expr, bool | None]]:
-    name = _name(call.func)
+    name = last_name(call.func)
     takes_names = harmless or name in _HARMLESS or name in own or any(word in name.lower() for word in _HARMLESS_WORDS)
     for keyword, value in [*((None, one) for one in call.args), *((one.arg, one.value) for one in call.keywords)]:
         is_name = takes_names or keyword in _HARMLESS_KEYWORDS
@@ -175,10 +175,6 @@ def _chosen(tree: ast.AST, values: ScriptValues) -> Iterator[tuple[ast.expr, boo
                         default = ast.Constant(ast.unparse(rest[0]) if rest else "None")
                         of = ast.Attribute(ast.Dict(table.keys, texts), "get", ast.Load())
                         yield ast.copy_location(ast.Call(of, [key, default], []), node), False
-
-
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _tests(node: ast.AST) -> Sequence[ast.expr]:

@@ -6,14 +6,14 @@ import json
 import resource
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from math import isfinite
 from pathlib import Path
 
-from formats.files import MOST_DATA_NBYTES, read_text, write_whole
-from phantora_async.errors import NotWritten, UsageError
+from formats.files import MOST_DATA_NBYTES, read_text
+from phantora_async.errors import UsageError
 from phantora_async.validation.cluster_book import ClusterRow
 from phantora_async.validation.emulation import run_to_end
 
@@ -126,12 +126,3 @@ def check(one: Prediction) -> None:
     for value in (*numbers, one.wall_s, one.cpu_s, *known):
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             raise TypeError(f"{value!r} is no number")
-
-
-def write(path: Path, predictions: Iterable[Prediction]) -> None:
-    """Replaces the whole file at once."""
-    text = "".join(json.dumps(asdict(one)) + "\n" for one in predictions)
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise NotWritten(f"cannot write {path}: {error.strerror}") from None

@@ -92,7 +92,7 @@ def clusters(
             print(f"{number}/{len(chosen)}: {row.name} on {row.gpus} GPUs ...", file=sys.stderr, flush=True)
             one = cluster_predictions.predict(row, words, python, commit)
             kept = cluster_predictions.read(book.predictions) | {one.row: one}  # another process may have added some
-            cluster_predictions.write(book.predictions, [kept[row.name] for _, row in book.rows() if row.name in kept])
+            kept_rows.write(book.predictions, [kept[row.name] for _, row in book.rows() if row.name in kept])
             print(said(one), flush=True)
             failed += [row.name] if one.failure else []
         if left:

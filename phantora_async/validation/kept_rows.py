@@ -14,6 +14,7 @@ from formats.files import MOST_DATA_NBYTES, read_text, write_whole
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.validation import comparison
 from phantora_async.validation.book import Family
+from phantora_async.validation.cluster_predictions import Prediction
 from phantora_async.validation.emulation import Emulated
 from phantora_async.validation.truth import JobTruth, Range
 
@@ -116,8 +117,8 @@ def read(path: Path) -> dict[Key, KeptRow]:
     return rows
 
 
-def write(path: Path, rows: Iterable[KeptRow]) -> None:
-    """Replaces the whole file at once."""
+def write(path: Path, rows: Iterable[KeptRow | Prediction]) -> None:
+    """Replaces the whole file at once, with a line for each row."""
     text = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
     try:
         write_whole(path, text.encode())
