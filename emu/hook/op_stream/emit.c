@@ -6,6 +6,7 @@
  */
 #include "op_stream/emit.h"
 #include "core/config.h"
+#include "core/lock.h"
 #include "core/run.h"
 #include "op_stream/clock.h"
 #include "op_stream/history.h"
@@ -24,6 +25,18 @@ static uint64_t last_instant; /* under the record lock */
 static atomic_uint_fast64_t nrecords;
 static _Thread_local uint64_t asked; /* the number of the thread's last question */
 
+static uint64_t position; /* under the record lock */
+
+uint64_t ph_position(void) {
+    ph_lock_needed(PH_LOCK_RECORDS);
+    return position;
+}
+
+static bool gives_no_work(uint16_t kind) {
+    return kind == PH_KIND_EVENT_RECORD || kind == PH_KIND_RECORDING_DROP || kind == PH_KIND_QUERY ||
+           kind == PH_KIND_CLOCK_READ;
+}
+
 /* Under the record lock. */
 static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *fields, size_t fields_nbytes,
                       const void *payload, size_t payload_nbytes) {
@@ -34,6 +47,7 @@ static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *
                (unsigned long long)(last_instant - at_ns));
     ph_batch_append(kind, site, at_ns - last_instant, fields, fields_nbytes, payload, payload_nbytes);
     last_instant = at_ns;
+    position += !gives_no_work(kind);
     ph_clock_stated(kind, 1 + atomic_fetch_add_explicit(&nrecords, 1, memory_order_relaxed));
 }
 

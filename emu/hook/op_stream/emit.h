@@ -29,6 +29,10 @@ void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_
 /* The instant of the last record that was appended so, or by ph_emit and ph_ask. */
 uint64_t ph_last_instant(void);
 
+/* Under the record lock: grows with each record that may give a stream work, or make it wait. Recordings of events on
+ * one stream without such a record between them are complete at once. */
+uint64_t ph_position(void);
+
 /* The calling thread's last question, as a number of the rank's records. */
 uint64_t ph_question_number(void);
 /* Has the rank stated nothing since the record of that number? */

@@ -19,10 +19,18 @@
 #include "threads/onlooker.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+enum { STREAMS = 64 };
 
 static struct {
     uint64_t last_recording;
     ph_event *retired;
+    /* By the stream's number modulo STREAMS: recordings on it before that position are known to be complete. */
+    struct {
+        uint32_t stream;
+        uint64_t before;
+    } complete[STREAMS];
 } events; /* under the record lock */
 
 int ph_event_create(unsigned flags, ph_event **out) {
@@ -54,7 +62,10 @@ int ph_event_destroy(ph_event *event) {
     return CUDA_OK;
 }
 
-void ph_recordings_number_from(uint64_t first) { events.last_recording = first; }
+void ph_recordings_number_from(uint64_t first) {
+    events.last_recording = first;
+    memset(events.complete, 0, sizeof events.complete);
+}
 
 uint64_t ph_last_recording(void) { return events.last_recording; }
 
@@ -90,6 +101,7 @@ int ph_event_record(ph_event *event, ph_stream *stream) {
     if (ph_run.started) {
         ph_order_default(stream);
         event->recording = ph_record_on(stream, event->recording);
+        event->position = ph_position();
     }
     event->recorded = true;
     event->capture = NULL;
@@ -138,10 +150,38 @@ static int seen(ph_event *event, bool *asks) {
     return CUDA_OK;
 }
 
+/*
+ * What is complete on a stream stays complete, and all that the stream was given before it. So one answer holds for
+ * several events: PyTorch's allocator of pinned memory asks for each block that it may give away again, in their order.
+ */
+static bool known_complete(const ph_event *event) {
+    ph_record_lock();
+    size_t at = event->stream_id % STREAMS;
+    bool known = events.complete[at].stream == event->stream_id && event->position < events.complete[at].before;
+    ph_record_unlock();
+    return known && !ph_run.mortal; /* a GPU that has died tells of nothing */
+}
+
+static void note_complete(uint32_t stream, uint64_t position) {
+    ph_record_lock();
+    size_t at = stream % STREAMS;
+    if (events.complete[at].stream != stream || events.complete[at].before <= position) {
+        events.complete[at].stream = stream;
+        events.complete[at].before = position + 1;
+    }
+    ph_record_unlock();
+}
+
 int ph_event_query(ph_event *event) {
     bool asks;
     int status = seen(event, &asks);
-    return asks ? ph_query(PH_SCOPE_EVENT, 0, event->recording) : status;
+    if (!asks) return status;
+    if (known_complete(event)) return ph_found_done();
+    uint32_t stream = event->stream_id;
+    uint64_t position = event->position; /* another thread may record it again meanwhile */
+    status = ph_query(PH_SCOPE_EVENT, 0, event->recording);
+    if (status == CUDA_OK && ph_run.started && !ph_run.finished) note_complete(stream, position);
+    return status;
 }
 
 int ph_event_query_late(ph_event *event) {

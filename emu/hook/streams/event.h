@@ -15,6 +15,7 @@ struct ph_event {
     uint64_t host_ns, clock_ns; /* when it was recorded: by the host clock, and by ph_clock_estimate */
     int device;
     uint32_t stream_id;
+    uint64_t position;          /* ph_position of the last recording */
     uint64_t traced;            /* ph_trace_recorded of the last recording */
     struct ph_capture *capture; /* if its last record is in a capture: which, and the FORK item's index */
     uint64_t capture_id;

@@ -37,8 +37,7 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     ph_host_functions_wait();
 }
 
-/* Whoever waits for this work may go on. */
-static int found_done(void) {
+int ph_found_done(void) {
     ph_data_wait_host();
     ph_host_functions_wait();
     return CUDA_OK;
@@ -108,7 +107,7 @@ void ph_stream_wait(ph_stream *stream) {
 int ph_stream_synchronize(ph_stream *stream) {
     int status = observable(stream);
     if (status != CUDA_OK) return status;
-    if (UNLIKELY(waited_for_all_aside(ph_stream_was_used(stream)))) return found_done();
+    if (UNLIKELY(waited_for_all_aside(ph_stream_was_used(stream)))) return ph_found_done();
     trace(PH_TRACE_STREAM_SYNC, stream->id, 0, 0);
     ph_stream_wait(stream);
     return CUDA_OK;
@@ -123,7 +122,7 @@ int ph_device_synchronize(int device) {
     int status = ph_device_usable();
     if (status == CUDA_OK && UNLIKELY(ph_captured_streams)) status = ph_capture_encompassed(device);
     if (status != CUDA_OK) return status;
-    if (UNLIKELY(waited_for_all_aside(ph_device_was_used(device)))) return found_done();
+    if (UNLIKELY(waited_for_all_aside(ph_device_was_used(device)))) return ph_found_done();
     trace(PH_TRACE_DEVICE_SYNC, (uint32_t)device, 0, 0);
     ph_device_wait(device);
     return CUDA_OK;
@@ -132,7 +131,7 @@ int ph_device_synchronize(int device) {
 void ph_recording_synchronize(const ph_event *event) {
     bool aside = UNLIKELY(ph_self()->looks_on) && ph_run.started && !ph_thread_is_watcher();
     if (aside && waited_aside(event->clock_ns)) {
-        found_done();
+        ph_found_done();
         return;
     }
     if (aside) count_wait();
@@ -232,12 +231,12 @@ static bool is_done(uint32_t scope, uint32_t stream, uint64_t recording) {
 
 int ph_query(uint32_t scope, uint32_t stream, uint64_t recording) {
     if (ph_thread_is_watcher() || !ph_run.started || ph_run.finished) return CUDA_OK;
-    return is_done(scope, stream, recording) ? found_done() : CUDA_NOT_READY;
+    return is_done(scope, stream, recording) ? ph_found_done() : CUDA_NOT_READY;
 }
 
 int ph_query_since(uint64_t recording, uint64_t since_ns) {
     if (ph_thread_is_watcher() || !ph_run.started || ph_run.finished) return CUDA_OK;
-    return ph_done_since(recording, since_ns) ? found_done() : CUDA_NOT_READY;
+    return ph_done_since(recording, since_ns) ? ph_found_done() : CUDA_NOT_READY;
 }
 
 bool ph_done_since(uint64_t recording, uint64_t since_ns) {

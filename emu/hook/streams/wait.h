@@ -19,6 +19,8 @@ int ph_query(uint32_t scope, uint32_t stream, uint64_t recording);
 int ph_query_since(uint64_t recording, uint64_t since_ns);
 /* Answers callers that only want to know whether it is so: data that is on its way is not waited for. */
 bool ph_done_since(uint64_t recording, uint64_t since_ns);
+/* Work is known to be complete: whoever waits for it may go on. Returns CUDA_OK. */
+int ph_found_done(void);
 /* For a thread that only looks on: is the event done, as far as is known? */
 bool ph_event_seems_done(const ph_event *event);
 

@@ -247,6 +247,41 @@ def test_queries_and_elapsed_times_are_asked(running):
     assert [(r.start_recording, r.end_recording) for r in told.of(records.ELAPSED)] == [(1, 2)]
 
 
+def test_one_answer_holds_for_all_events_that_are_complete_with_it(running):
+    """As PyTorch's allocator of pinned memory asks for its blocks, one after the other."""
+
+    def program(rank):
+        kernel, apart = rank.kernel("k"), rank.stream(1)
+
+        def recorded(stream=None):
+            event = rank.event()
+            rank.c.cudaEventRecord(event, stream)
+            return event
+
+        before = recorded()
+        rank.launch(kernel)
+        first, second, aside = recorded(), recorded(), recorded(apart)
+        rank.launch(kernel)
+        later = recorded()
+        assert [rank.c.cudaEventQuery(one) for one in (first, second, before, later)] == [0, 0, 0, 600]
+        assert [rank.c.cudaEventQuery(one) for one in (first, aside, later, later)] == [0, 0, 600, 600]
+        assert [rank.c.cudaEventQuery(one) for one in (later, second)] == [0, 0]
+        rank.c.cudaEventRecord(second, None)
+        assert rank.c.cudaEventQuery(second) == 0, "nothing was given since"
+        rank.launch(kernel)
+        rank.c.cudaEventRecord(second, None)
+        rank.c.cudaEventQuery(second)
+
+    def answer(record):
+        assert record.kind == records.QUERY
+        asked.append(record.recording)
+        return (int(record.recording != 5 or asked.count(5) > 3), 0)
+
+    asked = []
+    told = running(program, answer=answer)
+    assert [r.recording for r in told.of(records.QUERY)] == [2, 5, 4, 5, 5, 5, 7]
+
+
 def test_watching_threads_neither_ask_nor_move_the_clock(running):
     def program(rank):
         event = rank.event()
