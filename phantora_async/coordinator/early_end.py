@@ -131,4 +131,4 @@ class EarlyEnd:
         return None
 
     def _held(self) -> Sequence[Host]:
-        return [host for host in self._timeline.own_hosts if host.state == HostState.HELD]
+        return self._timeline.hosts_in(HostState.HELD)

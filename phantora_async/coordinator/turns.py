@@ -25,6 +25,8 @@ VISITED_S = 3.0
 """The seconds that a rank may take to start whose GPU another rank's process has used: most likely nobody becomes
 it.
 """
+TIMER_S = 0.001
+"""The precision of timers."""
 LOOK_AGAIN_S = 0.05
 """The seconds between looks at ranks that go on after another one has failed."""
 
@@ -63,6 +65,12 @@ class Turns:
         self._stop = Stop.STARVED
         """The reason for which the last turn ended."""
         self._look_timer: asyncio.TimerHandle | None = None
+        self._look_timer_s = 0.0
+        """The real time at which it ends."""
+        self._look_due_s = 0.0
+        """The real time of the next look. Turns put it off far more often than it comes, so the timer stays as it is if
+        it ends earlier, and is then started again.
+        """
         self._computes_since_s: float | None = None
         """The real time since when there is more to compute; None: there is nothing."""
 
@@ -143,12 +151,23 @@ class Turns:
     # ---- standstill ------------------------------------------------------------------------------------------------
 
     def _look_later(self, delay_s: float) -> None:
+        self._look_due_s = monotonic() + delay_s
         if self._look_timer is not None:
+            if self._look_timer_s <= self._look_due_s:
+                return
             self._look_timer.cancel()
+        self._start_look_timer(delay_s)
+
+    def _start_look_timer(self, delay_s: float) -> None:
+        self._look_timer_s = monotonic() + delay_s
         self._look_timer = asyncio.get_running_loop().call_later(delay_s, self._look)
 
     def _look(self) -> None:
         self._look_timer = None
+        left_s = self._look_due_s - monotonic()
+        if left_s > TIMER_S:
+            self._start_look_timer(left_s)
+            return
         if self._run_end.over.is_set() or not self.stand_still:
             return
         if self._stop is Stop.DRAINED:

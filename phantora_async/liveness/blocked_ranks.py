@@ -201,6 +201,9 @@ class BlockedRanks:
         """The ranks that sleep until another one makes a call, as they have said, if all others wait for answers: then
         nobody can move, and no look is needed. Empty if that is not so.
         """
+        starved = self.starved
+        if starved is None or not self._fact_builder.sources.waits(starved):
+            return []  # as a rule
         found: list[int] = []
         for rank in self._with_process:
             rank_info = self._fact_builder.rank_info[rank]
@@ -209,7 +212,7 @@ class BlockedRanks:
             if rank not in self._pids or not self._fact_builder.sources.waits(rank) or not self.sleeps(rank):
                 return []
             found.append(rank)
-        return found if self.starved in found else []
+        return found if starved in found else []
 
     def _quiet(self, starved: int | None) -> tuple[list[int], list[int]] | None:
         """The ranks that sleep and the ranks that wait for answers; None if some rank can still run. `starved` is known

@@ -385,6 +385,12 @@ class Timeline:
         """Returns true if every host has executed its BYE."""
         return all(host.state == HostState.FINISHED for host in self.own_hosts)
 
+    def hosts_in(self, state: HostState) -> list[Host]:
+        """The hosts in this state."""
+        if not self.engine.in_state(state):  # as a rule; each turn asks
+            return []
+        return [host for host in self.own_hosts if host.state == state]
+
     def take_answers(self) -> list[tuple[int, bytes]]:
         """The answers since the last call as (rank, encoded record), each rank's in the order of its questions."""
         return [

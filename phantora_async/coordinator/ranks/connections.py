@@ -136,11 +136,12 @@ class Connections:
         """Handles records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
         info = self._fact_builder.rank_info[rank]
         goes_on = info.bye is None
-        with self._witnessed(rank, arrived):
-            if self._mirrored_ranks is not None:
-                self._mirrored_ranks.check(rank, arrived)
+        if self._mirrored_ranks is None:
             fed = self._take_in(rank, arrived)
-            if self._mirrored_ranks is not None:
+        else:
+            with self._witnessed(rank, arrived):
+                self._mirrored_ranks.check(rank, arrived)
+                fed = self._take_in(rank, arrived)
                 fed += sum(self._take_in(*its) for its in self._mirrored_ranks.records_after(rank, arrived))
         self.send(self._fact_builder.take_answers())
         if goes_on and info.bye is not None:

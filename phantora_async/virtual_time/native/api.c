@@ -368,6 +368,14 @@ API void vt_host(const engine *e, int64_t number, host_view *to) {
 }
 
 API int64_t vt_state(const engine *e, int64_t host) { return e->hosts[host].state; }
+
+/* The number of hosts in this state. */
+API int64_t vt_in_state(const engine *e, int64_t state) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < e->nhosts; i++) found += e->hosts[i].state == (host_state)state;
+    return found;
+}
+
 API int64_t vt_clock(const engine *e, int64_t host) { return e->hosts[host].clock_ns; }
 API int64_t vt_steps(const engine *e, int64_t host) { return e->hosts[host].steps; }
 

@@ -226,6 +226,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "held": (_i64, (_pointer,)),
     "host": (None, (_pointer, _i64, _pointer)),
     "state": (_i64, (_pointer, _i64)),
+    "in_state": (_i64, (_pointer, _i64)),
     "clock": (_i64, (_pointer, _i64)),
     "steps": (_i64, (_pointer, _i64)),
     "checkpoints": (None, (_pointer, _i64, _i64s)),
@@ -279,6 +280,9 @@ class Engine:
         self._functions = [made(getattr(self, f"_on_{name}")) for name, made in _FUNCTIONS]
         self._kept: list[Any] = []
         """Objects to which the engine points."""
+        self._outputs_found = _Outputs()
+        """What has left, each time that it is asked for."""
+        self._outputs_place = ctypes.byref(self._outputs_found)
         frames = np.array([pace.frame for pace in paces.paces], np.int64).reshape(-1, 3)
         own, numbers = np.array(ranks, np.int64), np.array(gpus, np.int32)
         given = _Input(
@@ -465,12 +469,13 @@ class Engine:
     # ---- what has left ---------------------------------------------------------------------------------------------
 
     def _outputs(self) -> Any:
-        found = _Outputs()
-        self._calls["outputs"](self._it, ctypes.byref(found))
-        return found
+        self._calls["outputs"](self._it, self._outputs_place)
+        return self._outputs_found
 
     def take_leaving(self) -> list[Leaving]:
         found = self._outputs()
+        if not found.nleaving:
+            return []
         taken = list(starmap(Leaving, iter_unpack("<qqQqq", bytes_at(found.leaving, 40 * found.nleaving))))
         self._calls["taken"](self._it, LEAVING)
         return taken
@@ -495,6 +500,8 @@ class Engine:
 
     def take_waits(self) -> list[Wait]:
         found = self._outputs()
+        if not found.nwaits:
+            return []
         taken = [Wait(*one) for one in int64s(found.waits, 5 * found.nwaits).reshape(-1, 5).tolist()]
         self._calls["taken"](self._it, WAITS)
         return taken
@@ -524,6 +531,11 @@ class Engine:
 
     def state(self, host: int) -> int:
         found: int = self._calls["state"](self._it, host)
+        return found
+
+    def in_state(self, state: int) -> int:
+        """The number of hosts in this state."""
+        found: int = self._calls["in_state"](self._it, state)
         return found
 
     def clock_ns(self, host: int) -> int:

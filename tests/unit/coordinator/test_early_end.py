@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,8 +32,19 @@ def host(rank: int, steps: int, state: HostState, clock_ns: int = 0) -> SimpleNa
     return SimpleNamespace(rank=rank, steps=steps, state=state, clock_ns=clock_ns)
 
 
+def timeline_of(*own: Any, hosts: Sequence[Any] = (), now_ns: int = 0, results: Any = None) -> Any:
+    """A timeline of the hosts `own`, which `hosts`, if given, share."""
+
+    def hosts_in(state: HostState) -> list[Any]:
+        return [host for host in own if host.state == state]
+
+    return SimpleNamespace(
+        hosts=hosts or own, own_hosts=own, hosts_in=hosts_in, now_ns=now_ns, limit_ns=NEVER, results=results
+    )
+
+
 def early_end(*hosts: SimpleNamespace, now_ns: int = 0, steps: int = 3) -> EarlyEnd:
-    timeline: Any = SimpleNamespace(hosts=hosts, own_hosts=hosts, now_ns=now_ns, limit_ns=NEVER)
+    timeline = timeline_of(*hosts, now_ns=now_ns)
     return EarlyEnd(replace(SPEC, steps=steps), timeline)
 
 
@@ -77,7 +89,7 @@ def with_steps(*each_ms: int, steps: int, most_ms: int) -> EarlyEnd:
     """Makes a run's end. `each_ms`: times of step 2 and the steps after it, as far as they have ended."""
     ends_ns = [sum(each_ms[:number]) * 1_000_000 for number in range(len(each_ms) + 1)]
     results = SimpleNamespace(step_instants=[SimpleNamespace(device_ns=at_ns) for at_ns in ends_ns])
-    timeline: Any = SimpleNamespace(hosts=(), own_hosts=(), results=results, now_ns=0, limit_ns=NEVER)
+    timeline = timeline_of(results=results)
     return EarlyEnd(replace(SPEC, steps=steps, most_step_ns=most_ms * 1_000_000), timeline)
 
 
@@ -121,6 +133,6 @@ def test_a_look_at_ranks_that_share_a_timeline_is_one() -> None:
     for replicas in (1, 1000):
         looks.append(0)
         watched = Watched()
-        timeline: Any = SimpleNamespace(hosts=(watched,) * replicas, own_hosts=(watched,), now_ns=0, limit_ns=NEVER)
+        timeline = timeline_of(watched, hosts=(watched,) * replicas)
         assert EarlyEnd(replace(SPEC, steps=3), timeline).reached(Stop.DRAINED)
     assert looks[0] == looks[1]

@@ -63,5 +63,7 @@ def test_ranks_are_held_where_they_say(seed: int) -> None:
         timeline.run(random.randint(1, 5), ahead=bool(random.randint(0, 1)))
     assert timeline.run(100) is Stop.DRAINED
     assert [host.state for host in timeline.hosts] == [HostState.HELD] * 2
+    assert timeline.hosts_in(HostState.HELD) == list(timeline.hosts)
+    assert timeline.hosts_in(HostState.RUNNING) == []
     assert (timeline.now_ns, [host.clock_ns for host in timeline.hosts]) == (1017, [15, 1017])
     assert timeline.snapshot().ranks[0].shares.compute_ns == 500
