@@ -48,6 +48,13 @@ def family_of(what: Signature) -> tuple[str, ...]:
     return (kind, *(_text(field, what) for field in DEFINITION.kinds[kind].fields if field.names_family))
 
 
+def family_of_text(text: str) -> tuple[str, ...]:
+    """The family of the signature of a well-formed text as ``format_signature`` writes it, without parsing it."""
+    kind, *texts = text.split(";")
+    fields = DEFINITION.kinds[kind].fields
+    return (kind, *(one for field, one in zip(fields, texts, strict=True) if field.names_family))
+
+
 def unknown_parts(what: Signature) -> tuple[str, ...]:
     """The parts of a signature that the definition does not list: ``("gemm a: unknown dtype 'f3'",)``."""
     kind = _KIND_OF[type(what)]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.signature import Conv, Gemm, Signature, parse
+from profiles.signature import Conv, Gemm, Signature, family_of_text, parse
 from profiles.timings.keys import family_key, features, may_be_turned
 from profiles.timings.table import Table
 
@@ -103,6 +103,8 @@ class Families:
         self._modelled_ns = modelled_ns
         self._alike: dict[str, list[str]] | None = None
         """Canonical texts that begin alike: families of kernels have the name there. None: nobody has asked yet."""
+        self._texts: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        """Those of such texts that were asked for, by family, until the family is made."""
         self._families: dict[tuple[str, ...], Family] = {}
 
     def factor(self, what: Signature, modelled_ns: float) -> float | None:
@@ -117,9 +119,11 @@ class Families:
             for text in self._times:
                 self._alike[_beginning(text)].append(text)
         for text in self._alike.pop(_beginning(";".join(key)), ()):
-            member = parse(text)
-            family = self._families.setdefault(family_key(member), Family(self._modelled_ns))
-            family.learn(member, self._times[text].solo_ns)
+            self._texts[family_of_text(text)].append(text)
+        if texts := self._texts.pop(key, None):
+            family = self._families[key] = Family(self._modelled_ns)
+            for text in texts:
+                family.learn(parse(text), self._times[text].solo_ns)
         return self._families.get(key)
 
 

@@ -22,6 +22,7 @@ from profiles.signature import (
     Sdpa,
     dtype_nbytes,
     family_of,
+    family_of_text,
     format_signature,
     parse,
     read_definition,
@@ -160,6 +161,7 @@ def test_a_family_differs_in_sizes_alone() -> None:
             kind,
             *(sample(kind).split(";")[1:][at] for at, one in enumerate(definition.fields) if one.names_family),
         )
+        assert family_of_text(sample(kind)) == base
     assert family_of(parse(sample("gemm", m="8"))) == family_of(parse(sample("gemm", m="9")))
     assert family_of(parse(sample("gemm", a="f16"))) != family_of(parse(sample("gemm", a="bf16")))
     assert family_of(parse(sample("copy", memory="pinned"))) != family_of(parse(sample("copy", memory="pageable")))
