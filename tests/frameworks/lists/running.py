@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from phantora_async.child_process import child, interrupt_run
+
 from .. import assets
 from ..running import CHECKOUTS, RANKS_PYTHON, ROOT, SCRIPTS, looked
 from . import verdict
@@ -118,22 +120,23 @@ def _emulated(
     report = folder / "report.json"
     command = [sys.executable, "-m", "phantora_async", "run", "-n", str(tests.ranks), "--report", str(report)]
     command += ["--python", RANKS_PYTHON, "--run-dir", str(folder / "run"), "--no-progress", "--launcher", "--", *words]
-    process = subprocess.Popen(
+    exit_code: int | None = None
+    # It has a session of its own, so that an interrupt of this program ends it once, and it leaves no rank behind.
+    with child(
         command,
+        interrupt_run,
+        start_new_session=True,
         cwd=folder_of(tests),
         env=os.environ | {"COLUMNS": "160", "PYTHONPATH": _path()} | dict(tests.environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-    )
-    exit_code: int | None
-    try:
-        output, _ = process.communicate(timeout=limit_s)
-        exit_code = process.returncode
-    except subprocess.TimeoutExpired:
-        process.terminate()  # writes its report
-        output, _ = process.communicate()
-        exit_code = None
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=limit_s)
+            exit_code = process.returncode
+        except subprocess.TimeoutExpired:
+            process.terminate()  # writes its report
+            output, _ = process.communicate()
     return exit_code, output, json.loads(report.read_text()) if report.exists() else {}
 
 
