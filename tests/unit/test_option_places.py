@@ -54,12 +54,13 @@ FURTHER = {
     "write": 1,  # the folder of compiled code is writable, too
 }
 """Files beyond the three in which an option may stand, with the reason. A change that needs more gives its own."""
-MOST_FILES = 434
+MOST_FILES = 435
 """The files in which options are declared, handed on or read, summed over the options. It may rise with a reason. The
 last: whether a run is known by content follows from options that it leaves out or compares, and is asked where runs
 begin, are recorded and kept; lengths of responses are drawn in ranks, reported, and keep ranks from being folded, a
 server counts its ranks, a search for a trial's memory records nothing, published runs name interpreters, a launcher
-asks a kept interpreter, which is that of the run; a run of a session says whether it shares its start.
+asks a kept interpreter, which is that of the run; a run of a session says whether it shares its start; a launcher's
+servers have copies of the scripts beside its interpreter.
 """
 
 
