@@ -184,9 +184,9 @@ class FactBuilder:
         self.rank_info = [own[rank] for rank in self.timeline_of]
         """The facts by rank; ranks that share a timeline share them."""
         self.warnings: dict[str, WarningCount] = {}
+        """The warnings by their text."""
         self._without: dict[int, str] = {}
         """The ranks without which the run goes on, each with its warning."""
-        """The warnings by their text."""
         self.routing = RoutingLoads()
         self.generated = GeneratedResponses()
         self.kept: records.Kept | None = None
