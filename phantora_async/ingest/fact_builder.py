@@ -89,7 +89,7 @@ class RankInfo:
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
     """The holders of the memory of each of its devices at the peak."""
     held_by_children: dict[tuple[int, int], HeldMemory] = field(default_factory=dict)
-    """The holders of memory in other processes that use its GPU, by the process's number and the GPU's on its server."""
+    """The holders of memory in other processes that use its GPU, by the process's number and the server's GPU."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     calls: CallCounts = field(default_factory=CallCounts)
     modules: ModuleLaunches = field(default_factory=ModuleLaunches)
