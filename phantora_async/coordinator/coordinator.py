@@ -77,7 +77,7 @@ class Coordinator:
         stacks = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent))))
         played_by = {} if simulation.mirrored_ranks is None else {"played_by": simulation.mirrored_ranks.played_by}
         processes = processes or ProcFs()
-        blocked_ranks = BlockedRanks(timeline, fact_builder, pids, processes, **played_by)
+        blocked_ranks = BlockedRanks(timeline, fact_builder, pids=pids, processes=processes, **played_by)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
         # What can end the run, or start its ranks again, is made before what decides between these.
         run_end = RunEnd(simulation, stacks)
@@ -104,16 +104,23 @@ class Coordinator:
             run_end=run_end,
             failures=failures,
         )
-        stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks, turns.computes_for_s)
+        stall_watch = StallWatch(
+            timeline,
+            fact_builder,
+            pids=pids,
+            blocked_ranks=blocked_ranks,
+            stacks=stacks,
+            computes_for_s=turns.computes_for_s,
+        )
         poll_watch = PollWatch(
             timeline,
             fact_builder,
-            pids,
-            blocked_ranks,
-            bystanders.work,
-            bystanders.listener,
-            processes,
-            spec.stall_timeout_s,
+            pids=pids,
+            blocked_ranks=blocked_ranks,
+            others_work=bystanders.work,
+            listens=bystanders.listener,
+            processes=processes,
+            given_s=spec.stall_timeout_s,
         )
         usage = Usage()
         self._rank_processes = RankProcesses(

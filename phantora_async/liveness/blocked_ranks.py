@@ -73,6 +73,7 @@ class BlockedRanks:
         self,
         timeline: Timeline,
         fact_builder: FactBuilder,
+        *,
         pids: Mapping[int, int],
         processes: Processes,
         played_by: Callable[[int], int] = lambda rank: rank,

@@ -54,6 +54,7 @@ class PollWatch:
         self,
         timeline: Timeline,
         fact_builder: FactBuilder,
+        *,
         pids: Mapping[int, int],
         blocked_ranks: BlockedRanks,
         others_work: Callable[[], bool],

@@ -88,6 +88,7 @@ class StallWatch:
         self,
         timeline: Timeline,
         fact_builder: FactBuilder,
+        *,
         pids: Mapping[int, int],
         blocked_ranks: BlockedRanks,
         stacks: Stacks,

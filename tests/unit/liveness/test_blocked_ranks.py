@@ -31,7 +31,9 @@ class Machine:
             timeline.feed(rank, fact_builder.take(rank, records.decode_up(b"".join(script.records))[0]))
         assert timeline.run(100) is Stop.STARVED
         self.fact_builder = fact_builder
-        self.blocked_ranks = BlockedRanks(timeline, fact_builder, {rank: rank + 1 for rank in range(ranks)}, self)
+        self.blocked_ranks = BlockedRanks(
+            timeline, fact_builder, pids={rank: rank + 1 for rank in range(ranks)}, processes=self
+        )
 
     def look(self, pid: int) -> Seen:
         self.looks.append(pid)

@@ -35,12 +35,12 @@ class Ranks:
         self.watch = PollWatch(
             self.timeline,
             facts,
-            PIDS,
-            blocked,
-            lambda: self.bystanders_work,
-            lambda: self.listener,
-            processes,
-            None,
+            pids=PIDS,
+            blocked_ranks=blocked,
+            others_work=lambda: self.bystanders_work,
+            listens=lambda: self.listener,
+            processes=processes,
+            given_s=None,
         )
 
     def _threads(self, pid: int) -> Seen:
