@@ -41,8 +41,9 @@ cost model instead of a GPU, but each has to be compiled for that: 117 s on a bu
 took 31 %, Triton's passes 28 %, its frontend 10 %, ptxas 12 %, and their prices 19 %. One rank does it for all, and
 what was chosen is in the compile cache for later runs. With it there, `last_save_model_only_bf16` takes 72 s of
 processor time for its four ranks, `2d_eager_no_sp` 91 s, and the two trainings of `full_checkpoint` 149 s: what they
-wait for beyond that is a processor. Tests of torchtitan that were not over had a machine with six times as many busy
-processes as cores: `cp` still compiled these kernels, `pp_dp_1f1b` began its second training.
+wait for beyond that is a processor. `cp`, `pp_dp_1f1b` and `pp_tp_gpipe` had a machine with some twenty times as many
+busy processes as cores. Two tests lack a package here: FlashAttention 3, which has to be built, and torchao, whose
+releases 0.17 and 0.18 do not import beside Triton 3.9.
 
 The models and the data set of TRL's tests have random contents here, below the names that the tests have for them.
 
