@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..formats.ttir import CARRIED, LABEL, Operation, Program
 from . import operations
 from .combining import Combination
-from .integer_stores import NotEvaluated, TooLong, parameters_of
-from .long_sums import Bounded, stores_by_bounds, sums_along_one_axis
+from .integer_stores import STORES_UNSEEN, NotEvaluated, TooLong, parameters_of
+from .long_sums import Bounded, UnknownNumbers, stores_by_bounds, sums_along_one_axis
 from .steps import (
     UNKNOWN,
     AnyStep,
@@ -48,17 +48,7 @@ _MOST_KEPT = 1 << 22
 """Most elements of all values that are kept for later launches (32 MiB)."""
 _MOST_KEPT_OF_A_LAUNCH = 1 << 20
 _MOST_LAUNCHES_KEPT = 512
-_MOST_KEPT_BY_BOUNDS = 16
-_STORES_UNSEEN = (
-    "tt.atomic_rmw",
-    "tt.atomic_cas",
-    "tt.descriptor_store",
-    "tt.descriptor_reduce",
-    "tt.descriptor_scatter",
-    "tt.experimental_descriptor_store",
-    "tt.call",
-)
-"""Operations that write to memory and are not evaluated."""
+_MOST_KEPT_BY_BOUNDS = 8
 _EVALUATED = (
     LABEL,
     "tt.get_program_id",
@@ -132,8 +122,8 @@ class Evaluator:
         self._kept: OrderedDict[tuple[int, ...], _Kept] = OrderedDict()
         """By the program, the grid and the arguments; the one that was used last is at the end."""
         self._kept_elements = 0
-        self._too_long: dict[tuple[int, ...], Program] = {}
-        """Programs, each with a grid, that are not followed, but evaluated by bounds."""
+        self._not_followed: dict[tuple[int, ...], Program] = {}
+        """Programs, each with a grid, that take too long to be followed and are evaluated by bounds."""
         self._known_by_bounds: OrderedDict[tuple[int, ...], Bounded] = OrderedDict()
         """By the same as `_kept`."""
 
@@ -151,17 +141,23 @@ class Evaluator:
             else:
                 self._kept[key] = kept
                 return Stores(kept.steps.stores, kept.steps.are_all)
-        if key[:4] not in self._too_long:
+        if key[:4] not in self._not_followed:
             try:
                 steps = self._followed(program, grid, values)
             except TooLong:
                 if not sums_along_one_axis(program):
                     raise
-                self._too_long[key[:4]] = program
+                self._not_followed[key[:4]] = program
             else:
                 self._keep(key, steps, program)
                 return Stores(steps.stores, steps.are_all)
-        return Stores(self._bounded(key, program, grid, values).stores, are_all=True)
+        try:
+            bounded = self._bounded(key, program, grid, values)
+        except UnknownNumbers:
+            raise  # they may be known at the next launch
+        except NotEvaluated as refused:
+            raise TooLong from refused
+        return Stores(bounded.stores, are_all=True)
 
     def _bounded(
         self, key: tuple[int, ...], program: Program, grid: tuple[int, int, int], values: Sequence[int]
@@ -299,7 +295,7 @@ class _Run:
             combined = Combination(operation, self._table, self._budget.take)
             return self._computed(combined, [*values, *map(self._value, combined.outer)], len(operation.results))
         function = self._table.get(name)
-        if name in _STORES_UNSEEN:
+        if name in STORES_UNSEEN:
             self.are_all = False
         if name == "scf.while":
             raise NotEvaluated(name)

@@ -7,6 +7,16 @@ from collections.abc import Iterator, Sequence
 from ..formats.ttir import Operation, Program, Type, read_types
 
 INTEGERS = frozenset(("i1", "i8", "i16", "i32", "i64"))
+STORES_UNSEEN = (
+    "tt.atomic_rmw",
+    "tt.atomic_cas",
+    "tt.descriptor_store",
+    "tt.descriptor_reduce",
+    "tt.descriptor_scatter",
+    "tt.experimental_descriptor_store",
+    "tt.call",
+)
+"""Operations that write to memory and are not evaluated."""
 
 
 class NotEvaluated(Exception):

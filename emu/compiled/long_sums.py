@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..formats.ttir import CARRIED, Operation, Program
 from . import operations
 from .bounds import Bounds, added, checked, exactly, known, same, selected, transfers
-from .integer_stores import INTEGERS, NotEvaluated, TooLong, parameters_of
+from .integer_stores import INTEGERS, STORES_UNSEEN, NotEvaluated, TooLong, parameters_of
 from .places import Places
 from .steps import MemoryReader, Store
 
@@ -31,9 +31,13 @@ _PIECES_AT_ONCE = 1 << 17
 """The int64 numbers of a value that stay in a processor's cache."""
 _MOST_LOADED = 1 << 23
 """Most elements between the first and the last whose bounds are looked up."""
-_MOST_COMPARED = 1 << 20
+_MOST_COMPARED = 1 << 18
 """Most elements that a launch has loaded, if it is to be known again by them."""
 _UNKNOWN = None
+
+
+class UnknownNumbers(NotEvaluated):
+    """Numbers that the launch loads are not known."""
 
 
 class _Indices(NamedTuple):
@@ -292,7 +296,7 @@ class _BoundsReader:
         places = Places(addresses, operations.dtype_of(element).itemsize)
         numbers = self._memory.read(places, element)
         if numbers is None:
-            raise NotEvaluated("unknown numbers in memory")
+            raise UnknownNumbers("unknown numbers in memory")
         self.loaded.append(_Loaded(places, element, numbers))
         return exactly(numbers.long())
 
@@ -311,7 +315,7 @@ class _BoundsReader:
                 least, found = attempt, _Loaded(places, element, numbers)
             attempt = (least + most + 1) // 2
         if found is None:
-            raise NotEvaluated("unknown numbers in memory")
+            raise UnknownNumbers("unknown numbers in memory")
         self.loaded.append(found)
         return found.numbers
 
@@ -374,7 +378,7 @@ class _Bounded:
             found = [self._expanded(operation, values[0])]
         elif name in transfers():
             found = [_transferred(operation, values)]
-        elif operation.regions or name.startswith(("cf.", "tt.atomic", "tt.descriptor", "tt.call")):
+        elif operation.regions or name.startswith("cf.") or name in STORES_UNSEEN:
             raise NotEvaluated(name)
         else:
             found = [_UNKNOWN] * len(operation.results)
@@ -430,14 +434,17 @@ class _Bounded:
         whole = Bounds(known(turns.start).lowest, known(end).lowest)
         self._values[operation.operands[0]] = whole if self._pieces is None else self._pieces.turns
         carried = CARRIED.findall(operation.text.partition("iter_args(")[2])
+        starts = {}
         for name, first in carried:
             start = self._value(first)
+            if isinstance(start, Bounds):
+                starts[name] = start = Bounds(*start)  # another one for each sum, by which sums are told apart
             self._values[name] = _Sum(start, known(0)) if isinstance(start, Bounds) else _UNKNOWN
         for one in operation.regions[0]:
             if one.name == "scf.yield":
                 found = [self._value(name) for name in one.operands]
-                for (name, first), value in zip(carried, found, strict=True):
-                    if not (value is _UNKNOWN or (isinstance(value, _Sum) and value.start is self._value(first))):
+                for (name, _), value in zip(carried, found, strict=True):
+                    if not (value is _UNKNOWN or (isinstance(value, _Sum) and value.start is starts.get(name))):
                         raise NotEvaluated(f"{name} carries something else than a sum")
                 return found
             if one.name in ("tt.store", "tt.reduce", "scf.for"):
@@ -537,10 +544,10 @@ def _turns(start: _Value, end: _Value, step: _Value) -> _Turns:
 
 
 def _transferred(operation: Operation, values: Sequence[_Value]) -> _Value:
-    if operation.name == "arith.addi" and isinstance(values[0], _Sum) and isinstance(values[1], Bounds):
-        return _Sum(values[0].start, checked(operation, added(operation, values[0].added, values[1])))
-    if operation.name == "arith.addi" and isinstance(values[1], _Sum):
-        return _transferred(operation, values[::-1])
+    if operation.name == "arith.addi":
+        for one, other in (values, values[::-1]):
+            if isinstance(one, _Sum) and isinstance(other, Bounds):
+                return _Sum(one.start, checked(operation, added(operation, one.added, other)))
     if operation.name == "arith.select":
         condition, yes, no = values
         if isinstance(condition, Bounds) and isinstance(yes, _Sum) and isinstance(no, _Sum) and yes.start is no.start:

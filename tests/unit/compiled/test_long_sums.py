@@ -251,6 +251,30 @@ def test_a_loop_that_carries_no_sum_is_refused() -> None:
         stores_by_bounds(program, grid(8), [IN, SOME, ALL], memory_of(some_documents(0, 12)))
 
 
+def test_a_sum_that_is_added_to_itself_is_refused() -> None:
+    program = mask_counts(8, 64, DOCUMENT, added="%next = arith.addi %sum, %sum")
+    with pytest.raises(NotEvaluated, match="addi"):
+        stores_by_bounds(program, grid(8), [IN, SOME, ALL], memory_of(some_documents(0, 12)))
+
+
+def test_a_program_that_stores_unseen_is_refused() -> None:
+    unseen = ["%see = arith.cmpi sge, %q, %k i32;", '"tt.experimental_descriptor_store"(%q, %k) i32;']
+    with pytest.raises(NotEvaluated, match="descriptor_store"):
+        stores_by_bounds(mask_counts(8, 64, unseen), grid(8), [IN, SOME, ALL], memory_of(some_documents(0, 12)))
+
+
+def test_a_program_that_bounds_refuse_is_not_tried_again_but_one_whose_numbers_are_unknown_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("emu.compiled.evaluation._MOST_OPERATIONS", 100)
+    refused = mask_counts(8, 64, DOCUMENT, added="%next = arith.muli %sum, %one")
+    with pytest.raises(TooLong):
+        Evaluator(memory_of(some_documents(0, 12))).stores(refused, grid(8), [IN, SOME, ALL])
+    with pytest.raises(NotEvaluated) as unknown:
+        Evaluator(memory_of(None)).stores(mask_counts(8, 64, DOCUMENT), grid(8), [IN, SOME, ALL])
+    assert not isinstance(unknown.value, TooLong)
+
+
 def test_sums_that_bounds_do_not_decide_are_given_up_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_sums, "_MOST_PIECES", 200)
     with pytest.raises(TooLong):
